@@ -15,7 +15,7 @@ from itertools import chain
 
 from edge.mysql import errors, events
 from edge.mysql.checkpoint import COUNTED, Mark, file_name, place, split_name
-from edge.mysql.ddl import Kind, Statement
+from edge.mysql.ddl import Kind, Name, Statement
 from edge.mysql.envelope import DebeziumTransaction, Transaction
 from edge.mysql.events import Group
 from edge.mysql.rows import MissingColumns, Table
@@ -26,7 +26,7 @@ from edge.mysql.xa import ROUND_BYTES, PreparedReader, XaTransactions
 from edge.records.batcher import Batcher
 from edge.records.transaction_writer import History, TransactionWriter
 from headrace.configuration.records import Records
-from headrace.errors import CorruptInput
+from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -102,8 +102,10 @@ class Decoder:
         self._size += len(found)
         try:
             self._handlers.get(found[4], self._unknown)(found, end)
-        except MissingColumns as error:
-            raise errors.missing_columns(self._where(found)) from error
+        except MissingColumns:
+            self._mark_event(
+                found, "the log lacks columns of changed rows: binlog_row_image was not FULL", errors.missing_columns
+            )
         except (struct.error, IndexError, KeyError, ValueError, OverflowError, RecursionError) as error:
             raise self._corrupt(found, "cannot be decoded") from error
 
@@ -142,9 +144,17 @@ class Decoder:
             writer.add_rows(table, keys, values, are_deletes=kind in events.DELETES)
 
     def _partial_rows(self, found: bytes, _end: int) -> None:
-        """Pass over rows of a table that is not captured; those of others lack what did not change."""
+        """Pass over rows that lack what did not change: a captured table needs a copy."""
         if self._mapped[int.from_bytes(found[19:25], "little")] is not None:
-            raise errors.partial_json(self._where(found))
+            reason = "the log has only what changed in JSON values: binlog_row_value_options is PARTIAL_JSON"
+            self._mark_event(found, reason, errors.partial_json)
+
+    def _mark_event(self, found: bytes, reason: str, refused: Callable[[str], NeedsOperator]) -> None:
+        """Pass over a rows event of a captured table, which needs a copy; raise `refused` where no history keeps that."""
+        table = self._mapped[int.from_bytes(found[19:25], "little")]
+        if self._history is None or table is None or self._writer.transaction is None:
+            raise refused(self._where(found))
+        self._note_moved([(table.schema.schema, table.schema.table)], reason)
 
     def _located(self, found: bytes, end: int) -> Iterable[Located]:
         """Return where the images of a rows event are that are sent; none of a table that is not captured."""
@@ -242,7 +252,7 @@ class Decoder:
         query = events.query(found, end, compressed=found[4] == events.QUERY_COMPRESSED)
         _, statement = self._tables.statement(query)
         if statement.kind is Kind.REFUSED and self._tables.is_changed_by(statement):
-            raise errors.by_statement(statement, self._where(found))
+            self._mark_changed(found, statement)
         group = self._group
         if group is None:
             if statement.kind in {Kind.HARMLESS, Kind.COMMIT}:
@@ -254,7 +264,8 @@ class Decoder:
         if statement.kind in self._statements:
             self._statements[statement.kind](found, statement)
             return
-        self._apply(statement)
+        if statement.kind is not Kind.REFUSED:
+            self._apply(statement)
         if group.standalone or not (self._mariadb or self._explicit):
             self._end(found)
 
@@ -276,12 +287,42 @@ class Decoder:
         """Pass over LOAD DATA that was logged as a statement, unless it is about a captured table."""
         _, statement = self._tables.statement(events.loading_query(found, end))
         if self._tables.is_changed_by(statement):
+            self._mark_changed(found, statement)
+
+    def _mark_changed(self, found: bytes, statement: Statement) -> None:
+        """Note that a statement may have changed rows of its captured tables, or of all where it cannot be read which.
+
+        Raises NeedsOperator where it may have ended a transaction, or where no history keeps that.
+        """
+        if self._history is None or self._writer.transaction is None or statement.opening.startswith("XA"):
             raise errors.by_statement(statement, self._where(found))
+        if statement.tables:
+            tables = {name for name in statement.tables if self._tables.captures(*name)}
+        else:
+            tables = self._tables.all_captured()
+        opening = statement.opening or "one that cannot be read"
+        self._note_moved(
+            tables,
+            f"a statement in the log ({opening}) may have changed rows: binlog_format is not ROW for every session",
+        )
+
+    def _note_moved(self, tables: Iterable[Name], reason: str) -> None:
+        """Note that captured tables need a copy since the present transaction."""
+        transaction = self._writer.transaction
+        assert transaction is not None
+        assert self._history is not None
+        names = sorted(tables)
+        self._history.move([f"{database}.{table}" for database, table in names], reason, transaction.commit)
+        for database, table in names:
+            self._tables.renew_schema(database, table)
 
     def _roll_back(self, found: bytes, statement: Statement) -> None:
-        """End a transaction that has no rows; one with rows, or a part of them (ROLLBACK TO a savepoint), cannot be followed."""
+        """End a transaction; where it has rows, and for a part of them (ROLLBACK TO a savepoint), their tables need a copy."""
         if self._writer.ordinal:
-            raise errors.rolled_back(self._where(found))
+            if self._history is None:
+                raise errors.rolled_back(self._where(found))
+            tables = {(table.schema.schema, table.schema.table) for table in self._mapped.values() if table is not None}
+            self._note_moved(tables, "a transaction was rolled back in part, and its rows are in the log all the same")
         if " " not in statement.opening:
             self._end(found)
 
@@ -306,8 +347,7 @@ class Decoder:
                 self._empty(tables.emptied(database, name), transaction)
         for (database, name), reason in statement.moved:
             if history is not None and tables.captures(database, name):
-                history.move(f"{database}.{name}", reason, transaction.commit)
-                tables.renew_schema(database, name)
+                self._note_moved([(database, name)], reason)
 
     def _empty(self, table: Table, transaction: Transaction) -> None:
         if self._history is not None:

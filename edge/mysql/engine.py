@@ -159,6 +159,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             kinds_of=self._kinds_of,
             type_of=self._type_of,
             filled_of=self._filled_of,
+            names_of=self._table_names,
             warn=history.warn if history is not None else lambda _name, _words: None,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
         )
@@ -259,6 +260,13 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             "from information_schema.columns where table_schema = %s and table_name = %s"
         )
         return {str(name): bool(filled) for name, filled in self._database.rows(query, database, table)}
+
+    def _table_names(self) -> list[tuple[str, str]]:
+        query = (
+            "select table_schema, table_name from information_schema.tables "
+            "where table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"
+        )
+        return [(str(database), str(table)) for database, table in self._database.rows(query)]
 
     def _type_of(self, database: str, table: str) -> str:
         query = "select table_type from information_schema.tables where table_schema = %s and table_name = %s"

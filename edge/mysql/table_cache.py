@@ -15,7 +15,7 @@ from edge.mysql import envelope, types
 from edge.mysql.charset import BINARY, statement_text
 from edge.mysql.column_codec import ColumnCodec, Place, code, treated, without_zero_dates
 from edge.mysql.connection import Database
-from edge.mysql.ddl import Statement, read_statement
+from edge.mysql.ddl import Name, Statement, read_statement
 from edge.mysql.debezium_types import with_debezium_form
 from edge.mysql.events import Query
 from edge.mysql.rows import Table
@@ -110,9 +110,12 @@ class TableCache:
         type_of: Callable[[str, str], str],
         lower_case: bool = False,
         filled_of: Callable[[str, str], dict[str, bool]] = lambda _database, _table: {},
+        names_of: Callable[[], list[Name]] = list,
         warn: Callable[[str, str], None] = lambda _name, _words: None,
     ) -> None:
-        """`type_of`: what kind of table the catalog has under a database and a name, empty where it has none.
+        """`names_of`: database and name of all tables that the catalog has.
+
+        `type_of`: what kind of table the catalog has under a database and a name, empty where it has none.
 
         `filled_of`: of each of a table's columns, whether rows that are there when it is added have a value in it.
 
@@ -124,6 +127,7 @@ class TableCache:
         self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
         self._records = records
+        self._names_of = names_of
         self._type_of, self._lower_case, self._filled_of = type_of, lower_case, filled_of
         #: Sequences that the log had changes of, by database and name.
         self._sequences: set[tuple[str, str]] = set()
@@ -185,6 +189,10 @@ class TableCache:
         if not statement.tables:
             return True
         return any(database not in SYSTEM and self.captures(database, table) for database, table in statement.tables)
+
+    def all_captured(self) -> set[Name]:
+        """Return the captured tables that the catalog has now, and those that this session had changes of."""
+        return {name for name in (*self._names_of(), *self._current) if self.captures(*name)}
 
     def renew_schema(self, database: str, table: str) -> None:
         """Have the schema record of a table go ahead of its next change again."""

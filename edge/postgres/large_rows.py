@@ -47,7 +47,8 @@ class LargeChange(NamedTuple):
         for number, column in self.columns:
             # In place of an empty text in quotes.
             size += sum(map(len, _pieces(table, number, self.source, column))) - 2
-        return TooLarge(size, _digest(table, self.source))
+        largest, _ = max(self.columns, key=lambda found: found[1].length)
+        return TooLarge(size, _digest(table, self.source), json.decode(table.names[largest]))
 
 
 def find_large(table: Table, message: bytes, largest: int) -> LargeChange | None:

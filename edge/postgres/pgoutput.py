@@ -224,11 +224,21 @@ class Decoder:
         """
         self._check_in_transaction()
         table = self._tables[_INT32(message, 1)[0]]
-        if not table.admitted or (self._splits_keys and message[:1] == b"U"):
+        if not table.admitted:
+            return False
+        has_old_row = message[:1] == b"U" and message[5:6] != b"N"
+        splits = has_old_row and self._splits_keys and table.changes_key(message + PAD)
+        if splits and message[5:6] != b"K":
+            # Either row may be the large one.
             return False
         large = find_large(table, message, self._largest)
         if large is None:
             return False
+        if splits:
+            around = self._around(table.name), self._around(table.name, 1)
+            deleted, created = table.key_change(large.message + PAD, *around)
+            self._writer.add_key_change(table, deleted, created, large.too_large(created[1], table))
+            return True
         change = {b"I": table.insert, b"U": table.update, b"D": table.delete}[message[:1]]
         key, value = change(large.message + PAD, *self._around(table.name))
         instead_of = large.too_large(value, table)

@@ -11,6 +11,7 @@ from typing import Any
 
 from edge.postgres import rows_compiled, snapshot_reader
 from edge.postgres.envelope import LogicalMessage
+from edge.postgres.large_rows import find_large
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
 from edge.postgres.snapshot_reader import PREFIX
@@ -110,6 +111,9 @@ class SnapshotDecoder(Decoder):
         for row in chunk.rows:
             ordinal = writer.ordinal
             message = message_of(row)
+            large = find_large(table, message[: -len(PAD)], self._largest) if len(message) > self._largest else None
+            if large is not None:
+                message = large.message + PAD
             if self.wants_places:
                 key, value = read(message, *self._around(table.name))
             else:
@@ -122,7 +126,9 @@ class SnapshotDecoder(Decoder):
                     again.append(snapshot_reader.key_of(row, chunk_table))
                 continue
             size = len(value)
-            if size > batcher.free_bytes or not table.schema_sent or adds_all:
+            if large is not None:
+                writer.add(table, key, value, instead_of=large.too_large(value, table))
+            elif size > batcher.free_bytes or not table.schema_sent or adds_all:
                 writer.add(table, key, value)
             else:
                 batcher.keys.append(key)

@@ -108,10 +108,23 @@ class _Rows(msgspec.Struct):
 
 
 class TooLarge(NamedTuple):
-    """A record's value that is too large to be made: its size in bytes, and the SHA-256 of its row's JSON."""
+    """A record's value that is too large to be made: its size in bytes, the SHA-256 of its row's JSON, and its largest column."""
 
     size: int
     digest: str
+    column: str
+
+
+def largest_column(value: bytes) -> str:
+    """Return the name of the largest column of a change."""
+    rows = json.decode(value, type=_Rows)
+    sizes = [
+        (len(bytes(column)), name)
+        for row in (rows.before, rows.after)
+        if bytes(row) != _NULL
+        for name, column in json.decode(row, type=dict[str, msgspec.Raw]).items()
+    ]
+    return max(sizes)[1]
 
 
 def dead_letter(value: bytes, schema: TableSchema, instead_of: TooLarge | None = None) -> bytes:
@@ -130,7 +143,7 @@ def dead_letter(value: bytes, schema: TableSchema, instead_of: TooLarge | None =
         at += len(former)
     is_delete = after == _NULL
     if instead_of is None:
-        instead_of = TooLarge(len(value), sha256(before if is_delete else after).hexdigest())
+        instead_of = TooLarge(len(value), sha256(before if is_delete else after).hexdigest(), "")
     left_out = [] if is_delete else [column.name for column in schema.columns if column.name not in schema.key]
     unchanged = b"%b%b," % (_UNCHANGED, json.encode(left_out)) if left_out else b""
     return b'%b%b%b%b,%b%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (

@@ -7,7 +7,7 @@ decoded adds nothing. A decoder's fast path appends to the batcher itself and mo
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Generic, Protocol, TypeVar
 
@@ -82,11 +82,14 @@ class History(Protocol):
     def names(self, prefix: str, place: int) -> list[str]:
         """Return the names, in order, that begin with a prefix, of tables that sent records ahead of a place."""
 
-    def move(self, table: str, reason: str, place: int) -> None:
-        """Note that a transaction at a place changed a table's rows without records: its next schema record has the reason.
+    def move(self, tables: Iterable[str], reason: str, place: int) -> None:
+        """Note that a transaction at a place changed tables' rows without records: their next schema records have the reason.
 
         Raises NoSpace or NeedsOperator where that cannot be made durable.
         """
+
+    def warn(self, name: str, words: str) -> None:
+        """Add a warning about a table, by its own name, to what the status shows until the edge ends."""
 
     def empty(self, table: str) -> None:
         """Note that a table has no rows any more, and so needs no copy."""
@@ -159,15 +162,22 @@ class TransactionWriter(Generic[T]):
             self._count(table, 1)
         self.ordinal += 1
 
-    def add_key_change(self, table: Table[T], deleted: tuple[bytes, bytes], created: tuple[bytes, bytes]) -> None:
+    def add_key_change(
+        self,
+        table: Table[T],
+        deleted: tuple[bytes, bytes],
+        created: tuple[bytes, bytes],
+        instead_of: envelope.TooLarge | None = None,
+    ) -> None:
         """Add a change of a key as two records, key and value of each: a delete, with its tombstone, and a create.
 
-        They have one position, are in one batch, and name each other's keys in Debezium's headers. Raises as `fitted` does.
+        `instead_of`: what the create would be, where it lacks its large columns. They have one position, are in one batch, and
+        name each other's keys in Debezium's headers. Raises as `fitted` does.
         """
         batcher, ordinal = self._batcher, self.ordinal
         former, was = deleted
         key, value = created
-        was, value = self.fitted(table, was, ordinal), self.fitted(table, value, ordinal)
+        was, value = self.fitted(table, was, ordinal), self.fitted(table, value, ordinal, instead_of)
         ahead = self._ahead(table, 2)
         size = len(was) + len(value) + sum(len(record) for _, record in ahead)
         if batcher.values and size > batcher.free_bytes:
@@ -298,7 +308,11 @@ class TransactionWriter(Generic[T]):
         problem = too_large(f"{table.schema.schema}.{table.schema.table}", position, size, self._largest)
         if self._stops_at_large:
             raise problem
-        _log.warning("%s: a dead letter replaces it", problem.message)
+        column = envelope.largest_column(value) if instead_of is None else instead_of.column
+        _log.warning("%s: a dead letter replaces it; its largest column is %s", problem.message, column)
+        if self._history is not None:
+            name = f"{table.schema.schema}.{table.schema.table}"
+            self._history.warn(f"dead letters of {name}", _left_out(name, column, position))
         self._batcher.dead_letters += 1
         return envelope.dead_letter(value, table.schema, instead_of)
 
@@ -357,11 +371,20 @@ class TransactionWriter(Generic[T]):
         self._batcher.free_bytes -= len(value)
 
 
+def _left_out(table: str, column: str, position: Position) -> str:
+    """Return the warning about a dead letter."""
+    return (
+        f"a row of {table} was too large for a record at position {position} (column {column}): list such rows with "
+        "'headrace bridge dead-letters', raise [records] largest_megabytes, and copy them with 'headrace edge snapshot "
+        "--dead-letters'"
+    )
+
+
 def too_large(table: str, position: Position, size: int, largest: int) -> NeedsOperator:
     """Return the error of a change that is too large for a record; sizes in bytes."""
     return NeedsOperator(
         f"the change of {table} at position {position} makes a record of {size} bytes, more than the {largest} bytes of "
         "[records] largest_megabytes",
-        hint="Raise it, and the topic's max.message.bytes with it; or set on_too_large = 'dead-letter', and a record "
+        hint="Raise it, and the topic's max.message.bytes with it; or leave on_too_large at 'dead-letter', so that a record "
         "with key, size and SHA-256 replaces the change. REPLICA IDENTITY FULL carries large columns twice.",
     )

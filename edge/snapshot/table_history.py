@@ -16,7 +16,7 @@ descriptions are kept, with the place from which on each was in force. For the c
 import logging
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -174,11 +174,16 @@ class TableHistory:
         }
         return tables | self._known.dropped.keys()
 
-    def move(self, table: str, reason: str, place: int) -> None:
-        """Note that a transaction at a place changed a table's rows without records: its next schema record has the reason.
+    def move(self, tables: Iterable[str], reason: str, place: int) -> None:
+        """Note that a transaction at a place changed tables' rows without records: their next schema records have the reason.
 
-        The table needs a copy. Raises NoSpace or NeedsOperator where that cannot be made durable.
+        The tables need a copy. Raises NoSpace or NeedsOperator where that cannot be made durable.
         """
+        for table in tables:
+            self._move(table, reason, place)
+        self._save()
+
+    def _move(self, table: str, reason: str, place: int) -> None:
         forms = self._known.tables.get(table, [])
         in_force = next((form for form in reversed(forms) if form.since <= place), None)
         if in_force is None and not forms:
@@ -189,7 +194,6 @@ class TableHistory:
             moved = msgspec.structs.replace(in_force, since=place, rewritten=reasons, reported=None)
             kept = forms[:-1] if in_force.since == place else forms
             self._known.tables[table] = [*kept, moved][-_MOST_FORMS:]
-        self._save()
 
     @staticmethod
     def _moved_at(form: _Form, place: int) -> list[str]:

@@ -3,7 +3,6 @@
 import pytest
 
 from tests.edge.fix_edge import arrive
-from tests.edge.under_test import refused
 from tests.rules.waiting import eventually
 
 
@@ -45,14 +44,25 @@ def test_what_concerns_no_captured_table_neither_stops_the_source_nor_warns(
     assert "copy" not in caplog.text
 
 
-def test_a_statement_that_changed_a_captured_table_stops_the_source(mysql97_edge, mysql97):
-    """M1."""
-    mysql97.execute("set binlog_format = 'STATEMENT'")
-    mysql97.execute("insert into t values (1, 'hidden')")
+def test_a_statement_that_changed_a_captured_table_concerns_that_table_alone(mysql97_edge, mysql97, interconnect):
+    """M1: it stopped the source; and so did an update with a part of a JSON value."""
+    mysql97.execute("create table d (id int primary key, j json)")
+    with mysql97_edge.running() as agent:
+        mysql97.execute("insert into d values (1, '[1, 2]')")
+        mysql97.execute("set binlog_format = 'STATEMENT'")
+        mysql97.execute("insert into t values (1, 'hidden')")
+        mysql97.execute("set binlog_format = 'ROW', binlog_row_value_options = 'PARTIAL_JSON'")
+        mysql97.execute("update d set j = json_set(j, '$[0]', 3)")
+        mysql97.execute("set binlog_row_value_options = ''")
+        mysql97.execute("insert into t values (2, 'Ana')")
+        mysql97.execute("insert into d values (2, '[]')")
+        arrive(interconnect, 3)
 
-    stopped = refused(mysql97_edge)
-    assert "INSERT INTO t" in stopped.message
-    assert "hidden" not in stopped.message
+    assert in_need(agent) == {f"{mysql97.name}.d", f"{mysql97.name}.t"}
+    ((statement,), (partial,)) = [value["rewritten"] for _, _, value in interconnect.records if value.get("rewritten")]
+    assert "(INSERT INTO t)" in statement
+    assert "PARTIAL_JSON" in partial
+    assert "hidden" not in statement
 
 
 def test_tables_whose_rows_moved_need_a_copy(mysql97_edge, mysql97, interconnect):

@@ -89,7 +89,7 @@ def test_tombstones_and_transaction_records_arrive_when_asked_for(asked, databas
 
 
 def test_row_beyond_the_limit_stops_the_edge_with_its_place(asked, database, interconnect):
-    edge = asked("largest_megabytes = 1")
+    edge = asked('largest_megabytes = 1\non_too_large = "stop"')
     with edge.running() as running:
         database.execute("insert into t values (1, repeat('x', 1100000))")
         error = running.ended()
@@ -100,7 +100,7 @@ def test_row_beyond_the_limit_stops_the_edge_with_its_place(asked, database, int
 
 
 def test_row_beyond_the_limit_becomes_a_dead_letter_and_the_rest_goes_on(asked, database, interconnect):
-    edge = asked('largest_megabytes = 1\non_too_large = "dead-letter"')
+    edge = asked("largest_megabytes = 1")
     with edge.running() as running:
         database.execute("insert into t values (1, 'x')")
         database.execute("update t set note = repeat('x', 1100000)")

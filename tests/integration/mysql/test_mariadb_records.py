@@ -11,7 +11,6 @@ RECORDS = """
 tombstones = true
 transactions = true
 largest_megabytes = 1
-on_too_large = "dead-letter"
 """
 
 

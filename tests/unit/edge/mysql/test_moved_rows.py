@@ -9,7 +9,9 @@ from edge.records.column_policy import Policy as ColumnPolicy
 from edge.snapshot.store import SnapshotStore
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import Policy
+from headrace.errors import NeedsOperator
 from tests.unit.edge.mysql import events
+from tests.unit.edge.mysql.events import event, load
 from tests.unit.edge.mysql.test_decoder import ANA, ID, NAME, changes, mysql_gtid, query, rows, table_map, xid
 
 SOURCE = "jakarta/bank"
@@ -34,6 +36,9 @@ class Session:
 
     def run(self, words, at, database="bank"):
         events.feed(self.decoder, mysql_gtid(at, at), query(words, at + 90, database))
+
+    def run_in_transaction(self, words, at):
+        events.feed(self.decoder, mysql_gtid(at, at), query("BEGIN", at + 10), query(words, at + 20), xid(at + 90))
 
     @property
     def records(self):
@@ -169,3 +174,68 @@ def test_what_happens_to_tables_that_are_not_captured_is_not_noted(tmp_path):
 
     assert changes(session.batcher) == []
     assert session.history.warnings == {}
+
+
+BEGIN = query("BEGIN", 310)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ([query("insert into accounts values (1, 'hidden')", 320)], r"a statement in the log (INSERT INTO accounts)"),
+        ([event(17, b"x" * 30), load("load data infile 'x' into table accounts", 320)], "(LOAD DATA infile)"),
+        ([query("call p('hidden')", 320)], "(call)"),
+        ([table_map(ID, NAME), rows(39, 2, b"x")], "PARTIAL_JSON"),
+        ([table_map(ID, NAME), rows(30, 2, b"\0\1\0\0\0", present=b"\1")], "binlog_row_image was not FULL"),
+        ([table_map(ID, NAME), rows(30, 2, ANA), query("ROLLBACK TO s", 320)], "rolled back in part"),
+    ],
+)
+def test_what_cannot_be_followed_concerns_its_table_alone(tmp_path, body, reason):
+    """One such event stopped the source for good (decision 23)."""
+    session = Session(tmp_path, copies=True)
+    session.insert(100, table="other")
+    session.insert(200)
+    before = len(session.records)
+    events.feed(session.decoder, mysql_gtid(300, 300), BEGIN, *body, xid(390))
+    session.insert(400)
+
+    *_, (marked, table), change = session.records
+    assert (table, change) == ("accounts", ("c", "accounts"))
+    assert reason in "; ".join(marked)
+    assert "hidden" not in "; ".join(marked)
+    assert len(session.records) == before + 2 + ("rolled" in reason)
+    assert ["bank.accounts"] in waiting(tmp_path)
+    # A statement whose tables cannot be read may have changed any.
+    assert list(session.history.warnings) == (
+        ["bank.accounts", "bank.other"] if "call" in reason else ["bank.accounts"]
+    )
+
+
+def test_a_transaction_that_was_rolled_back_in_part_ends(tmp_path):
+    session = Session(tmp_path)
+    session.insert(200)
+    events.feed(
+        session.decoder, mysql_gtid(300, 300), BEGIN, table_map(ID, NAME), rows(30, 2, ANA), query("ROLLBACK", 390)
+    )
+
+    assert not session.decoder.in_transaction
+    assert list(session.history.warnings) == ["bank.accounts"]
+
+
+def test_the_marks_of_a_log_that_is_read_again_are_the_same(tmp_path):
+    def read():
+        session = Session(tmp_path)
+        session.insert(200)
+        session.run_in_transaction("update accounts set name = 'x'", 300)
+        session.insert(400)
+        session.history.close()
+        return session.records
+
+    assert read() == read()
+
+
+def test_what_may_end_a_transaction_unread_stops_the_source(tmp_path):
+    session = Session(tmp_path)
+
+    with pytest.raises(NeedsOperator, match="by a statement"):
+        session.run_in_transaction("XA PREPARE X'61',X'',1", 300)

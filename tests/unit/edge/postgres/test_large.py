@@ -34,7 +34,7 @@ def a_log(**records):
 
 @pytest.mark.parametrize("earlier", [[], [insert(1, "a", 1), insert(2, "a", 1)]], ids=["first", "later"])
 def test_the_edge_stops_at_it_and_names_table_position_and_size(earlier):
-    log = a_log()
+    log = a_log(on_too_large="stop")
     log.feed(begin(), TABLE, *earlier)
     with pytest.raises(NeedsOperator) as stopped:
         log.feed(insert(7, HUGE, 1))
@@ -121,7 +121,7 @@ def test_a_change_that_is_not_decoded_has_the_same_dead_letter(monkeypatch, iden
 
 def test_a_change_that_would_be_too_large_stops_the_edge_before_it_is_decoded(monkeypatch):
     """G7: the edge was killed for want of memory at the same row, again and again."""
-    log = a_log()
+    log = a_log(on_too_large="stop")
     log.feed(begin(), relation(*_WITH_BYTES))
     with monkeypatch.context() as patch:
         patch.setattr(values, "binary", lambda _: pytest.fail("decoded"))
@@ -140,3 +140,33 @@ def test_decoding_a_large_value_takes_little_more_memory_than_its_message():
     tracemalloc.stop()
     assert log.batcher.dead_letters == 1
     assert peak < 12 << 20
+
+
+def test_a_change_of_key_whose_new_row_is_too_large_is_not_decoded_either(monkeypatch):
+    """G7: with `key_change = "delete-create"` it was."""
+    letters = []
+    for undecoded in (True, False):
+        if not undecoded:
+            monkeypatch.setattr(pgoutput, "find_large", lambda *_: None)
+        log = a_log(key_change="delete-create")
+        with monkeypatch.context() as patch:
+            if undecoded:
+                patch.setattr(values, "binary", lambda text: pytest.fail("decoded") if len(text) > 2 else b'""')
+            log.transaction(relation(*_WITH_BYTES), update((2, _BINARY, "a", 5), key=(1, None, None, None)))
+        letters.append([(change.key, change.position, change.value) for change in log.changes()])
+
+    assert letters[0] == letters[1]
+    assert [("too_large" in value, value["op"]) for _, _, value in letters[0]] == [(False, "d"), (True, "c")]
+
+
+def test_the_edge_goes_on_and_names_table_place_and_column_but_no_value(caplog):
+    """G7: it stopped by default, with nothing of the column."""
+    a_log().transaction(TABLE, insert(7, HUGE, 1))
+    log = a_log()
+    log.transaction(relation(*_WITH_BYTES), insert(1, _BINARY, "a", None))
+
+    first, second = [record.message for record in caplog.records]
+    assert "public.accounts at position" in first
+    assert first.endswith("its largest column is note")
+    assert second.endswith("its largest column is doc")
+    assert "xxx" not in caplog.text
