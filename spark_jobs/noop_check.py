@@ -77,7 +77,9 @@ def _silver_is_current(files: LogFiles, lake: LakeFile, stream: str) -> bool:
         return False
     if note.get("settings") != publication.settings(lake, stream):
         return False
-    return bool(publication.tables_digest(files.tables(files.path("silver", stream))) == note["tables"])
+    # Folders of dropped tables stay until maintenance.
+    there = set(files.tables(files.path("silver", stream))) - set(note.get("dropped", ()))
+    return bool(publication.tables_digest(there) == note["tables"])
 
 
 def _published(files: LogFiles, stream: str) -> delta_log.Note | None:

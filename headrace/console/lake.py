@@ -218,7 +218,12 @@ def _view(reader: LakeReader) -> LakeView:
     state = reader.rows("state", _STATE)
     names = {(row["stream"], row["table"]): row["name"] for row in _optional(reader, "names", _NAMES)}
     streams = {row["stream"]: _stream(row) for row in state if row["table"] is None}
-    tables = [_table(row, streams[row["stream"]], names) for row in state if row["table"] and row["stream"] in streams]
+    tables = [
+        _table(row, streams[row["stream"]], names)
+        for row in state
+        # Earlier releases drop none.
+        if row["table"] and row["stream"] in streams and row.get("dropped") is None
+    ]
     reached = {
         (row["step"], row["source"]): Reached(
             upto=row["upto"] or "", commit_time=row["commit_time"], finished_at=row["finished_at"]

@@ -49,7 +49,8 @@ def tables(states: Iterable[Row], names: Iterable[Row], as_of: datetime | None =
     for (stream, table), row in then.items():
         # A table that was made again since has versions of its own.
         made_again = table is not None and (newest[stream, table].get("since") or 0) > row["load"]
-        if table is None or made_again or (stream, table) not in named:
+        dropped = newest[stream, table].get("dropped") is not None
+        if table is None or made_again or dropped or (stream, table) not in named:
             continue
         own = (
             then[stream, None]["positions"] if row["positions"] is None and (stream, None) in then else row["positions"]

@@ -49,7 +49,8 @@ def replay(
     with explained(f"replay silver {stream}"):
         bronze_path = bronze.table_path(lake, stream)
         before = bronze_identity.known_versions(spark, bronze_path, published_tables.positions(spark, lake, stream))
-        base = Published(stream=stream) if since is None else _base(spark, lake, stream, since)
+        nothing = Published(stream=stream, dropped=before.dropped)
+        base = nothing if since is None else _base(spark, lake, stream, since)
         at = snapshot.moment(spark, lake, base, before.positions)
         assert at is not None, "what is published came from bronze"
         bronze_identity.refuse_lacking(increment.rows(spark, bronze_path, None, at.version), before)

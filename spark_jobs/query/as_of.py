@@ -30,7 +30,8 @@ def at(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Stre
         return None
     kept_since = datetime.now(UTC) - timedelta(days=lake.lake.keep_days)
     base = published.before(spark, lake, stream, upto, kept_since)
-    return snapshot.moment(spark, lake, base or Published(stream=stream), upto)
+    nothing = Published(stream=stream, dropped=published.latest(spark, lake, stream).dropped)
+    return snapshot.moment(spark, lake, base or nothing, upto)
 
 
 def high_watermarks(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Positions:

@@ -11,6 +11,7 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import scd2, table_task
 from spark_jobs.state import delta_log, names, published
 from spark_jobs.state.published import Published
+from spark_jobs.state.published_rows import DROPPED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +85,7 @@ def _views(lake: LakeFile) -> dict[str, str]:
         "tables": f"""SELECT t.r.stream, t.r.`table`, t.r.path, t.r.version, t.r.history, t.r.load,
             coalesce(t.r.positions, s.r.positions) AS positions, t.r.state, t.r.reason
             FROM {newest} t JOIN {newest} s ON s.r.stream = t.r.stream AND s.r.`table` IS NULL
-            WHERE t.r.`table` IS NOT NULL""",  # noqa: S608 - as above.
+            WHERE t.r.`table` IS NOT NULL AND t.r.state <> '{DROPPED}'""",  # noqa: S608 - as above.
     }
 
 

@@ -116,7 +116,7 @@ def moment(
     else:
         raw = increment.rows(spark, path, since, version)
     try:
-        new = batch_profile.profile(raw, base.positions, upto, committed=committed)
+        new = batch_profile.profile(raw, base.positions, upto, committed=committed).without(base.dropped)
     except Exception:
         raw.unpersist()
         raise

@@ -5,6 +5,7 @@ dies: every table's commit carries its own positions, and publishing is one appe
 stops alone, with the reason published; the others go on. Assumes that one load of a stream runs at a time.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ from spark_jobs.silver.table_group import TableGroup
 from spark_jobs.silver.tables_load import OnProgress
 from spark_jobs.state import bronze_identity, delta_log, names, publication, published
 from spark_jobs.state.published import Positions, Published, Table
+
+_log = logging.getLogger(__name__)
 
 #: Tables from which on bronze is read once for all of them: each would open every file that came (L14).
 _MANY = 16
@@ -146,6 +149,12 @@ def _load_part(
                 prechecks.check_topics(spark, lake, before, raw, committed)
             applied = before.partitions if since is not None else None
             new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied)
+            if passed_over := new.tables() & before.dropped.keys():
+                _log.info(
+                    "stream %s: records of %s are in bronze alone, since the table was dropped from the lake",
+                    *(stream, ", ".join(sorted(passed_over))),
+                )
+            new = new.without(before.dropped)
             many = len({one.table for one in new.seen}) > _MANY
             if many and not few:
                 # So that a table reads its own rows: they are next to each other, and what is held has statistics.

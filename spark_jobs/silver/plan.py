@@ -96,6 +96,7 @@ def published_after(
         positions=new.high,
         partitions=_partitions(before, new),
         tables=tables | results,
+        dropped=before.dropped,
     )
 
 

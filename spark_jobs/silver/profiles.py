@@ -3,7 +3,8 @@
 Found by batch_profile.py.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from spark_jobs.silver.schema_versions import SchemaRecord
@@ -81,6 +82,13 @@ class BatchProfile:
     def tables(self) -> set[str]:
         """Return the tables for which there is something to do: the mark of a copy counts."""
         return {one.table for one in self.seen} | {one.table for one in self.records if one.mark is not None}
+
+    def without(self, names: Collection[str]) -> "BatchProfile":
+        """Return what is there for other tables than some."""
+        if not names:
+            return self
+        seen = [one for one in self.seen if one.table not in names]
+        return replace(self, seen=seen, records=[one for one in self.records if one.table not in names])
 
     def of_table(self, table: str) -> tuple[list[TableProfile], list[SchemaRecord]]:
         """Return what is there for one table, and its schema records."""

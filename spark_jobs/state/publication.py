@@ -55,10 +55,11 @@ def append(
         # Of a stream that former releases published, or none, all tables.
         known = published.of_streams(spark, lake).get(done.stream, Published(stream=done.stream))
         changed = rows_of.changed(known, merged)
+        dropped = merged.dropped.keys() - known.dropped.keys()
         if maintenance and not changed:
             return now
         schema_texts.keep(spark, schema_texts.path(lake), _texts(changed.values()))
-        if _committed(spark, lake, merged, changed, attempt):
+        if _committed(spark, lake, merged, changed, attempt, dropped):
             published.remember(spark, lake, merged)
             if merged.load % _PRUNE_EVERY == 0:
                 prune(spark, lake)
@@ -97,10 +98,17 @@ def _texts(changed: Iterable[Table]) -> list[str]:
     return [text for one in changed if not isinstance(one.schemas, SchemaTexts) for text in one.schemas.values()]
 
 
-def _committed(spark: SparkSession, lake: LakeFile, done: Published, changed: dict[str, Table], attempt: str) -> bool:
+def _committed(
+    spark: SparkSession,
+    lake: LakeFile,
+    done: Published,
+    changed: dict[str, Table],
+    attempt: str,
+    dropped: Iterable[str],
+) -> bool:
     """Append a publication; return False when its number was taken by another one meanwhile."""
     # From text, so that no Python process is started for a few rows.
-    found = rows_of.rows(done, changed)
+    found = rows_of.rows(done, changed, dropped)
     for row in found:
         row["path"] = f"silver/{done.stream}/{places.folder(row['table'])}" if row["table"] is not None else None
     text = F.lit(msgspec.json.encode(found).decode())
@@ -134,6 +142,7 @@ def _note(lake: LakeFile, done: Published, attempt: str) -> str:
         bronze_commit=done.bronze_commit,
         whole=whole,
         tables=tables_digest(there),
+        dropped=sorted(map(places.folder, done.dropped)),
         settings=settings(lake, done.stream),
     )
 

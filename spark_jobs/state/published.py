@@ -15,10 +15,21 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from spark_jobs.state import delta_log, former_format, schema_texts
 from spark_jobs.state import published_rows as rows_of
-from spark_jobs.state.published_rows import Positions, Published, Table
+from spark_jobs.state.published_rows import Dropped, Positions, Published, Table
 from spark_jobs.state.schema_texts import SchemaTexts
 
-__all__ = ["Positions", "Published", "Table", "before", "latest", "latest_of_all", "of_streams", "path", "remember"]
+__all__ = [
+    "Dropped",
+    "Positions",
+    "Published",
+    "Table",
+    "before",
+    "latest",
+    "latest_of_all",
+    "of_streams",
+    "path",
+    "remember",
+]
 
 #: What each table was read as last, and at which commit.
 _read: dict[str, tuple[tuple[int, str], dict[str, Published]]] = {}
@@ -43,7 +54,8 @@ def latest_of_all(spark: SparkSession, lake: LakeFile) -> list[Published]:
 def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, since: datetime) -> Published | None:
     """Return the newest state in which no source is beyond a position: of those since a time, or the last one; else None.
 
-    A table whose folder was made since then, by a later load, is not there in it: its versions are those of another table.
+    A table whose folder was made since then, by a later load, is not there in it: its versions are those of another table;
+    nor is one that is dropped by now.
     """
     last = latest(spark, lake, stream)
     if last.load and _within(last.positions, upto):
@@ -56,8 +68,12 @@ def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, si
     if not fit:
         return None
     found = _parse(spark, lake, _newest(known.filter(F.col("load") <= max(fit))))[stream]
-    tables = {name: _as_of(one, found.load, last.tables.get(name)) for name, one in found.tables.items()}
-    return replace(found, tables=tables)
+    tables = {
+        name: _as_of(one, found.load, last.tables.get(name))
+        for name, one in found.tables.items()
+        if name not in last.dropped
+    }
+    return replace(found, tables=tables, dropped=last.dropped)
 
 
 def _as_of(one: Table, load: int, now: Table | None) -> Table:

@@ -1,6 +1,6 @@
 """What is published of a stream, in memory and as rows: the stream itself, and each of its tables."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +16,7 @@ COLUMNS = (
     "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
     "bronze_commit string, bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
     "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>, "
-    "partitions map<string, map<string, string>>, failures int"
+    "partitions map<string, map<string, string>>, failures int, dropped timestamp"
 )
 
 
@@ -32,6 +32,8 @@ class Unfinished:
     upto: str
 
 
+#: The state of a table that was dropped from the lake.
+DROPPED = "dropped"
 #: In place of the number of the load that publishes a table whose folder it has made.
 NEW = -1
 
@@ -76,6 +78,15 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """A table that was dropped from the lake."""
+
+    at: datetime
+    #: As it was published last.
+    table: Table
+
+
+@dataclass(frozen=True, kw_only=True)
 class Published:
     """What is published of a stream; number 0 is the state before the first load."""
 
@@ -99,10 +110,12 @@ class Published:
     #: By source and partition of its records, the position up to which they are applied. Empty: not known.
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
+    #: Tables whose records loads pass over, by name.
+    dropped: dict[str, Dropped] = field(default_factory=dict)
 
 
-def rows(done: Published, changed: Mapping[str, Table]) -> list[dict[str, Any]]:
-    """Return the rows that a publication appends: of the stream, and of the tables that it changed."""
+def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Return the rows that a publication appends: of the stream, and of the tables that it changed or dropped."""
     common = {"stream": done.stream, "load": done.load, "finished_at": done.finished_at}
     own = {
         name: getattr(done, name)
@@ -111,7 +124,13 @@ def rows(done: Published, changed: Mapping[str, Table]) -> list[dict[str, Any]]:
     unfinished = {source: asdict(one) for source, one in sorted(done.unfinished.items())}
     own |= {"positions": done.positions, "unfinished": unfinished, "partitions": done.partitions}
     found = [{**common, **own, "table": None, "state": "published"}]
-    return found + [{**common, **_columns(done, changed[name])} for name in sorted(changed)]
+    found += [{**common, **_columns(done, changed[name])} for name in sorted(changed)]
+    for name in sorted(dropped):
+        one = done.dropped[name]
+        # The stream moves on without it.
+        row = _columns(done, one.table) | {"positions": one.table.positions, "state": DROPPED, "dropped": one.at}
+        found.append({**common, **row})
+    return found
 
 
 def state(one: Table, positions: Positions) -> str:
@@ -165,8 +184,15 @@ def parse(found: list[dict[str, Any]], texts: Callable[[Mapping[str, str]], Mapp
         for stream, row in streams.items()
     }
     for row in found:
-        if row["table"] is not None and row["stream"] in made:
-            made[row["stream"]].tables[row["table"]] = _table(row, made[row["stream"]], texts)
+        if row["table"] is None or row["stream"] not in made:
+            continue
+        stream = made[row["stream"]]
+        # Earlier releases drop none.
+        if (dropped := row.get("dropped")) is not None:
+            one = Dropped(at=dropped.astimezone(UTC), table=_table(row, stream, texts))
+            stream.dropped[row["table"]] = one
+        else:
+            stream.tables[row["table"]] = _table(row, stream, texts)
     return made
 
 

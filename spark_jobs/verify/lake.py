@@ -98,6 +98,10 @@ class LakeAt:
         known = {name for name, one in self._state.tables.items() if source in one.schemas}
         return known | {one.table for one in (self._moment.new.seen if self._moment else ()) if one.source == source}
 
+    def dropped(self) -> set[str]:
+        """Return the tables that were dropped from the lake."""
+        return set(self._state.dropped)
+
     def frame(self, source: str, name: str) -> DataFrame | None:
         """Return a source's living rows of a table, with its own columns only; None when there is no silver table."""
         whole = self._whole(name)

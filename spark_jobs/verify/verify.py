@@ -57,6 +57,9 @@ class SilverTables(Protocol):
     def names(self, source: str) -> set[str]:
         """Return the tables, `schema.table`, that the source has sent changes of."""
 
+    def dropped(self) -> Collection[str]:
+        """Return the tables that were dropped from the lake, whatever the source has of them."""
+
     def frame(self, source: str, name: str) -> DataFrame | None:
         """Return a source's rows of a table, with the table's own columns only; None when there is no silver table."""
 
@@ -86,6 +89,8 @@ def verify(
     at_source = database.tables()
     known = {str(table): table for table in at_source}
     in_lake = [name for name in lake.names(source) if name not in database.sequences]
+    dropped = lake.dropped()
+    at_source = [table for table in at_source if str(table) not in dropped]
     for name in tables.to_compare(at_source, in_lake, wanted):
         started = time.monotonic()
         try:

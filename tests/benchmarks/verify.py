@@ -49,6 +49,9 @@ class _Silver:
     def names(self, _source: str) -> set[str]:
         return {"public.orders"}
 
+    def dropped(self) -> set[str]:
+        return set()
+
     def frame(self, _source: str, _name: str) -> Any:
         return self._frame
 

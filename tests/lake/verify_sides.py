@@ -20,6 +20,9 @@ class Frames:
     def names(self, source):
         return set(self._frames)
 
+    def dropped(self):
+        return set()
+
     def frame(self, source, name):
         return self._frames.get(name)
 

@@ -63,12 +63,16 @@ class FrameStub:
 class LakeStub:
     """Silver tables, which reach the source's place at the second attempt."""
 
-    def __init__(self, *names, copied=(), stopped=()):
+    def __init__(self, *names, copied=(), stopped=(), dropped=()):
         self._names, self._copied, self._stopped = names, copied, stopped
+        self._dropped = dropped
         self.attempts = 0
 
     def names(self, _source):
         return {f"public.{name}" for name in self._names}
+
+    def dropped(self):
+        return {f"public.{name}" for name in self._dropped}
 
     def frame(self, source, name):
         return FrameStub() if name in self.names(source) else None
@@ -164,6 +168,12 @@ def test_tables_under_copy_and_dropped_tables_are_not_compared(cells):
     assert found["copied"].reasons == ["its copy from jakarta/bank is not complete"]
     assert "dropped or renamed" in found["dropped"].reasons[0]
     assert found["stopped"].reasons == ["the load stopped at this table: its key was changed"]
+
+
+def test_a_table_that_was_dropped_from_the_lake_is_not_asked_for_at_its_source(cells):
+    found = verdicts(SourceStub(table("accounts"), table("audit")), LakeStub("accounts", dropped=["audit"]))
+
+    assert {name: each.verdict for name, each in found.items()} == {"accounts": "equal"}
 
 
 def run(database, lake, sample=None):
