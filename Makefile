@@ -11,7 +11,7 @@ WORKERS ?= $(shell $(PYTHON) -c "import os; pages = os.sysconf('SC_PHYS_PAGES') 
 # Seeds of `make simulate`, for each scenario.
 SEEDS ?= 10000
 # What `make monitoring` scrapes: [metrics] listen of edges and bridges, as `headrace edge new` and `bridge new` write it.
-TARGETS ?= 127.0.0.1:9400 127.0.0.1:9401
+TARGETS ?= 127.0.0.1:9187 127.0.0.1:9188
 # A call into a library that hangs and lets no other thread run is beyond pytest-timeout: the worker ends, and its test has failed.
 HANGS := -o faulthandler_timeout=1500 -o faulthandler_exit_on_timeout=true
 SHARED := $(HANGS) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -181,7 +181,7 @@ test-cluster: setup ## A lake on a Spark cluster whose executors share no disk w
 	@cd .setup/prometheus && apt-get download --quiet --quiet prometheus 2>/dev/null && dpkg -x prometheus_*.deb .
 	@touch $@
 
-monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert rules for running parts: TARGETS="127.0.0.1:9400 127.0.0.1:9401"
+monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert rules for running parts: TARGETS="127.0.0.1:9187 127.0.0.1:9188"
 	@$(BIN)/python -m tests.servers.prometheus $(TARGETS)
 
 test-monitoring: .setup/demo .setup/prometheus/ready ## Alerts fire by their causes, done to real parts, and resolve, in a real Prometheus; the dashboard's queries have data

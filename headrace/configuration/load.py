@@ -27,11 +27,11 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Commands(Section, frozen=True, kw_only=True):
-    """How secrets that are given as `command:PROGRAM …` are had."""
+    """How secrets that are given as `command:PROGRAM …` are obtained."""
 
     #: A command that takes longer is killed.
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=300)] = TIMEOUT_SECONDS
-    #: What a command printed is used for so long, then it is run again when the secret is needed; 0: each time.
+    #: What a command printed is reused for this long, then it is run again when the secret is needed; 0: each time.
     refresh_seconds: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = REFRESH_SECONDS
 
 

@@ -41,7 +41,7 @@ folder = {folder}
 
 [metrics]
 # Health, metrics and status over HTTP.
-listen = "127.0.0.1:9400"
+listen = "127.0.0.1:9187"
 """
 
 _BRIDGE = """\
@@ -73,7 +73,7 @@ replication = {replication}
 replication = {replication}
 
 [metrics]
-listen = "127.0.0.1:9401"
+listen = "127.0.0.1:9188"
 """
 
 _LAKE = """\

@@ -124,7 +124,7 @@ class Requests(RequestTopics, frozen=True, kw_only=True):
     replication: Annotated[int, Meta(ge=1)] = 1
     #: How many replicas have to have a record before it counts as written; one less than there are when left out.
     min_insync_replicas: Annotated[int, Meta(ge=1)] | None = None
-    #: How long Kafka keeps requests and answers, in hours: so long the topics are a record of who asked what; 0: without limit.
+    #: How long Kafka keeps requests and answers, in hours: for this long they record who asked what; 0: without limit.
     retention_hours: Annotated[int, Meta(ge=0)] = 720
     #: Largest record that the topics take, in MB.
     largest_record_megabytes: Annotated[int, Meta(ge=1, le=64)] = 1

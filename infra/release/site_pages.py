@@ -1,7 +1,7 @@
 """Pages for the documents' site: README and docs/ copied to a folder, with the navigation; `make docs` has MkDocs build them.
 
-README becomes the first page. What a page links to outside of docs/, as infra/router, is not part of the site: the link becomes
-its text with the path. Pages that SECTIONS does not name come last, so that a new page is never missing.
+docs/index.md is the first page, README the page `overview`. What a page links to outside of docs/, as infra/router, is not part of
+the site: the link becomes its text with the path. Pages that SECTIONS does not name come last, so that a new page is never missing.
 """
 
 import json
@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 _ROOT = Path(__file__).parents[2]
 #: The navigation: the names of pages, without `.md`.
 SECTIONS = {
-    "Start": ("quickstart", "comparison", "limits", "benchmarks", "size"),
+    "Start": ("overview", "quickstart", "comparison", "limits", "benchmarks", "size"),
     "How it works": ("architecture", "glossary", "records", "types", "avro", "consumers"),
     "Run": (
         "edge",
@@ -59,7 +59,7 @@ def write(folder: Path) -> None:
         inside = PurePosixPath("docs") / page.relative_to(pages).as_posix()
         page.write_text(rewritten(page.read_text(encoding="utf-8"), inside), encoding="utf-8")
     readme = (_ROOT / "README.md").read_text(encoding="utf-8")
-    (pages / "index.md").write_text(rewritten(readme, PurePosixPath("README.md")), encoding="utf-8")
+    (pages / "overview.md").write_text(rewritten(readme, PurePosixPath("README.md")), encoding="utf-8")
     configuration = (_ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     # JSON is YAML.
     (folder / "mkdocs.yml").write_text(f"{configuration}nav: {json.dumps(navigation(pages))}\n", encoding="utf-8")
@@ -75,7 +75,7 @@ def rewritten(text: str, page: PurePosixPath) -> str:
             return found[0]
         there = _normal(page.parent / path)
         if there == PurePosixPath("README.md"):
-            there = PurePosixPath("docs/index.md")
+            there = PurePosixPath("docs/overview.md")
         if there.parts[0] != "docs":
             return words if str(there) in words else f"{words} (`{there}`)"
         here = page.parent if page.parts[0] == "docs" else PurePosixPath("docs")

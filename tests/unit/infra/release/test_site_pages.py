@@ -1,4 +1,4 @@
-"""The site's pages: README comes first, links work from there, links out of docs/ become text, no page is left out."""
+"""The site's pages: the index comes first, links work from there, links out of docs/ become text, no page is left out."""
 
 from pathlib import PurePosixPath
 
@@ -11,7 +11,7 @@ def test_links_lead_to_pages_of_the_site_or_become_text():
     assert rewritten("[a](docs/edge.md#spool)", README) == "[a](edge.md#spool)"
     assert rewritten("[a](bridge.md) [b](#here)", EDGE) == "[a](bridge.md) [b](#here)"
     assert rewritten("[a](../edge.md)", RUNBOOK) == "[a](../edge.md)"
-    assert rewritten("[a](../README.md)", EDGE) == "[a](index.md)"
+    assert rewritten("[a](../README.md)", EDGE) == "[a](overview.md)"
     assert rewritten("[rules](../../infra/monitoring/alerts.yml)", RUNBOOK) == "rules (`infra/monitoring/alerts.yml`)"
     assert rewritten("[infra/router](../infra/router)", EDGE) == "infra/router"
     assert rewritten("[a](https://example.org/x)", EDGE) == "[a](https://example.org/x)"
