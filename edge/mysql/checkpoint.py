@@ -75,6 +75,13 @@ class MysqlCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fiel
         """The GTID set as a value."""
         return MariadbGtids.parse(self.gtids) if self.engine == "mariadb" else MysqlGtids.parse(self.gtids)
 
+    def check(self) -> None:
+        """Raise CorruptInput where a text of it is not what it has to be."""
+        super().check()
+        _ = self.gtid_set
+        if not 0 <= self.offset <= _LARGEST:
+            raise CorruptInput(f"{self.offset} is no place in a binlog file")
+
     def advanced(self, position: Position, confirmed: int, gtids: Gtids) -> Self:
         """Return the checkpoint moved to a position and a place, neither of them backward, with the set of that place."""
         reached = max(confirmed, self.confirmed)

@@ -71,6 +71,10 @@ class Checkpoint(msgspec.Struct, metaclass=_Abstract, frozen=True, kw_only=True,
             return position
         return Position(position.epoch, self.confirmed - 1, _LARGEST_ORDINAL)
 
+    def check(self) -> None:
+        """Raise CorruptInput where a text of it is not what it has to be."""
+        _ = self.position, self.promised, self.confirmed
+
 
 C = TypeVar("C", bound=Checkpoint)
 
@@ -135,7 +139,7 @@ class State(Generic[C]):
         try:
             CHECKPOINT.check_json(data, f"checkpoint {self.path}")
             checkpoint = msgspec.json.decode(data, type=self._kind)
-            _ = checkpoint.position, checkpoint.promised, checkpoint.confirmed
+            checkpoint.check()
         except (msgspec.MsgspecError, UnicodeDecodeError, CorruptInput) as error:
             raise NeedsOperator(
                 f"checkpoint {self.path} is damaged, or of another kind of database", hint=_REPAIR

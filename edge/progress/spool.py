@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,7 +28,8 @@ _log = logging.getLogger(__name__)
 
 _NAME = "spool.sqlite"
 _ROWS_AT_ONCE = 256
-_DAMAGED = (sqlite3.Error, msgspec.MsgspecError, CorruptInput)
+#: What reading a damaged file raises; a column of SQLite's holds values of any type, whatever it was declared as.
+_DAMAGED = (sqlite3.Error, msgspec.MsgspecError, CorruptInput, TypeError, ValueError, OverflowError)
 _READ = "select id, confirm, put_at, checksum, head, body from batch where id between ? and ? order by id"
 
 
@@ -99,7 +100,8 @@ class Spool:
         try:
             self._file.belongs()
             (last,) = self._file.connection().execute("select max(last) from batch where confirm > 0").fetchone()
-        except sqlite3.Error as error:
+            return Position.parse(last) if last else None
+        except _DAMAGED as error:
             if may_pass(error):
                 raise self._file.problem(error) from error
             raise NeedsOperator(
@@ -109,7 +111,6 @@ class Spool:
             ) from error
         finally:
             self.close()
-        return Position.parse(last) if last else None
 
     def lost(self, acknowledged: Position, promised: Position, why: str) -> NeedsOperator:
         """Return the error for what only the spool had."""
@@ -286,7 +287,9 @@ def _head(batch: SealedBatch) -> bytes:
 def _kept(row: int, confirm: int, put_at: float, checksum: int, head: bytes, body: bytes) -> Kept:
     if _checksum(head, body) != checksum:
         raise CorruptInput(f"the checksum of row {row} is wrong")
-    batch = msgspec.convert(msgspec.msgpack.decode(head) | {"body": body, "confirm": confirm}, SealedBatch)
+    batch = msgspec.convert(
+        msgspec.msgpack.decode(head, type=dict[str, Any]) | {"body": body, "confirm": confirm}, SealedBatch
+    )
     # A clock that was set back must not make a batch look younger than new.
     return Kept(row, batch, min(put_at, time.time()))
 

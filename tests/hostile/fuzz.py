@@ -31,13 +31,15 @@ from headrace.amqp.links import Decoder
 from headrace.amqp.transport import Message
 from headrace.batch import Batch, WrittenWith, decode, encode
 from headrace.configuration.bridge import TableTopic
-from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
 from headrace.position import Position
 from headrace.receive.message import decode as decode_received
 from headrace.requests.message import Content, content_of, decode_part, decode_request, new_request, parts
 from headrace.schema import Column, TableSchema
 from headrace.schemas import avro
 from tests.hostile import bodies
+from tests.hostile.fuzz_edge import TARGETS as EDGE
+from tests.hostile.fuzz_lake import TARGETS as LAKE
+from tests.hostile.spoiling import FaultError, expected, json_of, packed, plain, spoil, spoil_bytes
 from tests.unit.bridge.kafka_double import BridgeParts, metadata
 
 #: A run ends with so many.
@@ -48,75 +50,6 @@ EPOCH = bodies.EPOCH
 _SCHEMA = TableSchema(
     schema="public", table="t", key=["id"], columns=[Column(name="id", type_name="int4", position=1, optional=False)]
 )
-
-
-class FaultError(AssertionError):
-    """A target did not take an input as it has to."""
-
-
-# How values are spoiled.
-
-_ODD: list[Any] = [
-    None, True, False, 0, 1, -1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 1e308, float("nan"),
-    float("inf"),
-    "", "x", "\x00", "\x1b[2J", "\u202e", "é" * 300, "public", "t", "@prefix.public.t", "a/two", "../..", "{}", "[]", "null",
-    b"", b"\x00", b"\x00\x00\x00\x00\x01", b"\xff\xfe", b'{"tableChanges":', b'{"databaseName":', b'{"status":"', [], {}, [[]],
-    {"a": 1}, [0, 0, 1], {0: []}, 10**30, "1" * 5000,
-]  # fmt: skip
-
-
-def spoil(value: Any, chance: random.Random, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - a case for each type.
-    """Return a value with some of what it holds changed, moved, doubled or left out."""
-    if depth > 12 or chance.random() < 0.08:
-        return chance.choice(_ODD)
-    if isinstance(value, dict):
-        items = [(key, spoil(each, chance, depth + 1)) for key, each in value.items()]
-        if items and chance.random() < 0.2:
-            items.pop(chance.randrange(len(items)))
-        if chance.random() < 0.15:
-            items.append(
-                (chance.choice([each for each in _ODD if not isinstance(each, list | dict)]), chance.choice(_ODD))
-            )
-        return dict(items)
-    if isinstance(value, list | tuple):
-        items = [spoil(each, chance, depth + 1) for each in value]
-        if items and chance.random() < 0.2:
-            items.insert(chance.randrange(len(items) + 1), chance.choice(items))
-        if items and chance.random() < 0.1:
-            items.pop(chance.randrange(len(items)))
-        return items
-    if isinstance(value, bytes) and chance.random() < 0.3:
-        return spoil_bytes(value, chance)
-    if isinstance(value, str) and chance.random() < 0.3:
-        return spoil_bytes(value.encode(), chance).decode(errors="replace")
-    if isinstance(value, int) and not isinstance(value, bool) and chance.random() < 0.3:
-        return value + chance.choice((-1, 1, 2**31, 2**32, -(2**32), 2**63))
-    return value
-
-
-def spoil_bytes(data: bytes, chance: random.Random) -> bytes:
-    """Return bytes with some flipped, cut, doubled or put in."""
-    found = bytearray(data)
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(found) + 1)
-        match chance.randrange(5):
-            case 0:
-                if at < len(found):
-                    found[at] ^= 1 << chance.randrange(8)
-            case 1:
-                del found[at : at + chance.randint(1, 8)]
-            case 2:
-                found[at:at] = found[at : at + chance.randint(1, 16)]
-            case 3:
-                found[at:at] = chance.choice(
-                    (b"\xff", b"\x00", b'"', b"\\", b"\\ud800", b"\xc1", b"\xdd\xff\xff\xff\xff")
-                )
-            case _:
-                del found[at:]
-    return bytes(found)
-
-
-# What is spoiled.
 
 
 def _batch(chance: random.Random) -> tuple[dict[str, Any], list[Any]]:
@@ -152,41 +85,10 @@ def batch_input(chance: random.Random) -> bytes:
     where = chance.randrange(4)
     if where == 0:
         properties = spoil(properties, chance)
-    raw = _packed(spoil(body, chance) if where in {1, 2} else body)
+    raw = packed(spoil(body, chance) if where in {1, 2} else body)
     if where == 3:
         raw = spoil_bytes(raw, chance)
-    return msgspec.msgpack.encode((_plain(properties), bodies.packed(raw)))
-
-
-def _packed(value: Any) -> bytes:
-    try:
-        return msgspec.msgpack.encode(value)
-    except (OverflowError, ValueError, TypeError):
-        return msgspec.msgpack.encode(_plain(value))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with what MessagePack cannot hold as texts."""
-    if isinstance(value, dict):
-        return {
-            _plain(key) if not isinstance(key, list | dict) else str(key): _plain(each) for key, each in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        return str(value)
-    return value.encode(errors="replace").decode() if isinstance(value, str) else value
-
-
-def _json(value: Any) -> bytes:
-    """Return a value as JSON, in the form of our records; names that are no texts become some."""
-
-    def texts(each: Any) -> Any:
-        if isinstance(each, dict):
-            return {key if isinstance(key, str) else str(key): texts(inner) for key, inner in each.items()}
-        return [texts(inner) for inner in each] if isinstance(each, list | tuple) else each
-
-    return json.dumps(texts(value), default=str, separators=(",", ":")).encode(errors="replace")
+    return msgspec.msgpack.encode((plain(properties), bodies.packed(raw)))
 
 
 class _Registry:
@@ -278,7 +180,7 @@ _decoder = Decoder()
 def feed_message(data: bytes) -> None:
     """S1: whatever an AMQP message holds, it has properties or none, and `decode` refuses it or takes it."""
     properties, encoding, body = _decoder(data)
-    _expected(lambda: decode(properties, encoding, body))
+    expected(lambda: decode(properties, encoding, body))
     received = decode_received(data)
     if received is not None and b"\n" in received.line():
         raise FaultError("more than one line")
@@ -292,20 +194,20 @@ def request_input(chance: random.Random) -> bytes:
         (value,) = parts(request, "done", Content(data={"rows": [1, 2]}))
     if chance.random() < 0.5:
         return spoil_bytes(msgspec.json.encode(value), chance)
-    return _json(spoil(msgspec.to_builtins(value), chance))
+    return json_of(spoil(msgspec.to_builtins(value), chance))
 
 
 def feed_request(data: bytes) -> None:
     """S2: a request is one whose deadline fits into a message, or it is refused."""
-    request = _expected(lambda: decode_request(data))
+    request = expected(lambda: decode_request(data))
     if request is not None:
         request.seconds_left()
         entry = Entry(Record("", 0, 0, request.source.encode(), data), f"requests/{request.source}")
         entry.sends = 1
         encode_request(entry, "requests")
-    part = _expected(lambda: decode_part(data))
+    part = expected(lambda: decode_part(data))
     if part is not None:
-        _expected(lambda: content_of(part.content))
+        expected(lambda: content_of(part.content))
 
 
 def text_input(chance: random.Random) -> bytes:
@@ -323,7 +225,7 @@ def text_input(chance: random.Random) -> bytes:
 
 def feed_text(data: bytes) -> None:
     """A committed position is one, or it is refused."""
-    _expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
+    expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
 
 
 def withheld_input(chance: random.Random) -> bytes:
@@ -331,15 +233,15 @@ def withheld_input(chance: random.Random) -> bytes:
     properties, body = _batch(chance)
     headers = [[name, str(value).encode()] for name, value in properties.items()]
     headers = spoil(headers, chance) if chance.random() < 0.5 else headers
-    raw = _packed(spoil(body, chance) if chance.random() < 0.5 else body)
-    return msgspec.msgpack.encode((_plain(headers), bodies.packed(raw)))
+    raw = packed(spoil(body, chance) if chance.random() < 0.5 else body)
+    return msgspec.msgpack.encode((plain(headers), bodies.packed(raw)))
 
 
 def feed_withheld(data: bytes) -> None:
     """A withheld record is a batch, or it is refused."""
     headers, value = msgspec.msgpack.decode(data)
     pairs = _pairs(headers)
-    _expected(lambda: batch_of(pairs, value if isinstance(value, bytes) else None, "t[0]"))
+    expected(lambda: batch_of(pairs, value if isinstance(value, bytes) else None, "t[0]"))
 
 
 def record_input(chance: random.Random) -> bytes:
@@ -352,7 +254,7 @@ def record_input(chance: random.Random) -> bytes:
     data = json.dumps(value, separators=(",", ":")).encode()
     if chance.random() < 0.5:
         return spoil_bytes(data, chance)
-    return _json(spoil(value, chance))
+    return json_of(spoil(value, chance))
 
 
 _router = TableRouter("bank", {"public.t": TableTopic("bank.public.t", "delete")})
@@ -360,11 +262,11 @@ _router = TableRouter("bank", {"public.t": TableTopic("bank.public.t", "delete")
 
 def feed_record(data: bytes) -> None:
     """A schema record is one or is refused; a record names its table or is refused; two schemas are the same or are not."""
-    _expected(lambda: TableSchema.parse(data))
-    topic = _expected(lambda: _router.topic_of(b"k", data))
+    expected(lambda: TableSchema.parse(data))
+    topic = expected(lambda: _router.topic_of(b"k", data))
     if topic not in {None, "bank", "bank.public.t"}:
         raise FaultError(f"topic {topic}")
-    _expected(lambda: _router.table_of(data))
+    expected(lambda: _router.table_of(data))
     text = data.decode(errors="replace")
     if avro.same(text, avro.schemas(_SCHEMA, "postgresql").value) not in {True, False}:
         raise FaultError("neither the same nor another")
@@ -379,7 +281,7 @@ def delivery_input(chance: random.Random) -> bytes:
         "headers": [["content-type", b"application/json"]],
         "timestamp": 1_700_000_000_000,
     }
-    return msgspec.msgpack.encode(_plain(spoil(record, chance)))
+    return msgspec.msgpack.encode(plain(spoil(record, chance)))
 
 
 def feed_delivery(data: bytes) -> None:
@@ -405,18 +307,6 @@ def _pairs(headers: Any) -> list[tuple[str, bytes]]:
     return [(name, value) for name, value in pairs if isinstance(name, str) and isinstance(value, bytes)]
 
 
-def _expected(step: Callable[[], Any]) -> Any:
-    """Return what a step returns, None where it refuses: any other error is a fault."""
-    try:
-        return step()
-    except (CorruptInput, NeedsOperator) as error:
-        if len(error.message) > 2000:
-            raise FaultError("an error longer than a line") from error
-        return None
-    except ReplicationError:
-        return None
-
-
 TARGETS: dict[str, tuple[Callable[[random.Random], bytes], Callable[[bytes], None]]] = {
     "batch": (batch_input, feed_batch),
     "message": (message_input, feed_message),
@@ -425,6 +315,8 @@ TARGETS: dict[str, tuple[Callable[[random.Random], bytes], Callable[[bytes], Non
     "withheld": (withheld_input, feed_withheld),
     "record": (record_input, feed_record),
     "delivery": (delivery_input, feed_delivery),
+    **EDGE,
+    **LAKE,
 }
 
 

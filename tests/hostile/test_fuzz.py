@@ -8,7 +8,7 @@ import pytest
 from tests.hostile.fuzz import TARGETS, corpus, run
 
 #: For each target; a minute in all.
-SECONDS = 6.0
+SECONDS = 4.0
 KEPT = [(target, name, data) for target in TARGETS for name, data in corpus(target)]
 
 

@@ -57,7 +57,7 @@ class ValueReader:
 
     def read(self, data: bytes) -> bytes:
         """Return a change as JSON."""
-        op, at = read_plain_text(data, HEAD)
+        op, at = read_text(data, HEAD)
         at = at + self._size if data.startswith(self._seen, at) else self._read_times(data, at)
         place = '"transaction":null}'
         if self._transaction:
@@ -87,7 +87,7 @@ class ValueReader:
             "" if former is None else f'"former_key":{former},',
             "" if unchanged is None else f'"unchanged":{json.dumps(unchanged, ensure_ascii=False, separators=(",", ":"))},',
             "" if too_large is None else f'"too_large":{too_large},',
-            source, f'"op":"{op}",', self._times, place,
+            source, f'"op":{op},', self._times, place,
         )).encode()  # fmt: skip
 
     def _read_times(self, data: bytes, at: int) -> int:

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 
+import msgspec
 import pytest
 
 from edge.delivery.outbox import Outbox
@@ -12,7 +13,7 @@ from edge.mysql.events import Group
 from edge.progress.checkpoint import State
 from edge.progress.progress import Progress
 from edge.records.batcher import Batcher
-from headrace.errors import NoSpace
+from headrace.errors import NeedsOperator, NoSpace
 from headrace.position import Position
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -136,3 +137,14 @@ def test_a_long_time_without_a_write_takes_no_memory_for_each_transaction(tmp_pa
     assert len(edge.gtids.marks) == 0
     edge.progress.save_now()
     assert edge.durable == ("0-1-2010", 201000)
+
+
+@pytest.mark.parametrize(
+    ("engine", "gtids", "offset"), [("mariadb", "0-5=9", 4), ("mysql", f"{UUID[:-2]}:1-9", 4), ("mysql", "", -1)]
+)
+def test_a_checkpoint_whose_set_or_place_is_none_is_damage(tmp_path, engine, gtids, offset):
+    """Found by fuzzing: the set was read only when the log was, and its error named no file."""
+    state = State(tmp_path, MysqlCheckpoint)
+    state.write(msgspec.structs.replace(start(engine, gtids), offset=offset))
+    with pytest.raises(NeedsOperator, match=r"checkpoint .* is damaged"):
+        state.read(SOURCE)

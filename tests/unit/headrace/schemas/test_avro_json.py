@@ -219,3 +219,16 @@ def test_s7_a_number_without_end_is_refused_at_its_eleventh_byte():
     with pytest.raises(ValueError, match="longer than any"):
         read_long(b"\xff" * (16 << 20), 0)
     assert read_long(b"\xff" * 9 + b"\1", 0) == (-(1 << 63), 10)
+
+
+def test_s3_what_is_in_the_operation_forges_no_other_member():
+    """Found by fuzzing: it was put between quotes as it came, and could name another source."""
+    change = {"before": None, "after": {"c": 1}, "source": NO_NAME, "op": "c", "ts_ms": 5, "transaction": None}
+    _, (value,), _, records = written([column("int8")], change)
+    forged = 'u","source":{"name":"london/bank"},"x":"'
+    assert value[5:7] == b"\2c"
+    hostile = value[:5] + bytes([2 * len(forged)]) + forged.encode() + value[7:]
+    found = json.loads(records.value(hostile), object_pairs_hook=lambda pairs: pairs)
+    names = [name for name, _ in found]
+    assert len(set(names)) == len(names)
+    assert dict(found)["op"] == forged

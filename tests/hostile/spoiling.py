@@ -1,0 +1,117 @@
+"""How the fuzzer spoils values, packs them again, and what a target may refuse."""
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
+
+
+class FaultError(AssertionError):
+    """A target did not take an input as it has to."""
+
+
+_ODD: list[Any] = [
+    None, True, False, 0, 1, -1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 1e308, float("nan"),
+    float("inf"),
+    "", "x", "\x00", "\x1b[2J", "\u202e", "é" * 300, "public", "t", "@prefix.public.t", "a/two", "../..", "{}", "[]", "null",
+    b"", b"\x00", b"\x00\x00\x00\x00\x01", b"\xff\xfe", b'{"tableChanges":', b'{"databaseName":', b'{"status":"', [], {}, [[]],
+    {"a": 1}, [0, 0, 1], {0: []}, 10**30, "1" * 5000,
+]  # fmt: skip
+
+
+def spoil(value: Any, chance: random.Random, depth: int = 0) -> Any:  # noqa: C901, PLR0911 - a case for each type.
+    """Return a value with some of what it holds changed, moved, doubled or left out."""
+    if depth > 12 or chance.random() < 0.08:
+        return chance.choice(_ODD)
+    if isinstance(value, dict):
+        items = [(key, spoil(each, chance, depth + 1)) for key, each in value.items()]
+        if items and chance.random() < 0.2:
+            items.pop(chance.randrange(len(items)))
+        if chance.random() < 0.15:
+            items.append(
+                (chance.choice([each for each in _ODD if not isinstance(each, list | dict)]), chance.choice(_ODD))
+            )
+        return dict(items)
+    if isinstance(value, list | tuple):
+        items = [spoil(each, chance, depth + 1) for each in value]
+        if items and chance.random() < 0.2:
+            items.insert(chance.randrange(len(items) + 1), chance.choice(items))
+        if items and chance.random() < 0.1:
+            items.pop(chance.randrange(len(items)))
+        return items
+    if isinstance(value, bytes) and chance.random() < 0.3:
+        return spoil_bytes(value, chance)
+    if isinstance(value, str) and chance.random() < 0.3:
+        return spoil_bytes(value.encode(), chance).decode(errors="replace")
+    if isinstance(value, int) and not isinstance(value, bool) and chance.random() < 0.3:
+        return value + chance.choice((-1, 1, 2**31, 2**32, -(2**32), 2**63))
+    return value
+
+
+def spoil_bytes(data: bytes, chance: random.Random) -> bytes:
+    """Return bytes with some flipped, cut, doubled or put in."""
+    found = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(found) + 1)
+        match chance.randrange(5):
+            case 0:
+                if at < len(found):
+                    found[at] ^= 1 << chance.randrange(8)
+            case 1:
+                del found[at : at + chance.randint(1, 8)]
+            case 2:
+                found[at:at] = found[at : at + chance.randint(1, 16)]
+            case 3:
+                found[at:at] = chance.choice(
+                    (b"\xff", b"\x00", b'"', b"\\", b"\\ud800", b"\xc1", b"\xdd\xff\xff\xff\xff")
+                )
+            case _:
+                del found[at:]
+    return bytes(found)
+
+
+def packed(value: Any) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except (OverflowError, ValueError, TypeError):
+        return msgspec.msgpack.encode(plain(value))
+
+
+def plain(value: Any) -> Any:
+    """Return a value with what MessagePack cannot hold as texts."""
+    if isinstance(value, dict):
+        return {
+            plain(key) if not isinstance(key, list | dict) else str(key): plain(each) for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
+
+
+def json_of(value: Any) -> bytes:
+    """Return a value as JSON, in the form of our records; names that are no texts become some."""
+
+    def texts(each: Any) -> Any:
+        if isinstance(each, dict):
+            return {key if isinstance(key, str) else str(key): texts(inner) for key, inner in each.items()}
+        return [texts(inner) for inner in each] if isinstance(each, list | tuple) else each
+
+    return json.dumps(texts(value), default=str, separators=(",", ":")).encode(errors="replace")
+
+
+def expected(step: Callable[[], Any]) -> Any:
+    """Return what a step returns, None where it refuses: any other error is a fault."""
+    try:
+        return step()
+    except (CorruptInput, NeedsOperator) as error:
+        if len(error.message) > 2000:
+            raise FaultError("an error longer than a line") from error
+        return None
+    except ReplicationError:
+        return None
