@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from edge.commands.passing import pass_command
 from edge.commands.snapshot import snapshot
 from headrace import logs
 from headrace.configuration.edge import EdgeFile
@@ -28,6 +29,7 @@ def edge() -> None:
 
 edge.add_command(new_edge)
 edge.add_command(snapshot)
+edge.add_command(pass_command)
 
 
 @edge.command()

@@ -88,6 +88,10 @@ class Session(Protocol):
         """Whether a transaction has begun whose end was not read yet."""
 
     @property
+    def present(self) -> str:
+        """GTID, or LSN of the commit, of the transaction that is being decoded; empty for none."""
+
+    @property
     def passed(self) -> int:
         """The place up to which nothing of the source is still to be read, not within a transaction; 0 while unknown."""
 
@@ -154,6 +158,10 @@ class SnapshotDecoder(Stream, Protocol):
     def in_transaction(self) -> bool:
         """Whether a transaction has begun whose end was not read yet."""
 
+    @property
+    def present(self) -> str:
+        """GTID, or LSN of the commit, of the transaction that is being decoded; empty for none."""
+
 
 D = TypeVar("D", bound=SnapshotDecoder)
 
@@ -176,6 +184,11 @@ class DecodedLog(Generic[D]):
     def in_transaction(self) -> bool:
         """Whether a transaction has begun whose end was not read yet."""
         return self._decoder.in_transaction
+
+    @property
+    def present(self) -> str:
+        """GTID, or LSN of the commit, of the transaction that is being decoded; empty for none."""
+        return self._decoder.present
 
 
 class Watch(Protocol):

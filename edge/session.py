@@ -13,6 +13,7 @@ from collections.abc import Callable
 from edge.delivery.outbox import Outbox
 from edge.engine import Engine
 from edge.observability.figures import Figures
+from edge.progress.passed import PassedTransactions
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.records.avro_records import AvroRecords
@@ -24,7 +25,7 @@ from edge.snapshot.store import SnapshotStore
 from edge.snapshot.table_history import TableHistory
 from headrace.batch import Figures as BatchFigures
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import NotConnected
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 from headrace.waiting import Wakeup
 
 _log = logging.getLogger(__name__)
@@ -63,6 +64,10 @@ class CaptureSession:
         self._config = config
         self._history = history
         self._settings = settings
+        self._passed = PassedTransactions(engine.state.folder)
+        # Where decoding ended before may not end it now.
+        self._passed.stop_at("")
+        self._pass_flag = "--lsn" if config.source.postgresql is not None else "--gtid"
         self._progress = progress
         self._outbox = outbox
         self._figures = figures
@@ -132,7 +137,11 @@ class CaptureSession:
             outbox.check()
             outbox.check_reopening()
             full = outbox.full
-            fed = 0 if full else read(time.time_ns() // 1_000_000)
+            try:
+                fed = 0 if full else read(time.time_ns() // 1_000_000)
+            except (CorruptInput, NeedsOperator) as error:
+                self._note_stop(error)
+                raise
             if fed and self._snapshots is not None:
                 self._snapshots.save_moved()
             if closed := take():
@@ -145,6 +154,15 @@ class CaptureSession:
             self._listen(now, heard=bool(full or fed))
             if not fed:
                 (bell if full else both).poll(wait * 1000)
+
+    def _note_stop(self, error: CorruptInput | NeedsOperator) -> None:
+        """Note the transaction that was being decoded when an error ended that, and add the last resort to the error."""
+        transaction = self._session.present
+        if not transaction:
+            return
+        self._passed.stop_at(transaction)
+        last = f"The last resort, which gives up this transaction's changes: headrace edge pass {self._pass_flag} {transaction}"
+        error.hint = f"{error.hint} {last}".strip()
 
     def finish(self, seconds: float) -> None:
         """Read no more, wait at most `seconds` until what was read is acknowledged, and confirm it."""

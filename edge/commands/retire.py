@@ -26,6 +26,7 @@ _LEFT = (
     "records.json",
     "requests.json",
     "tables.json",
+    "passed.json",
     "spool.sqlite*",
     "reserve",
     "*.new",

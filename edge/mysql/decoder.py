@@ -10,19 +10,21 @@ followed by edge/mysql/xa.py.
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 
 from edge.mysql import errors, events
 from edge.mysql.checkpoint import COUNTED, Mark, file_name, place, split_name
 from edge.mysql.ddl import Kind, Name, Statement
-from edge.mysql.envelope import DebeziumTransaction, Transaction
+from edge.mysql.envelope import DebeziumTransaction, Transaction, message
 from edge.mysql.events import Group
+from edge.mysql.passed_events import PassedEvents
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
 from edge.mysql.tagged import tagged_group
 from edge.mysql.xa import ROUND_BYTES, PreparedReader, XaTransactions
+from edge.progress.passed import PREFIX, Passed
 from edge.records.batcher import Batcher
 from edge.records.transaction_writer import History, TransactionWriter
 from headrace.configuration.records import Records
@@ -52,7 +54,9 @@ class Decoder:
         records: Records,
         prepared_reader: PreparedReader,
         history: History | None = None,
+        passed: Mapping[str, Passed] | None = None,
     ) -> None:
+        """`passed`: the transactions that are passed over, by GTID."""
         #: The end of the last transaction that was fed whole, or of log without transactions after it.
         self.passed = after
         #: Transactions that were fed whole, oldest first, until somebody takes them.
@@ -83,6 +87,9 @@ class Decoder:
             events.TRANSACTION_PAYLOAD: self._payload, events.XA_PREPARE: xa.prepare,
             events.PARTIAL_UPDATE: self._partial_rows, events.EXECUTE_LOAD: self._load,
         }  # fmt: skip
+        # Those of any transaction, but for one that is passed over.
+        self._ordinary = self._handlers
+        self._over = passed or {}
         self._statements: dict[Kind, Callable[[bytes, Statement], None]] = {
             Kind.BEGIN: self._begin_rows, Kind.COMMIT: self._commit, Kind.ROLLBACK: self._roll_back,
             Kind.XA_START: self._xa_start, Kind.XA_END: self._xa_end, Kind.XA_COMMIT: xa.commit, Kind.XA_ROLLBACK: xa.roll_back,
@@ -92,6 +99,11 @@ class Decoder:
     def in_transaction(self) -> bool:
         """Whether a transaction has begun and its end was not fed yet."""
         return self._writer.transaction is not None
+
+    @property
+    def present(self) -> str:
+        """GTID of the transaction that is being decoded; empty for none."""
+        return self._group.text if self._group is not None and self.in_transaction else ""
 
     def feed(self, found: bytes, end: int, now_ms: int) -> None:
         """Decode one event, which ends at `end` without its checksum; raise CorruptInput or NeedsOperator."""
@@ -213,7 +225,31 @@ class Decoder:
         if isinstance(transaction, DebeziumTransaction):
             transaction.move_to(log_pos - size)
         self._writer.begin(transaction)
-        self.xa.begun(commit - len(found), group)
+        if self._over and (passed := self._over.get(group.text)) is not None:
+            self._pass_over(passed, group)
+        else:
+            self.xa.begun(commit - len(found), group)
+
+    def _pass_over(self, passed: Passed, group: Group) -> None:
+        """Follow the present transaction to its end, and put a message in its place."""
+        followed = PassedEvents(self._tables, is_single=group.standalone or group.xa == "complete" or not self._mariadb)
+
+        def follow(found: bytes, end: int) -> None:
+            if not followed.ends(found, end):
+                return
+            self._handlers = self._ordinary
+            writer, transaction, touched = self._writer, self._writer.transaction, followed.touched
+            assert transaction is not None
+            if self._history is not None:
+                self._note_moved(touched, passed.reason)
+            content = passed.message(sorted(f"{database}.{table}" for database, table in touched))
+            numbers = writer.next_numbers(b"")
+            shared = self._tables.no_table.middle(transaction)
+            writer.add(None, *message(PREFIX, content, shared, transaction, writer.ordinal, self._now_ms, numbers))
+            _log.warning("%s; %d tables need a copy", passed.reason, len(touched))
+            self._end(found)
+
+        self._handlers = dict.fromkeys(range(256), follow)
 
     def _end(self, found: bytes, _end: int = 0) -> None:
         """End the transaction where an event in the file ends."""

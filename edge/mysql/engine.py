@@ -24,6 +24,7 @@ from edge.mysql.snapshot_table import condition
 from edge.mysql.table_cache import Chosen, TableCache
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
+from edge.progress.passed import PassedTransactions
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.snapshot.table_history import TableHistory
@@ -178,6 +179,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             largest=self._config.records.largest_bytes,
             records=self._config.records,
             history=history,
+            passed=PassedTransactions(self._config.resolve(self._config.state.folder)).by_name,
         )
         # What a session before read is read again.
         self._gtids.restart()

@@ -9,6 +9,8 @@ What Debezium's envelope has in addition (`[records] envelope = "debezium"`): ea
 number of its connection, and times in microseconds and nanoseconds.
 """
 
+from binascii import b2a_base64
+
 from msgspec import json
 
 from edge.records.envelope import TableNames
@@ -59,6 +61,23 @@ class Table(TableNames):
 def end(op: bytes, transaction: Transaction, now_ms: int) -> bytes:
     """Return what comes between a change's ordinal and its number."""
     return b'"},"op":"%b","ts_ms":%b%b' % (op, transaction.read_at(now_ms), transaction.end)
+
+
+def message(
+    prefix: str,
+    content: bytes,
+    middle: bytes,
+    transaction: Transaction,
+    ordinal: int,
+    now_ms: int,
+    numbers: tuple[int, int],
+) -> tuple[bytes, bytes]:
+    """Return key and value of a message of ours, with its numbers in the transaction and among messages, from 1."""
+    name = json.encode(prefix)
+    return b'{"prefix":%b}' % name, b'{"message":{"prefix":%b,"content":"%b"},%b0%b%08x%b%b}}' % (
+        name, b2a_base64(content, newline=False), middle, transaction.place, ordinal, end(b"m", transaction, now_ms),
+        transaction.number(*numbers),
+    )  # fmt: skip
 
 
 class DebeziumTransaction(Transaction):

@@ -8,12 +8,12 @@ a GTID; on reading the log again it is not there.
 
 import struct
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from edge.mysql import envelope, events
 from edge.mysql.checkpoint import file_name
-from edge.mysql.ddl import Kind
+from edge.mysql.ddl import Kind, Name
 from edge.mysql.decoder import Decoder
 from edge.mysql.envelope import Transaction
 from edge.mysql.gtid import MysqlGtids
@@ -184,6 +184,12 @@ class SnapshotDecoder(Decoder):
                     window.alter()
                 else:
                     window.change(key)
+
+    def _note_moved(self, tables: Iterable[Name], reason: str) -> None:
+        names = set(tables)
+        super()._note_moved(names, reason)
+        if self._window is not None and self._watched in names:
+            self._window.alter()
 
     def _query(self, found: bytes, end: int) -> None:
         window, watched = self._window, self._watched

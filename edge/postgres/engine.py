@@ -39,6 +39,7 @@ from edge.postgres.snapshot_reader import SnapshotReader
 from edge.postgres.visibility import Unseen
 from edge.postgres.walsender import Walsender
 from edge.progress.checkpoint import State
+from edge.progress.passed import PassedTransactions
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.snapshot.table_history import TableHistory
@@ -168,6 +169,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
             history=history,
             catalog_of=partial(columns_of, self._database),
             above_of=partial(self._lineages.above, self._database),
+            passed=PassedTransactions(self._config.resolve(self._config.state.folder)).by_name,
         )
         try:
             self._stream.start(names.slot, names.publication, checkpoint.confirmed)

@@ -6,25 +6,32 @@ log, and nothing else; a change that cannot be decoded adds nothing to the batch
 decoder and a new batcher.
 """
 
+import contextlib
+import logging
 import struct
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from edge.postgres import errors, rows_compiled
+from edge.postgres.checkpoint import format_lsn
 from edge.postgres.envelope import Around, DebeziumTransaction, LogicalMessage, MessageRecords, Transaction
 from edge.postgres.large_rows import find_large
 from edge.postgres.relation_cache import RelationCache
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD, Change, Table
 from edge.postgres.rows_avro import AvroChanges
+from edge.progress.passed import PREFIX, Passed
 from edge.records.alterations import Catalog
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import History, TransactionWriter
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
-from headrace.errors import CorruptInput
+from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
+
+_log = logging.getLogger(__name__)
 
 #: Prefix of the messages by which a reader at headquarters learns that all that was committed before has come.
 MARKER = "headrace.marker"
@@ -58,7 +65,9 @@ class Decoder:
         history: History | None = None,
         catalog_of: Callable[[Relation], Catalog | None] = lambda _: None,
         above_of: Callable[[Relation], Sequence[tuple[str, str]] | None] = lambda _: (),
+        passed: Mapping[str, Passed] | None = None,
     ) -> None:
+        """`passed`: the transactions that are passed over, by the LSN of their commit."""
         #: Position that the last transaction with records, fed whole, reaches to; None before there is one.
         self.committed: Position | None = None
         #: Where that transaction, or a later one without changes, ends in the log; 0 before there is one.
@@ -67,6 +76,7 @@ class Decoder:
         self._batcher = batcher
         self._records = records = records or Records()
         self._largest = records.largest_bytes
+        self._history, self._over = history, passed or {}
         self._messages = MessageRecords(source=source, database=database)
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
             batcher,
@@ -104,6 +114,11 @@ class Decoder:
             b"B": self._begin, b"C": self._end, b"R": self._announce, b"Y": self._announced.type, b"T": self._truncate,
             b"I": self._change, b"U": self._change, b"D": self._change, b"M": self._message, b"O": self._origin,
         }  # fmt: skip
+
+    @property
+    def present(self) -> str:
+        """LSN of the commit of the transaction that is being decoded; empty for none."""
+        return format_lsn(self._commit) if self.in_transaction else ""
 
     @property
     def in_transaction(self) -> bool:
@@ -169,6 +184,49 @@ class Decoder:
         self._commit = commit
         self._changes = self._fast
         self._writer.begin(transaction)
+        if self._over and (passed := self._over.get(format_lsn(commit))) is not None:
+            self._pass_over(passed)
+
+    def _pass_over(self, passed: Passed) -> None:
+        """Follow the present transaction to its end, and put a message in its place."""
+        ordinary, largest, oids = self._others, self._largest, set[int]()
+
+        def change(message: bytes) -> None:
+            if message[:1] == b"T":
+                oids.update(_INT32(message, 6 + 4 * number)[0] for number in range(_INT32(message, 1)[0]))
+            elif message[:1] in _OF_ROWS:
+                oids.add(_INT32(message, 1)[0])
+
+        def announce(message: bytes) -> None:
+            # What it describes may be what cannot be decoded.
+            with contextlib.suppress(struct.error, IndexError, KeyError, ValueError, CorruptInput, NeedsOperator):
+                ordinary[message[:1]](message)
+
+        def end(message: bytes) -> None:
+            self._others, self._largest = ordinary, largest
+            self._note_passed(passed, oids)
+            self._end(message)
+
+        self._changes, self._largest = _NO_CHANGES, sys.maxsize
+        kinds: dict[bytes, Callable[[bytes], None]] = dict.fromkeys(ordinary, change)
+        self._others = kinds | {b"C": end, b"R": announce, b"Y": announce}
+
+    def _note_passed(self, passed: Passed, oids: set[int]) -> None:
+        """Add the message about a transaction that was passed; the tables that it changed, by OID, need a copy."""
+        if not oids <= self._tables.keys():
+            # Some table's description could not be read.
+            oids = {*self._tables}
+        touched = [self._tables[oid] for oid in oids if self._tables[oid].admitted]
+        names = sorted(f"{table.schema.schema}.{table.schema.table}" for table in touched)
+        if self._history is not None:
+            self._history.move(names, passed.reason, self._commit)
+        for table in touched:
+            table.schema_sent = False
+        for prefix in [prefix for prefix in self._fast if _INT32(prefix, 1)[0] in oids]:
+            del self._fast[prefix]
+        message = LogicalMessage(transactional=True, lsn=self._commit, prefix=PREFIX, content=passed.message(names))
+        self._writer.add(None, *self._messages.record(message, self._around(), largest=self._records.largest_bytes))
+        _log.warning("%s; %d tables need a copy", passed.reason, len(touched))
 
     def _transaction(self, commit: int, commit_us: int, xid: int) -> Transaction:
         if self.wants_places:

@@ -17,6 +17,7 @@ from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
 from edge.postgres.snapshot_reader import PREFIX
 from edge.postgres.snapshot_table import SnapshotTable
 from edge.postgres.visibility import Unseen, hidden
+from edge.progress.passed import Passed
 from edge.records.envelope import AVRO_MARK
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, DedupWindow, Moved, Put
@@ -198,6 +199,11 @@ class SnapshotDecoder(Decoder):
         if former is not None and not whole:
             for one in followed:
                 self._moved(one, _new_key(message + PAD, table, one.key))
+
+    def _note_passed(self, passed: Passed, oids: set[int]) -> None:
+        super()._note_passed(passed, oids)
+        if self._window is not None and self._watched is not None:
+            self._window.alter()
 
     def _truncate(self, message: bytes) -> None:
         super()._truncate(message)

@@ -184,7 +184,9 @@ class TableHistory:
         self._save()
 
     def _move(self, table: str, reason: str, place: int) -> None:
-        forms = self._known.tables.get(table, [])
+        known = self._known.tables
+        identity = table if table in known else next((it for it in known if known[it][-1].name == table), table)
+        forms = known.get(identity, [])
         in_force = next((form for form in reversed(forms) if form.since <= place), None)
         if in_force is None and not forms:
             self._mark(table, [reason])
@@ -193,7 +195,7 @@ class TableHistory:
             reasons = [*self._moved_at(in_force, place), reason]
             moved = msgspec.structs.replace(in_force, since=place, rewritten=reasons, reported=None)
             kept = forms[:-1] if in_force.since == place else forms
-            self._known.tables[table] = [*kept, moved][-_MOST_FORMS:]
+            known[identity] = [*kept, moved][-_MOST_FORMS:]
 
     @staticmethod
     def _moved_at(form: _Form, place: int) -> list[str]:

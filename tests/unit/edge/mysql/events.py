@@ -170,6 +170,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         largest=largest,
         records=records,
         history=options.get("history"),
+        passed=options.get("passed"),
     )
     return made, batcher
 

@@ -2,11 +2,12 @@
 
 import json
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.relations import Relation
+from edge.progress.passed import Passed
 from edge.records.alterations import Catalog
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch
@@ -155,6 +156,7 @@ class Log:
         history: TableHistory | None = None,
         kind: type[Decoder] = Decoder,
         catalog_of: Callable[[Relation], Catalog | None] = lambda _: None,
+        passed: Mapping[str, Passed] | None = None,
         **records: Any,
     ) -> None:
         settings = Records(**records)
@@ -177,6 +179,7 @@ class Log:
             policy=policy,
             history=history,
             catalog_of=catalog_of,
+            passed=passed,
         )
 
     def feed(self, *messages: bytes) -> None:

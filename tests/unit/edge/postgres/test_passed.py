@@ -1,0 +1,46 @@
+"""A transaction that is passed over, by the LSN of its commit."""
+
+import json
+from base64 import b64decode
+
+import pytest
+
+from edge.postgres.checkpoint import format_lsn
+from edge.progress.passed import Passed
+from edge.snapshot.table_history import TableHistory
+from headrace.errors import CorruptInput
+from tests.unit.edge.postgres.messages import COMMIT, INT8, Column, Log, begin, commit, insert, relation
+
+TABLE = relation(Column("id", INT8, key=True), Column("note"))
+BAD = COMMIT + 0x1000
+
+
+@pytest.mark.parametrize("envelope", ["classic", "debezium"])
+def test_exactly_that_transaction_is_passed_and_a_message_says_so(tmp_path, envelope):
+    lsn = format_lsn(BAD)
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(1, 0)
+    log = Log(
+        key_of=lambda _: ["id"], history=history, passed={lsn: Passed(lsn, "ani@edge", 17)}, largest_megabytes=1,
+        on_too_large="stop", **({"envelope": "debezium"} if envelope == "debezium" else {}),
+    )  # fmt: skip
+    log.transaction(TABLE, insert(1, "a"), insert(2, "a"))
+    log.feed(begin(BAD), insert(1, "x" * (1 << 20)), insert(1, "a")[:-1], commit(BAD, BAD + 0x100))
+
+    assert log.decoder.end_lsn == BAD + 0x100
+    assert log.decoder.committed.commit == BAD
+    (message,) = [json.loads(value) for value in log.batcher.values if b'"op":"m"' in value]
+    assert json.loads(b64decode(message["message"]["content"])) == {
+        "transaction": lsn, "by": "ani@edge", "at_ms": 17, "tables": ["public.accounts"],
+    }  # fmt: skip
+    assert message["message"]["prefix"] == "headrace.passed"
+    assert list(history.warnings) == ["public.accounts"]
+
+    later = BAD + 0x2000
+    log.transaction(insert(3, "b"), commit_lsn=later, end=later + 0x100)
+    schema, change = [json.loads(value) for value in log.batcher.values[-2:]]
+    assert schema["rewritten"] == [f"transaction {lsn} was passed over by ani@edge"]
+    assert change["after"] == {"id": 3, "note": "b"}
+    with pytest.raises(CorruptInput):
+        log.transaction(insert(1, "a")[:-1], commit_lsn=later + 0x1000, end=later + 0x1100)
+    assert log.decoder.present == format_lsn(later + 0x1000)
