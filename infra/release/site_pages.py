@@ -19,6 +19,7 @@ SECTIONS = {
         "edge",
         "mariadb",
         "masking",
+        "privacy",
         "bridge",
         "lake",
         "query",

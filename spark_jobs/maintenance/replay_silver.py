@@ -106,6 +106,7 @@ def _table(
         return _from_bronze(spark, context, replace(task, known=replace(known, schemas={}, positions={})))
     try:
         base = table_load.based(spark, context, task.path, known, table_load.NOTE)
+        commit.check_erased(spark, base, context.bronze, context.version, task.table)
         rows = spark.sql(snapshot.sql(spark, lake, at, known.table, scratch))
         own = commit.begin(spark, base, stream=context.stream, kind=table_load.NOTE, attempt=context.attempt)
         write.replace(rows, task.path, table_load.note(context, task, table_load.NOTE, base), own)

@@ -105,6 +105,7 @@ def _write(
     target = table_task.target_of(task)
     base = _base(spark, context, task)
     commit.check_unmoved(base, low, task.high, f"history of {task.table}", how)
+    commit.check_erased(spark, base, context.bronze, context.version, f"history of {task.table}")
     place, exists = task.history_path, how == "change"
     _check_names(target)
     own = commit.begin(spark, base, stream=context.stream, kind=scd2.NOTE, attempt=context.attempt)
