@@ -21,8 +21,10 @@ from spark_jobs.state import commit_info, delta_log, log_files, offsets, retenti
 FEED = "delta.enableChangeDataFeed"
 #: The note of a commit that empties records of erased rows.
 ERASED = "erased"
-#: What puts larger files in the place of others.
-_COMPACTIONS = {"OPTIMIZE", "REORG"}
+#: And of one that removes records which are too old.
+REMOVED = "removed"
+#: What puts files in the place of others that maintenance removes.
+_REPLACING = {"OPTIMIZE", "REORG", "DELETE"}
 _OWN = ("_change_type", "_commit_version", "_commit_timestamp")
 #: Rows, and bytes in files, that are read once and then held: planning their reading costs more than they do.
 _FEW_ROWS, _FEW_BYTES = 100_000, 32 * 1024 * 1024
@@ -139,7 +141,7 @@ def is_readable_after(spark: SparkSession, path: str, after: int) -> bool:
         # What versions added before it still has what was erased.
         if delta_log.noted(info, ERASED):
             return False
-        if info.get("operation") in _COMPACTIONS:
+        if info.get("operation") in _REPLACING:
             replaced = delta_log.time(info)
     return replaced is None or datetime.now(UTC) - replaced < _kept(spark, path)
 

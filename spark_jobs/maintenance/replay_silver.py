@@ -49,14 +49,20 @@ def replay(
     with explained(f"replay silver {stream}"):
         bronze_path = bronze.table_path(lake, stream)
         before = bronze_identity.known_versions(spark, bronze_path, published_tables.positions(spark, lake, stream))
-        nothing = Published(stream=stream, dropped=before.dropped)
+        nothing = Published(stream=stream, dropped=before.dropped, bronze_removed=before.bronze_removed)
         base = nothing if since is None else _base(spark, lake, stream, since)
         at = snapshot.moment(spark, lake, base, before.positions)
         assert at is not None, "what is published came from bronze"
         bronze_identity.refuse_lacking(increment.rows(spark, bronze_path, None, at.version), before)
         aside = f"{scratch.root(lake)}/{scratch.name()}"
         tables = dict(before.tables)
-        context = table_task.LoadContext(stream=stream, bronze=bronze_path, version=at.version, load=before.load + 1)
+        context = table_task.LoadContext(
+            stream=stream,
+            bronze=bronze_path,
+            version=at.version,
+            load=before.load + 1,
+            removed=before.bronze_removed,
+        )
         try:
             for done, name in enumerate(at.tables(), 1):
                 known = before.tables.get(name, Table(table=name))

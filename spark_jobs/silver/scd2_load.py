@@ -53,6 +53,9 @@ def rebuild(
 ) -> Table:
     """Build the history again, from some positions on if given; return the table with its version."""
     task = replace(task, soft=False)
+    if low is None and task.known.history is not None:
+        # One that is turned on later begins with what bronze has.
+        table_task.refuse_removed(context, task, {})
     own = _from(spark, context, task, {}) if low is None else task
     if not _keyed(own):
         return replace(done, history=None)
