@@ -181,7 +181,8 @@ def vacuum(session: SparkSession, lake: LakeFile, stream: str) -> None:
             session.sql(f"VACUUM {storage.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
         # Delta removes commits that are old enough when it writes a checkpoint, which it does seldom in a quiet table.
         log = session._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)  # noqa: SLF001 - no other way.
-        log.checkpoint()
+        none = session._jvm.scala.Option.empty()  # noqa: SLF001 - as above.
+        log.checkpointAndCleanUpDeltaLog(log.update(False, none, none), none)
 
 
 def _session(spark: SparkSession) -> SparkSession:
