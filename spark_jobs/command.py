@@ -30,6 +30,7 @@ lake.add_command(new_lake)
 lake.add_command(query_command.tables)
 lake.add_command(query_command.sql)
 lake.add_command(table_command.drop)
+lake.add_command(table_command.erase)
 
 
 @lake.command()

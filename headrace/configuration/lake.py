@@ -31,6 +31,15 @@ class Lake(Section, frozen=True, kw_only=True):
     root: Annotated[str, Meta(extra=URI)]
     #: Days for which `headrace lake maintain` keeps what was published and has been replaced since.
     keep_days: Annotated[int, Meta(ge=1, le=30)] = 7
+    #: Days after which it removes records from bronze that no table needs: 7 more than `keep_days` at least, never when absent.
+    bronze_keep_days: Annotated[int, Meta(ge=1)] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse to remove what silver as of the last days is made from."""
+        if self.bronze_keep_days is not None and self.bronze_keep_days < self.keep_days + 7:
+            raise ValueError(
+                "'bronze_keep_days' is 7 more than 'keep_days' at least: queries of the last days need bronze"
+            )
 
 
 class Kafka(KafkaConnection, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ SECTIONS = {
         "edge",
         "mariadb",
         "masking",
+        "privacy",
         "bridge",
         "lake",
         "query",

@@ -19,6 +19,12 @@ from spark_jobs.state import commit_info, delta_log, log_files, offsets, retenti
 
 #: Property of the table by which Delta answers what versions added; costs an append-only table nothing.
 FEED = "delta.enableChangeDataFeed"
+#: The note of a commit that empties records of erased rows.
+ERASED = "erased"
+#: And of one that removes records which are too old.
+REMOVED = "removed"
+#: What puts files in the place of others that maintenance removes.
+_REPLACING = {"OPTIMIZE", "REORG", "DELETE"}
 _OWN = ("_change_type", "_commit_version", "_commit_timestamp")
 #: Rows, and bytes in files, that are read once and then held: planning their reading costs more than they do.
 _FEW_ROWS, _FEW_BYTES = 100_000, 32 * 1024 * 1024
@@ -128,7 +134,15 @@ def is_readable_after(spark: SparkSession, path: str, after: int) -> bool:
         _fed.add(path)
     if not there or path not in _fed:
         return False
-    replaced = _first_compaction(spark, path, first)
+    replaced = None
+    for number, info in delta_log.commits(spark, path):
+        if number < first:
+            break
+        # What versions added before it still has what was erased.
+        if delta_log.noted(info, ERASED):
+            return False
+        if info.get("operation") in _REPLACING:
+            replaced = delta_log.time(info)
     return replaced is None or datetime.now(UTC) - replaced < _kept(spark, path)
 
 
@@ -137,14 +151,3 @@ def _kept(spark: SparkSession, path: str) -> timedelta:
     days = _DAYS.fullmatch(log_files.properties(spark, path).get(retention.FILES, ""))
     # Maintenance removes files a day earlier: see retention.properties.
     return timedelta(days=int(days[1]) - 1) - _MARGIN if days else timedelta()
-
-
-def _first_compaction(spark: SparkSession, path: str, first: int) -> datetime | None:
-    """Return when files of the versions from one on were first replaced by larger ones; None when none were."""
-    found = None
-    for number, info in delta_log.commits(spark, path):
-        if number < first:
-            break
-        if info.get("operation") == "OPTIMIZE":
-            found = delta_log.time(info)
-    return found

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from spark_jobs.state import delta_log
 
-_PLACE = ("stream", "topic", "partition", "offset")
+PLACE = ("stream", "topic", "partition", "offset")
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def keep(spark: SparkSession, lake: LakeFile, stream: str, records: DataFrame) -
             return {}
         if delta_log.is_table(spark, path(lake)):
             table = DeltaTable.forPath(spark, path(lake)).alias("t")
-            same = " AND ".join(f"t.`{name}` = s.`{name}`" for name in _PLACE)
+            same = " AND ".join(f"t.`{name}` = s.`{name}`" for name in PLACE)
             table.merge(held.alias("s"), same).whenNotMatchedInsertAll().execute()
         else:
             held.coalesce(1).write.format("delta").save(path(lake))

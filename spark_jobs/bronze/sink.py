@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import avro_records, batches, envelope, increment, partition_sources, quarantine
+from spark_jobs.bronze import avro_records, batches, envelope, erasures, increment, partition_sources, quarantine
 from spark_jobs.bronze.batches import Batch
 from spark_jobs.bronze.envelope import ordered
 from spark_jobs.errors import Conflict
@@ -160,6 +160,7 @@ class Sink:
         return self._append(batch, frame, replace(after, sources=now))
 
     def _append(self, batch: Batch, frame: DataFrame, after: Progress) -> dict[str, Any]:
+        frame = erasures.emptied(self._spark, self._lake, self._stream, frame)
         self.progress, info = self._commit(ordered(frame.coalesce(self._files(batches.records_of(batch)))), after)
         return info
 

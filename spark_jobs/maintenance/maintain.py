@@ -22,7 +22,7 @@ from spark_jobs import scratch, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import note_renewal
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.maintenance import drop, maintained, own_tables
+from spark_jobs.maintenance import bronze_retention, drop, erase, maintained, own_tables
 from spark_jobs.silver import clustering, scd2, table_task
 from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
@@ -82,6 +82,8 @@ def maintain(
             if names == [_OWN]:
                 own_tables.maintain(session, lake, stream)
             else:
+                if names == [_BRONZE]:
+                    bronze_retention.remove(session, lake, stream)
                 _compact(session, lake, stream, names, done)
                 _vacuum_all(session, lake, stream, names, done)
             maintained.record(session, lake, stream, names)
@@ -92,6 +94,7 @@ def maintain(
             if not older_than:
                 maintained.forget(session, lake, stream, started)
             drop.remove(session, lake, stream)
+            erase.vacuum(session, lake, stream)
             _sweep(session, lake)
     return replace(done, skipped=sorted(set(done.skipped)), seconds=monotonic() - began)
 

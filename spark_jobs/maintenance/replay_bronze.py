@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs.bronze import avro_records, partition_sources, quarantine
+from spark_jobs.bronze import avro_records, erasures, partition_sources, quarantine
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.bronze.load import BronzeReport
@@ -96,6 +96,7 @@ def _overwrite(
     accepted = {p: tuple(sorted(names)) for p, names in sources.items()}
     rows, refused = avro_records.divided(spark, lake, stream, ranges, accepted)
     quarantine.keep(spark, lake, stream, refused)
+    rows = erasures.emptied(spark, lake, stream, rows)
     _, info = commit(spark, path, stream, ordered(rows), held, after, replaceWhere=places)
     return info.get("operationMetrics") or {}
 

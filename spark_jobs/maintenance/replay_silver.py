@@ -49,14 +49,20 @@ def replay(
     with explained(f"replay silver {stream}"):
         bronze_path = bronze.table_path(lake, stream)
         before = bronze_identity.known_versions(spark, bronze_path, published_tables.positions(spark, lake, stream))
-        nothing = Published(stream=stream, dropped=before.dropped)
+        nothing = Published(stream=stream, dropped=before.dropped, bronze_removed=before.bronze_removed)
         base = nothing if since is None else _base(spark, lake, stream, since)
         at = snapshot.moment(spark, lake, base, before.positions)
         assert at is not None, "what is published came from bronze"
         bronze_identity.refuse_lacking(increment.rows(spark, bronze_path, None, at.version), before)
         aside = f"{scratch.root(lake)}/{scratch.name()}"
         tables = dict(before.tables)
-        context = table_task.LoadContext(stream=stream, bronze=bronze_path, version=at.version, load=before.load + 1)
+        context = table_task.LoadContext(
+            stream=stream,
+            bronze=bronze_path,
+            version=at.version,
+            load=before.load + 1,
+            removed=before.bronze_removed,
+        )
         try:
             for done, name in enumerate(at.tables(), 1):
                 known = before.tables.get(name, Table(table=name))
@@ -106,6 +112,7 @@ def _table(
         return _from_bronze(spark, context, replace(task, known=replace(known, schemas={}, positions={})))
     try:
         base = table_load.based(spark, context, task.path, known, table_load.NOTE)
+        commit.check_erased(spark, base, context.bronze, context.version, task.table)
         rows = spark.sql(snapshot.sql(spark, lake, at, known.table, scratch))
         own = commit.begin(spark, base, stream=context.stream, kind=table_load.NOTE, attempt=context.attempt)
         write.replace(rows, task.path, table_load.note(context, task, table_load.NOTE, base), own)

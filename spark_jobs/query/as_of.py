@@ -30,7 +30,8 @@ def at(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Stre
         return None
     kept_since = datetime.now(UTC) - timedelta(days=lake.lake.keep_days)
     base = published.before(spark, lake, stream, upto, kept_since)
-    nothing = Published(stream=stream, dropped=published.latest(spark, lake, stream).dropped)
+    last = published.latest(spark, lake, stream)
+    nothing = Published(stream=stream, dropped=last.dropped, bronze_removed=last.bronze_removed)
     return snapshot.moment(spark, lake, base or nothing, upto)
 
 

@@ -92,6 +92,7 @@ def moment(
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
         return None
+    bronze_identity.refuse_removed(base.positions, base.bronze_removed, f"stream {base.stream!r} at that point")
     base = bronze_identity.known_versions(spark, path, base)
     committed = bronze.reach(spark, lake, base.stream)
     version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}

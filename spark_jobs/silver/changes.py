@@ -19,12 +19,12 @@ from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, NAN, POSITI
 #: The change's kind, next to the row: `d` removes it, anything else is the row as it is now.
 OP = "_op"
 #: Insert, update, delete and snapshot read.
-_ROW_CHANGES = ("c", "u", "d", "r")
+ROW_CHANGES = ("c", "u", "d", "r")
 
 
 def of_range(bronze: DataFrame, table: str, within: Column, truncated: Mapping[str, str]) -> DataFrame:
     """Return a table's changes of rows in a range, without those that the given truncates of their source removed."""
-    changes = bronze.filter(within & (F.col("table") == table) & F.col("op").isin(*_ROW_CHANGES))
+    changes = bronze.filter(within & (F.col("table") == table) & F.col("op").isin(*ROW_CHANGES))
     for source, position in truncated.items():
         changes = changes.filter((F.col("source") != source) | (F.col("position") > position))
     return changes

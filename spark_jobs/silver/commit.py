@@ -39,6 +39,8 @@ class Base:
     current: int | None = None
     #: The newest commit since the published version that is nobody's of ours and may have changed rows, and what it did.
     foreign: tuple[int, str] | None = None
+    #: Where its newest commit of ours erased rows: the version of bronze that lacks them, and the id of its commit.
+    erased: tuple[int, str] | None = None
 
 
 def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Positions, version: int | None) -> Base:
@@ -57,7 +59,16 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Posit
     if version is not None and newest < version:
         raise _shortened(path, version, newest)
     current = newest if foreign is None else version
-    made = Base(exists=True, positions=known, version=newest, number=counted, current=current, foreign=foreign)
+    given = found[1].get("erased") if found else None
+    made = Base(
+        exists=True,
+        positions=known,
+        version=newest,
+        number=counted,
+        current=current,
+        foreign=foreign,
+        erased=(given["version"], given["commit"]) if given else None,
+    )
     if version is not None and (found is None or found[0] <= version):
         return made
     if found is None or found[1]["stream"] != stream:
@@ -123,6 +134,16 @@ def check_own(base: Base, table: str) -> None:
             hint="Loads alone may write the lake's tables. 'headrace lake replay STREAM' builds them from bronze; until then "
             "readers see the rows as they were published before.",
         )
+
+
+def check_erased(spark: SparkSession, base: Base, bronze: str, version: int, table: str) -> None:
+    """Raise Retryable where rows were erased from a table since the version of bronze that a load reads: it still has them."""
+    if base.erased is None or version >= base.erased[0]:
+        return
+    number, commit = base.erased
+    # Bronze that was made again has another commit there, or none yet.
+    if delta_log.commit_id(spark, bronze, number) == commit:
+        raise _overtaken(table, "rows were erased from it since this load began")
 
 
 def begin(spark: SparkSession, base: Base, *, stream: str, kind: str, attempt: str) -> dict[str, str]:

@@ -167,6 +167,7 @@ def _load_part(
                 load=before.load + 1,
                 rest=unfinished.rest(before),
                 first=not before.load,
+                removed=before.bronze_removed,
                 held=held,
             )
             profiled = partial(_profiled, spark, context, new.high)

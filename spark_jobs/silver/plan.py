@@ -97,6 +97,7 @@ def published_after(
         partitions=_partitions(before, new),
         tables=tables | results,
         dropped=before.dropped,
+        bronze_removed=before.bronze_removed,
     )
 
 

@@ -56,7 +56,13 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
         if name not in before.tables:
             listed = ", ".join(sorted(before.tables)) or "none"
             raise NeedsOperator(f"stream {stream!r} has no table {name}", hint=f"Tables that are published: {listed}.")
-        context = LoadContext(stream=stream, bronze=path, version=delta_log.version(spark, path), load=before.load + 1)
+        context = LoadContext(
+            stream=stream,
+            bronze=path,
+            version=delta_log.version(spark, path),
+            load=before.load + 1,
+            removed=before.bronze_removed,
+        )
         task = copies.held_back(
             table_task.task_of(lake, before, name, batch_profile.nothing(before.positions), after=None)
         )

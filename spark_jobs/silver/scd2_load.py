@@ -53,6 +53,9 @@ def rebuild(
 ) -> Table:
     """Build the history again, from some positions on if given; return the table with its version."""
     task = replace(task, soft=False)
+    if low is None and task.known.history is not None:
+        # One that is turned on later begins with what bronze has.
+        table_task.refuse_removed(context, task, {})
     own = _from(spark, context, task, {}) if low is None else task
     if not _keyed(own):
         return replace(done, history=None)
@@ -105,6 +108,7 @@ def _write(
     target = table_task.target_of(task)
     base = _base(spark, context, task)
     commit.check_unmoved(base, low, task.high, f"history of {task.table}", how)
+    commit.check_erased(spark, base, context.bronze, context.version, f"history of {task.table}")
     place, exists = task.history_path, how == "change"
     _check_names(target)
     own = commit.begin(spark, base, stream=context.stream, kind=scd2.NOTE, attempt=context.attempt)

@@ -98,6 +98,8 @@ def _write(
     prechecks.refuse_keyless(target, ahead, low, task)
     base = based(spark, context, task.path, task.known, NOTE)
     commit.check_unmoved(base, low, task.high, task.table, how)
+    table_task.refuse_removed(context, task, low)
+    commit.check_erased(spark, base, context.bronze, context.version, task.table)
     cleared = table_task.truncated(task, ahead, low)
     if exists := how == "change":
         prechecks.refuse_rows_without_key(spark, task, target, cleared)

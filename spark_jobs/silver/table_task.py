@@ -16,7 +16,7 @@ from spark_jobs.silver import batch_profile, scd2, target_schema
 from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import places
+from spark_jobs.state import bronze_identity, places
 from spark_jobs.state.published import Positions, Published, Table
 
 
@@ -32,6 +32,8 @@ class LoadContext:
     load: int
     #: Version of bronze after which all came that tables lack that are not behind; None when not known.
     rest: int | None = None
+    #: By source, up to which position bronze may lack its records.
+    removed: Positions = field(default_factory=dict)
     #: Whether nothing of the stream was published before it.
     first: bool = False
     #: By which this load finds its own commits.
@@ -132,6 +134,13 @@ def truncated(task: TableTask, ahead: list[TableProfile], low: Positions) -> lis
 def between(low: Positions, position: str, source: str, high: Positions) -> bool:
     """Whether a position of a source is in a range."""
     return low.get(source, "") < position <= high.get(source, "")
+
+
+def refuse_removed(context: LoadContext, task: TableTask, low: Positions) -> None:
+    """Raise NeedsOperator where a table needs records of its sources, after positions, that bronze has no more."""
+    sources = newest_schemas(task).keys()
+    removed = {source: cut for source, cut in context.removed.items() if source in sources}
+    bronze_identity.refuse_removed(low, removed, task.table)
 
 
 def newest_schemas(task: TableTask) -> dict[str, str]:

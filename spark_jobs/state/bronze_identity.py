@@ -35,6 +35,17 @@ def without_versions(state: Published) -> Published:
     return replace(state, bronze_version=None, bronze_commit=None, bronze_done=None, unfinished={}, tables=tables)
 
 
+def refuse_removed(low: Mapping[str, str], removed: Mapping[str, str], what: str) -> None:
+    """Raise NeedsOperator where what is made of bronze from some positions on needs records that were too old to be kept."""
+    if sources := sorted(source for source, cut in removed.items() if low.get(source, "") < cut):
+        starts = ", ".join(f"{source} after {removed[source]}" for source in sources)
+        raise NeedsOperator(
+            f"{what} needs records that were removed from bronze after 'bronze_keep_days': it has those of {starts}",
+            hint="Name a later time or position (--from, --as-of). To build a table from its beginning, copy it at these sources "
+            "('headrace edge snapshot TABLE --replace'), load, and run 'headrace lake rebuild STREAM TABLE'.",
+        )
+
+
 def lacking(bronze: DataFrame, state: Published) -> set[str]:
     """Return the sources of which bronze ends ahead of what is published; none while its versions are known."""
     if state.bronze_version is not None or not state.positions:

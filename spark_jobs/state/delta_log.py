@@ -22,7 +22,7 @@ from spark_jobs.state.log_files import LocalFiles, LogFiles
 #: A key of every note, so that nobody else's metadata is taken for one.
 _OURS = "headrace"
 #: What changes files or properties of a table, and no rows.
-_MAINTENANCE = {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "CLUSTER BY"}
+_MAINTENANCE = {"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "CLUSTER BY"}
 #: What adds or widens columns, and changes no rows: loads of release 0.1 carry no note on it.
 _COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS"}
 _LEFT = re.compile(r"_delta_log|\.?part-.*\.parquet(\.crc)?")

@@ -56,7 +56,7 @@ def append(
         known = published.of_streams(spark, lake).get(done.stream, Published(stream=done.stream))
         changed = rows_of.changed(known, merged)
         dropped = merged.dropped.keys() - known.dropped.keys()
-        if maintenance and not changed:
+        if maintenance and not changed and merged.bronze_removed == now.bronze_removed:
             return now
         schema_texts.keep(spark, schema_texts.path(lake), _texts(changed.values()))
         if _committed(spark, lake, merged, changed, attempt, dropped):
@@ -70,17 +70,19 @@ def append(
 def _merged(base: Published, now: Published, done: Published, *, maintenance: bool) -> Published:
     """Return the state to publish: what the caller changed, on what is published now."""
     load, finished = now.load + 1, datetime.now(UTC)
+    # It only grows, whoever publishes.
+    removed = now.bronze_removed | {s: max(p, now.bronze_removed.get(s, "")) for s, p in done.bronze_removed.items()}
     if maintenance:
         tables = {
             name: _versions(base.tables.get(name), one, done.tables.get(name, one), replace(one, changes=0))
             for name, one in now.tables.items()
         }
-        return replace(now, load=load, finished_at=finished, changes=0, tables=tables)
+        return replace(now, load=load, finished_at=finished, changes=0, tables=tables, bronze_removed=removed)
     tables = {}
     for name, one in done.tables.items():
         own = _versions(base.tables.get(name), now.tables.get(name, one), one, one)
         tables[name] = replace(own, since=load) if own.since == NEW else own
-    return replace(done, load=load, data=load, finished_at=finished, tables=tables)
+    return replace(done, load=load, data=load, finished_at=finished, tables=tables, bronze_removed=removed)
 
 
 def _versions(base: Table | None, now: Table, done: Table, row: Table) -> Table:

@@ -73,7 +73,7 @@ def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, si
         for name, one in found.tables.items()
         if name not in last.dropped
     }
-    return replace(found, tables=tables, dropped=last.dropped)
+    return replace(found, tables=tables, dropped=last.dropped, bronze_removed=last.bronze_removed)
 
 
 def _as_of(one: Table, load: int, now: Table | None) -> Table:

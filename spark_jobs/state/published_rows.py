@@ -16,7 +16,7 @@ COLUMNS = (
     "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
     "bronze_commit string, bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
     "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>, "
-    "partitions map<string, map<string, string>>, failures int, dropped timestamp"
+    "partitions map<string, map<string, string>>, failures int, dropped timestamp, bronze_removed map<string, string>"
 )
 
 
@@ -109,6 +109,8 @@ class Published:
     positions: Positions = field(default_factory=dict)
     #: By source and partition of its records, the position up to which they are applied. Empty: not known.
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: By source, up to which position bronze may lack its records: they were too old. Of the others it has all.
+    bronze_removed: Positions = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     #: Tables whose records loads pass over, by name.
     dropped: dict[str, Dropped] = field(default_factory=dict)
@@ -123,6 +125,7 @@ def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] =
     }
     unfinished = {source: asdict(one) for source, one in sorted(done.unfinished.items())}
     own |= {"positions": done.positions, "unfinished": unfinished, "partitions": done.partitions}
+    own |= {"bronze_removed": done.bronze_removed}
     found = [{**common, **own, "table": None, "state": "published"}]
     found += [{**common, **_columns(done, changed[name])} for name in sorted(changed)]
     for name in sorted(dropped):
@@ -179,6 +182,7 @@ def parse(found: list[dict[str, Any]], texts: Callable[[Mapping[str, str]], Mapp
             # An earlier release has none.
             unfinished={source: Unfinished(**one) for source, one in (row.get("unfinished") or {}).items()},
             partitions=dict(row.get("partitions") or {}),
+            bronze_removed=dict(row.get("bronze_removed") or {}),
             tables={},
         )
         for stream, row in streams.items()

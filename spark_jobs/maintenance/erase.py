@@ -1,0 +1,465 @@
+"""Rows of one table erased by their keys from the whole lake: bronze, silver, history, former rows, quarantine.
+
+What is erased is recorded ahead of all else, and each step is harmless to repeat, so an erasure that was killed is run again.
+Records in bronze are emptied and keep their places, by which loads know what came and which transactions are whole; so replays
+and rebuilds have nothing of the row until its source sends it again. Loads and queries may run meanwhile: the commit in a table
+of silver is numbered as those of loads are, and names the version of bronze that lacks the rows; a load that has read an earlier
+one fails and is run again. Former versions keep the rows until maintenance removes their files, `keep_days` later. Called by
+`headrace lake erase`.
+"""
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import reduce
+from operator import and_, or_
+from time import monotonic
+from typing import TypeVar
+
+from delta import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import ConfigurationError, NeedsOperator, Retryable
+from headrace.schema import TableSchema
+from spark_jobs import storage
+from spark_jobs.bronze import erasures, increment, quarantine
+from spark_jobs.bronze import load as bronze
+from spark_jobs.errors import explained, is_conflict
+from spark_jobs.silver import changes, commit, scd2, table_load, table_task, target_schema
+from spark_jobs.silver.target_schema import SOURCE
+from spark_jobs.state import delta_log, places, publication, published, retention
+from spark_jobs.state.published import Table
+from spark_jobs.storage import name as _q
+
+#: How often a step is tried when loads or maintenance write to the same table, and the seconds between two tries.
+_TRIES, _PAUSE_SECONDS = 60, 1.0
+_VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
+#: What no erasure in the lake reaches (docs/privacy.md).
+ELSEWHERE = (
+    "the source itself and its log: delete the row there, or it comes back with its next change or copy",
+    "Kafka: the topics of the stream and of its tables, dead letters and withheld records, until retention",
+    "edges: memory and spool until a batch is acknowledged; bridges and branches: what was delivered",
+    "old versions and files of the lake, until 'headrace lake maintain' removes them, keep_days later",
+    "other tables that name the person; backups, exports and other consumers",
+)
+
+Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EraseReport:
+    """What an erasure did, or would do."""
+
+    stream: str
+    table: str
+    keys: int
+    #: By which it is recorded; None of a dry run.
+    erasure: str | None = None
+    #: Rows, or records, by place.
+    counts: dict[str, int] = field(default_factory=dict)
+    #: Keys, as JSON, that rows had before or after a change of key and that were not given.
+    other_keys: list[str] = field(default_factory=list)
+    #: What was not reached.
+    not_reached: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Rows:
+    """Which rows are erased."""
+
+    table: str
+    #: Key columns by the source's names, and by silver's.
+    key: list[str]
+    stored: list[str]
+    #: Types in silver.
+    kinds: list[str]
+    #: A row for each key, its columns as text.
+    wanted: DataFrame
+    sources: tuple[str, ...]
+
+    def of_source(self, name: Column) -> Column:
+        return name.isin(*self.sources) if self.sources else F.lit(True)
+
+    def same(self, columns: Sequence[Column]) -> Column:
+        """Return the condition that columns are a key of `wanted`."""
+        pairs = zip(columns, self.kinds, range(len(self.key)), strict=True)
+        return reduce(and_, (c.try_cast(k) == F.col(f"k.k{n}").try_cast(k) for c, k, n in pairs))
+
+    def parsed(self, text: Column) -> list[Column]:
+        """Return the key columns of a key in JSON, as text."""
+        structure = ", ".join(f"{_q(name)} string" for name in self.key)
+        return [F.from_json(text, structure)[name] for name in self.key]
+
+    def of_silver(self, alias: str) -> Column:
+        return self.of_source(F.col(f"{alias}.{SOURCE}")) & self.same([F.col(f"{alias}.{_q(n)}") for n in self.stored])
+
+
+def erase(
+    spark: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    table: str,
+    keys: Sequence[str],
+    *,
+    sources: Collection[str] = (),
+    reason: str = "",
+    dry_run: bool = False,
+) -> EraseReport:
+    """Erase the rows that have the keys, at some sources or all; each key is its column's text, or a JSON array of several.
+
+    Raises NeedsOperator for a table that the stream does not have, or without a key, and where rows had other keys that were not
+    given; ConfigurationError for what is no key; Retryable while loads hold the table up.
+    """
+    began = monotonic()
+    session = _session(spark)
+    with explained(f"erase from {table}"):
+        which = _which(session, lake, stream, table, keys, sources)
+        found, others, counts = _in_bronze(session, lake, stream, which)
+        not_reached = list(ELSEWHERE)
+        if dry_run:
+            counts |= _counted(session, lake, stream, which, not_reached)
+            return EraseReport(
+                stream=stream,
+                table=table,
+                keys=len(keys),
+                counts=counts,
+                other_keys=others,
+                not_reached=not_reached,
+                seconds=monotonic() - began,
+            )
+        if others:
+            raise NeedsOperator(
+                f"{table}: rows with these keys had {len(others)} other key(s), before or after a change of key",
+                hint="Give those too: --dry-run lists them. Nothing was erased.",
+            )
+        one = erasures.new(session, lake, stream, table, reason)
+        upto: dict[str, str] = {}
+        for source, _, position in found:
+            upto[source] = max(position, upto.get(source, ""))
+        erasures.begin(session, lake, one, [(source, key) for source, key, _ in found], upto)
+        _again(lambda: _empty_bronze(_session(spark), lake, stream, table, found))
+        counts |= _again(lambda: _erase_published(spark, lake, stream, which))
+        counts["former"] = _erase_former(spark, lake, stream, which, not_reached)
+        counts["quarantine"] = _again(lambda: _empty_quarantine(_session(spark), lake, stream, which))
+        erasures.end(session, lake, one, counts)
+        _log.info("erased %d key(s) from %s of %s: %s", len(keys), table, stream, counts)
+    return EraseReport(
+        stream=stream,
+        table=table,
+        keys=len(keys),
+        erasure=one.id,
+        counts=counts,
+        not_reached=not_reached,
+        seconds=monotonic() - began,
+    )
+
+
+def vacuum(session: SparkSession, lake: LakeFile, stream: str) -> None:
+    """Remove what is left of erased rows in old files, and in old commits, which have the least and greatest values of files."""
+    tables = erasures.tables(session, lake, stream)
+    others = [path for table in tables for path in _former(session, lake, stream, table)]
+    others += [quarantine.path(lake)] if tables else []
+    kept = [path(lake, stream, table) for table in tables for path in (table_task.path, scd2.path)]
+    kept += [bronze.table_path(lake, stream)] if tables else []
+    for path in [*others, *kept]:
+        if not delta_log.is_table(session, path):
+            continue
+        if path in others:
+            # The others are kept by the maintenance of tables.
+            retention.ensure(session, path, retention.properties(lake))
+            session.sql(f"VACUUM {storage.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
+        # Delta removes commits that are old enough when it writes a checkpoint, which it does seldom in a quiet table.
+        log = session._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)  # noqa: SLF001 - no other way.
+        none = session._jvm.scala.Option.empty()  # noqa: SLF001 - as above.
+        log.checkpointAndCleanUpDeltaLog(log.update(False, none, none), none)
+
+
+def _session(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    # A row that a vector marks would stay in its file.
+    session.conf.set(_VECTORS, "false")
+    return session
+
+
+def _which(
+    spark: SparkSession, lake: LakeFile, stream: str, table: str, keys: Sequence[str], sources: Collection[str]
+) -> _Rows:
+    state = published.latest(spark, lake, stream)
+    known = state.tables.get(table) or (state.dropped[table].table if table in state.dropped else None)
+    if known is None:
+        listed = ", ".join(sorted(state.tables)) or "none"
+        raise NeedsOperator(f"stream {stream!r} has no table {table}", hint=f"Tables that are published: {listed}.")
+    columns = next((c for text in known.schemas.values() if (c := TableSchema.parse(text).key)), [])
+    if not columns:
+        raise NeedsOperator(
+            f"{table} has no key, and rows are found by their key alone",
+            hint="Give the table a key at its source, or drop it from the lake: 'headrace lake drop'.",
+        )
+    kinds: dict[str, str] = {}
+    if known.version is not None and delta_log.is_table(spark, path := table_task.path(lake, stream, table)):
+        frame = spark.read.format("delta").load(path)
+        kinds = {one.name: one.dataType.simpleString() for one in frame.schema.fields}
+    stored = [target_schema.stored(name, kinds) for name in columns]
+    rows = [dict(zip((f"k{n}" for n in range(len(columns))), _values(key, columns), strict=True)) for key in keys]
+    structure = ", ".join(f"k{n}: string" for n in range(len(columns)))
+    wanted = spark.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), f"array<struct<{structure}>>")))
+    which = _Rows(
+        table=table,
+        key=columns,
+        stored=stored,
+        kinds=[kinds.get(name, "string") for name in stored],
+        wanted=wanted,
+        sources=tuple(sources),
+    )
+    wrong = wanted.filter(reduce(or_, (F.col(f"k{n}").try_cast(k).isNull() for n, k in enumerate(which.kinds))))
+    if number := wrong.count():
+        raise ConfigurationError(
+            f"{number} of the keys given are none of {table}: its key is {', '.join(columns)} ({', '.join(which.kinds)})",
+            hint="Give each as text, and a key of several columns as a JSON array, in the order of the columns.",
+        )
+    return which
+
+
+def _values(key: str, columns: list[str]) -> list[str]:
+    if len(columns) == 1:
+        return [key]
+    try:
+        found = json.loads(key)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or len(found) != len(columns):
+        raise ConfigurationError(
+            f"a key given is no JSON array of {len(columns)} values: {', '.join(columns)}",
+            hint='Write each key of several columns as ["a", 1].',
+        )
+    return [one if isinstance(one, str) else json.dumps(one) for one in found]
+
+
+def _in_bronze(
+    spark: SparkSession, lake: LakeFile, stream: str, which: _Rows
+) -> tuple[list[tuple[str, str, str]], list[str], dict[str, int]]:
+    """Return the keys as records have them, each with its source and last position; other keys of the same rows; and counts."""
+    path = bronze.table_path(lake, stream)
+    if not delta_log.is_table(spark, path):
+        return [], [], {"bronze": 0}
+    rows = spark.read.format("delta").load(path)
+    own = rows.filter(
+        (F.col("table") == which.table) & F.col("key").isNotNull() & which.of_source(F.col("source"))
+    ).filter(F.col("op").isin(*changes.ROW_CHANGES))
+    wanted = F.broadcast(which.wanted.alias("k"))
+    hits = own.join(wanted, which.same(which.parsed(F.col("key"))), "left_semi")
+    found = (
+        hits.groupBy("source", "key").agg(F.max("position").alias("position"), F.count(F.lit(1)).alias("n")).collect()
+    )
+    # A change of key has the former one in the old row.
+    old = F.coalesce(F.get_json_object("value", "$.before"), F.get_json_object("value", "$.former_key"))
+    moved = own.filter(F.col("rekeyed") | F.get_json_object("value", "$.former_key").isNotNull())
+    ends = [which.parsed(F.col("key")), which.parsed(old)]
+    pairs = moved.select(
+        *(F.to_json(F.array(*end)).alias(name) for name, end in zip(("new", "old"), ends, strict=True))
+    )
+    pairs = pairs.filter("new <> old AND NOT exists(from_json(old, 'array<string>'), one -> one IS NULL)")
+    flags = pairs
+    for name in ("new", "old"):
+        parts = [F.get_json_object(name, f"$[{n}]") for n in range(len(which.key))]
+        marked = which.wanted.alias("k").withColumn(f"{name}_given", F.lit(True))
+        flags = flags.join(F.broadcast(marked.alias("k")), which.same(parts), "left").select(
+            *(c for c in flags.columns), f"{name}_given"
+        )
+    linked = flags.filter("coalesce(new_given, false) <> coalesce(old_given, false)")
+    others = linked.select(F.expr("CASE WHEN new_given THEN old ELSE new END AS other")).distinct().collect()
+    return (
+        [(row["source"], row["key"], row["position"]) for row in found],
+        sorted(row["other"] for row in others),
+        {"bronze": sum(int(row["n"]) for row in found)},
+    )
+
+
+def _empty_bronze(
+    session: SparkSession, lake: LakeFile, stream: str, table: str, found: list[tuple[str, str, str]]
+) -> None:
+    """Empty the records of some keys, in a commit behind which nothing before it is read by the log."""
+    if not found:
+        return
+    path = bronze.table_path(lake, stream)
+    rows = [{"source": source, "key": key, "position": position} for source, key, position in found]
+    structure = "array<struct<source: string, key: string, position: string>>"
+    keys = session.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), structure)))
+    same = reduce(and_, (F.col(f"t.{name}") == F.col(f"s.{name}") for name in ("source", "key")))
+    inside = (F.col("t.table") == table) & (F.col("t.position") <= F.col("s.position"))
+    session.conf.set(commit.NOTE_SETTING, delta_log.write(increment.ERASED, stream=stream))
+    merge = DeltaTable.forPath(session, path).alias("t").merge(F.broadcast(keys).alias("s"), same & inside)
+    merge.whenMatchedUpdate(set=erasures.left()).execute()
+    session.conf.unset(commit.NOTE_SETTING)
+    _purge(session, path)
+
+
+def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows) -> dict[str, int]:
+    """Erase rows from silver and history, and publish the versions without them; return how many."""
+    before = published.latest(spark, lake, stream)
+    if which.table not in before.tables:
+        # Dropped: its folders go as a whole.
+        return {"silver": 0, "history": 0}
+    known, started = before.tables[which.table], datetime.now(UTC)
+    load = before.load + 1
+    silver = table_task.path(lake, stream, which.table)
+    version, rows = _erase_table(_session(spark), lake, stream, load, which, known, silver, table_load.NOTE)
+    former = replace(known, version=known.history)
+    place = scd2.path(lake, stream, which.table)
+    history, old = _erase_table(_session(spark), lake, stream, load, which, former, place, scd2.NOTE)
+    own = replace(known, version=version, history=history)
+    after = replace(before, started_at=started, tables={which.table: own})
+    publication.append(spark, lake, after, before=replace(before, tables={which.table: known}), maintenance=True)
+    return {"silver": rows, "history": old}
+
+
+def _erase_table(
+    session: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    load: int,
+    which: _Rows,
+    known: Table,
+    path: str,
+    kind: str,
+) -> tuple[int | None, int]:
+    """Erase rows from a table as it is published; return the version without them, and how many there were."""
+    if known.version is None or not delta_log.is_table(session, path):
+        return known.version, 0
+    base = commit.base(session, path, stream=stream, kind=kind, known=known.positions, version=known.version)
+    commit.check_own(base, which.table)
+    # What a load has written and not published would be published half.
+    commit.check_order(base, known.positions, which.table)
+    raw = bronze.table_path(lake, stream)
+    at, attempt = delta_log.version(session, raw), uuid.uuid4().hex
+    note = {
+        "stream": stream,
+        "table": which.table,
+        "load": load,
+        "attempt": attempt,
+        "number": base.number + 1,
+        "positions": known.positions,
+        "erased": {"version": at, "commit": delta_log.commit_id(session, raw, at)},
+    }
+    rows = _matching(session.read.format("delta").load(path), which)
+    commit.begin(session, base, stream=stream, kind=kind, attempt=attempt)
+    session.conf.set(commit.NOTE_SETTING, delta_log.write(kind, **note))
+    _delete(session, path, which)
+    version = commit.made(session, path, base, table=which.table, kind=kind, attempt=attempt)
+    _purge(session.newSession(), path)
+    return delta_log.maintained(session, path, version) or version, rows
+
+
+def _delete(session: SparkSession, path: str, which: _Rows) -> None:
+    keys = which.wanted.distinct().alias("k")
+    DeltaTable.forPath(session, path).alias("t").merge(
+        F.broadcast(keys).alias("k"), which.of_silver("t")
+    ).whenMatchedDelete().execute()
+
+
+def _matching(frame: DataFrame, which: _Rows) -> int:
+    found = frame.alias("t").join(F.broadcast(which.wanted.alias("k")), which.of_silver("t"), "left_semi")
+    return int(found.count())
+
+
+def _purge(session: SparkSession, path: str) -> None:
+    """Write files again of which vectors mark rows: these would stay in them."""
+    session.sql(f"REORG TABLE {storage.table(path)} APPLY (PURGE)")
+
+
+def _erase_former(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows, not_reached: list[str]) -> int:
+    """Erase rows from the former rows that rebuilds kept; return how many."""
+    count = 0
+    for path in _former(spark, lake, stream, which.table):
+        session = _session(spark)
+        frame = session.read.format("delta").load(path)
+        if not {SOURCE, *which.stored} <= set(frame.columns):
+            not_reached.append(f"{path}: it lacks columns of the present key; remove the folder")
+            continue
+        count += _matching(frame, which)
+        session.conf.set(commit.NOTE_SETTING, delta_log.write(increment.ERASED, stream=stream))
+        _delete(session, path, which)
+        session.conf.unset(commit.NOTE_SETTING)
+        _purge(session, path)
+    return count
+
+
+def _former(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> list[str]:
+    folder = f"{lake.root}/former/{stream}/{places.folder(table)}"
+    paths = [f"{folder}/{name}" for name in storage.names(spark, folder)]
+    return [path for path in paths if delta_log.is_table(spark, path)]
+
+
+def _quarantined(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows) -> DataFrame:
+    """Return the places of records with the keys; one that names no table may be of this one."""
+    rows = spark.read.format("delta").load(quarantine.path(lake)).filter(F.col("stream") == stream)
+    key, value = F.col("key").cast("string"), F.col("value").cast("string")
+    schema, own = (F.get_json_object(value, f"$.source.{name}") for name in ("schema", "table"))
+    of_table = F.coalesce(F.concat(schema, F.lit("."), own) == which.table, F.lit(True))
+    hits = rows.filter(of_table & which.of_source(F.coalesce("source", "named_source")))
+    wanted = F.broadcast(which.wanted.alias("k"))
+    return hits.join(wanted, which.same(which.parsed(key)), "left_semi").select(*quarantine.PLACE)
+
+
+def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which: _Rows) -> int:
+    """Empty quarantined records and keep their places, so that they do not come back; return how many."""
+    path = quarantine.path(lake)
+    if not delta_log.is_table(session, path):
+        return 0
+    found = _quarantined(session, lake, stream, which)
+    count = int(found.count())
+    if count:
+        nothing = F.lit(None).cast("binary")
+        same = reduce(and_, (F.col(f"t.{name}") == F.col(f"s.{name}") for name in quarantine.PLACE))
+        merge = DeltaTable.forPath(session, path).alias("t").merge(found.alias("s"), same)
+        merge.whenMatchedUpdate(set={"key": nothing, "value": nothing}).execute()
+    _purge(session, path)
+    return count
+
+
+def _counted(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows, not_reached: list[str]) -> dict[str, int]:
+    """Return how many rows there are, by place."""
+    known = published.latest(spark, lake, stream).tables.get(which.table)
+    found = {"silver": 0, "history": 0, "former": 0, "quarantine": 0}
+    if known is not None:
+        for name, path, version in (
+            ("silver", table_task.path(lake, stream, which.table), known.version),
+            ("history", scd2.path(lake, stream, which.table), known.history),
+        ):
+            if version is not None:
+                found[name] = _matching(spark.read.format("delta").load(path), which)
+    for path in _former(spark, lake, stream, which.table):
+        frame = spark.read.format("delta").load(path)
+        if {SOURCE, *which.stored} <= set(frame.columns):
+            found["former"] += _matching(frame, which)
+        else:
+            not_reached.append(f"{path}: it lacks columns of the present key; remove the folder")
+    if delta_log.is_table(spark, quarantine.path(lake)):
+        found["quarantine"] = int(_quarantined(spark, lake, stream, which).count())
+    return found
+
+
+def _again(step: Callable[[], Result]) -> Result:
+    """Do a step, again while loads or maintenance write to the same table."""
+    for tries in range(_TRIES):
+        try:
+            return step()
+        except Retryable:
+            if tries + 1 == _TRIES:
+                raise
+        except (PySparkException, Py4JError) as error:
+            if tries + 1 == _TRIES or not is_conflict(error):
+                raise
+        time.sleep(_PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")

@@ -1,0 +1,177 @@
+"""S18: a person's row is erased from the whole lake by its key, whatever kills the erasure and whatever runs beside it."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.errors import ConfigurationError, NeedsOperator, Retryable
+from spark_jobs.bronze import erasures, quarantine
+from spark_jobs.maintenance import erase, maintain, replay_silver
+from spark_jobs.silver import load as silver
+from spark_jobs.silver import rebuild, tables_load
+from spark_jobs.state import published
+from tests.lake.age import age
+
+pytestmark = pytest.mark.timeout(1500)
+
+ACCOUNTS = "public.accounts"
+J, L = "jakarta/bank", "london/bank"
+#: What is looked for in files.
+NAME, FORMER = "Amelia-Quillfeather", "Amelia-Vandersteen"
+
+
+class KilledError(Exception):
+    """In place of the end of the process."""
+
+
+@pytest.fixture
+def lake(logged_lake):
+    made = logged_lake("history = true\n")
+    one, other = made.feeds
+    for feed in made.feeds:
+        feed.commit(feed.schema())
+    one.commit(one.insert(id=1, name="kept", balance="1"), one.insert(id=7, name=FORMER, balance="2"))
+    other.commit(other.insert(id=7, name="another person", balance="3"))
+    made.load()
+    one.commit(one.update(id=7, name=NAME, balance="4"))
+    made.load()
+    return made
+
+
+def history_of(lake, condition):
+    version = published.latest(lake.spark, lake.file, "bank").tables[ACCOUNTS].history
+    path = f"{lake.file.root}/history/bank/{ACCOUNTS}"
+    return lake.spark.read.format("delta").option("versionAsOf", version).load(path).filter(condition).count()
+
+
+def keep_in_quarantine(lake, key, value):
+    record = lake.spark.sql(
+        f"""SELECT 'bank' AS topic, 0 AS partition, 99L AS offset, current_timestamp() AS timestamp,
+        CAST('{key}' AS binary) AS key, CAST('{value}' AS binary) AS value,
+        '{J}' AS source, 'no/such' AS named_source, 'source' AS reason"""
+    )
+    quarantine.keep(lake.spark, lake.file, "bank", record)
+
+
+def files_with(lake, *texts):
+    """Return the files of the lake in which one of the texts is."""
+    found = []
+    for path in Path(lake.file.root).rglob("*"):
+        if not path.is_file():
+            continue
+        content = path.read_bytes()
+        if path.suffix == ".parquet":
+            content += str(pq.read_table(path).to_pylist()).encode()
+        if any(text.encode() in content for text in texts):
+            found.append(str(path.relative_to(lake.file.root)))
+    return sorted(found)
+
+
+def run(lake, *keys, **options):
+    options = {"sources": [J], "reason": "request 12"} | options
+    return erase.erase(lake.spark, lake.file, "bank", ACCOUNTS, keys, **options)
+
+
+def test_s18_an_erased_row_is_in_no_file_once_maintenance_has_removed_old_ones(lake, monkeypatch):
+    # given former rows, and a quarantined record
+    former = rebuild.rebuild(lake.spark, lake.file, "bank", ACCOUNTS).former
+    keep_in_quarantine(lake, '{"id":7}', f'{{"after":{{"name":"{NAME}"}}}}')
+    places = {name.partition("/")[0] for name in files_with(lake, NAME)}
+    assert places == {"bronze", "silver", "history", "former", "quarantine"}
+    # a dry run counts and changes nothing
+    counted = run(lake, "7", dry_run=True).counts
+    assert counted == {"bronze": 2, "silver": 1, "history": 2, "former": 3, "quarantine": 1}
+    # when it is killed behind each of its steps, and run again each time
+    for step in ("_empty_bronze", "_erase_table", "_erase_published", "_erase_former", "_empty_quarantine"):
+        done = getattr(erase, step)
+
+        def killed(*given, _done=done, **options):
+            _done(*given, **options)
+            raise KilledError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(erase, step, killed)
+            with pytest.raises(KilledError):
+                run(lake, "7")
+    report = run(lake, "7")
+    # then others are there, and readers have nothing of it
+    assert report.counts == {"bronze": 0, "silver": 0, "history": 0, "former": 0, "quarantine": 0}
+    assert report.not_reached == list(erase.ELSEWHERE)
+    assert lake.rows("id", "name") == [(J, 1, "kept"), (L, 7, "another person")]
+    assert history_of(lake, f"name IN ('{NAME}', '{FORMER}')") == 0
+    assert history_of(lake, "id = 7") == 1
+    assert lake.spark.read.format("delta").load(former).count() == 2
+    # what is recorded has no value
+    record = lake.spark.read.format("delta").load(erasures.path(lake.file)).filter("step = 'begun'").collect()
+    assert {row["reason"] for row in record} == {"request 12"}
+    assert NAME not in str(record)
+    # and loads go on; days later nothing of it is in any file
+    one = lake.feeds[0]
+    one.commit(one.insert(id=2, name="new", balance="1"))
+    assert lake.load().problems == {}
+    assert files_with(lake, NAME, FORMER)
+    age(lake.spark, lake.file, 30)
+    maintain.maintain(lake.spark, lake.file, "bank")
+    assert files_with(lake, NAME, FORMER) == []
+    assert lake.rows("id", "name") == [(J, 1, "kept"), (J, 2, "new"), (L, 7, "another person")]
+
+
+def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_again(lake):
+    one = lake.feeds[0]
+    # given a change that no load has applied, the last one of its transaction
+    one.commit(one.insert(id=3, name="next", balance="1"), one.update(id=7, name=FORMER, balance="5"))
+    lake.to_bronze()
+    assert run(lake, "7").counts["bronze"] == 3
+    assert lake.load().problems == {}
+    others = [(J, 1, "kept"), (J, 3, "next"), (L, 7, "another person")]
+    assert lake.rows("id", "name") == others
+    assert replay_silver.replay(lake.spark, lake.file, "bank").problems == {}
+    assert lake.rows("id", "name") == others
+    rebuild.rebuild(lake.spark, lake.file, "bank", ACCOUNTS)
+    assert lake.rows("id", "name") == others
+    # what comes to bronze again from Kafka is emptied, what came later is not
+    rows = lake.spark.sql(
+        f"""SELECT '{J}' AS source, '{ACCOUNTS}' AS `table`, '{{"id":7}}' AS key, position, 'v' AS value, 'u' AS op,
+        false AS partial, false AS rekeyed FROM VALUES ('00000000'), ('ffffffff') AS t(position)"""
+    )
+    found = {row["position"]: row["value"] for row in erasures.emptied(lake.spark, lake.file, "bank", rows).collect()}
+    assert found == {"00000000": None, "ffffffff": "v"}
+    one.commit(one.insert(id=7, name="came back", balance="5"))
+    assert lake.load().problems == {}
+    assert (J, 7, "came back") in lake.rows("id", "name")
+
+
+def test_s18_a_load_that_read_bronze_before_an_erasure_does_not_bring_the_row_back(lake, monkeypatch):
+    one = lake.feeds[0]
+    one.commit(one.update(id=7, name=NAME, balance="6"), one.insert(id=3, name="next", balance="1"))
+    lake.to_bronze()
+    run_tables = tables_load.run
+
+    def late(*given, **options):
+        # bronze is read, no table is written yet
+        run(lake, "7")
+        return run_tables(*given, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tables_load, "run", late)
+        with pytest.raises(Retryable, match="rows were erased from it since"):
+            silver.load(lake.spark, lake.file, "bank")
+    assert silver.load(lake.spark, lake.file, "bank").problems == {}
+    assert lake.rows("id", "name") == [(J, 1, "kept"), (J, 3, "next"), (L, 7, "another person")]
+
+
+def test_s18_keys_that_are_none_and_rows_that_had_other_keys_are_refused_before_anything_is_erased(lake):
+    one = lake.feeds[0]
+    one.commit(one.update(id=8, name=NAME, balance="4", before={"id": 7}))
+    lake.load()
+    with pytest.raises(ConfigurationError, match="1 of the keys given are none"):
+        run(lake, "7", "seven")
+    with pytest.raises(NeedsOperator, match=r"no table public\.none"):
+        erase.erase(lake.spark, lake.file, "bank", "public.none", ["7"])
+    assert run(lake, "7", dry_run=True).other_keys == ['["8"]']
+    with pytest.raises(NeedsOperator, match=r"had 1 other key\(s\)"):
+        run(lake, "7")
+    assert (J, 8, NAME) in lake.rows("id", "name")
+    assert run(lake, "7", "8").counts["bronze"] == 3
+    assert lake.rows("id", "name") == [(J, 1, "kept"), (L, 7, "another person")]

@@ -1,0 +1,29 @@
+"""Which records of bronze are needed, whatever their age."""
+
+import pytest
+
+from headrace.errors import NeedsOperator
+from spark_jobs.maintenance.bronze_retention import limits
+from spark_jobs.state import bronze_identity
+from spark_jobs.state.published import Published, Table
+
+
+def test_records_are_needed_from_the_positions_of_the_table_that_is_the_furthest_behind():
+    state = Published(
+        stream="bank",
+        positions={"a": "9", "b": "5"},
+        tables={
+            "current": Table(table="current", positions={"a": "9", "b": "5"}),
+            "stopped": Table(table="stopped", positions={"a": "4", "b": "5"}, problem="why"),
+        },
+    )
+    assert limits(state) == {"a": "4", "b": "5"}
+    # of a table that stopped in the first load nothing is known: it may need all
+    first = Published(stream="bank", positions={"a": "9"}, tables={"one": Table(table="one", problem="why")})
+    assert limits(first) == {"a": ""}
+
+
+def test_what_needs_removed_records_is_refused_with_where_bronze_begins():
+    bronze_identity.refuse_removed({"a": "4"}, {"a": "4"}, "it")
+    with pytest.raises(NeedsOperator, match=r"it has those of b after 5$"):
+        bronze_identity.refuse_removed({"a": "4"}, {"a": "4", "b": "5"}, "it")
