@@ -1,8 +1,8 @@
 """Pages for the documents' site: README and docs/ copied to a folder, with the navigation; `make docs` has MkDocs build them.
 
-docs/index.md is the first page, README the page `overview`. What a page links to outside of docs/, as infra/router, is not part
-of the site: the link becomes its text with the path. Pages that SECTIONS does not name come last, so that a new page is never
-missing.
+docs/index.md is the first page, README the page `overview`. What a page links to outside of docs/, as infra/router, is not
+part of the site: the link becomes its text with the path. Pages that SECTIONS does not name come last, so that a new page is
+never missing.
 """
 
 import json
