@@ -154,8 +154,7 @@ class Guard:
     async def _login(self, request: Request, path: str) -> Response:
         if request.method != "POST":
             return RedirectResponse("/", 303) if self._is_known(request) else HTMLResponse(self._login_page(""))
-        origin = request.headers.get("origin")
-        if origin not in {None, "null"} and urlsplit(origin or "").netloc != request.headers.get("host"):
+        if not _is_own(request.headers):
             return PlainTextResponse("A form of another site.\n", 403)
         if path == "/logout":
             self._sessions.end(request.cookies.get(COOKIE, ""))
@@ -180,6 +179,15 @@ class Guard:
             secure=self._secure,
         )
         return answer
+
+
+def _is_own(headers: Headers) -> bool:
+    """Whether a form is of the console's own pages, as far as the browser says."""
+    origin = headers.get("origin", "null")
+    try:
+        return origin == "null" or urlsplit(origin).netloc == headers.get("host")
+    except ValueError:
+        return False
 
 
 def _host(headers: Headers) -> str:

@@ -149,3 +149,19 @@ def test_a_condition_that_cannot_be_read_does_not_end_an_edge(spoil):
     finally:
         edge.close()
         bridge.close()
+
+
+def test_100_000_transfers_that_nobody_takes_end_their_own_connection_or_wait_for_credit(far, rogue):
+    """A peer that sends without credit and settles nothing costs the bridge no more than what it gave credit for."""
+
+    def flood(peer):
+        for number in range(100_000):
+            peer.link.delivery(str(number))
+            peer.link.stream(b"x")
+            peer.link.advance()
+
+    before = far.receiver.links.credit.of(ROGUE)
+    rogue.act(flood)
+    eventually(lambda: rogue.closed or rogue.gone.is_set() or len(rogue.rejected) > 1000, saying="it is answered")
+    assert before is not None
+    assert far.receiver.links._bytes_arriving == 0
