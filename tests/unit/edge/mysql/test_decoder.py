@@ -9,6 +9,7 @@ import zstandard
 from edge.mysql.table_cache import Chosen
 from edge.records.column_policy import Policy as ColumnPolicy
 from headrace.configuration.edge import ColumnRule, Policy
+from headrace.configuration.records import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.mysql.events import (
     SERVER_UUID,
@@ -392,7 +393,7 @@ def test_policy_decides_which_tables_and_values_leave():
 
 
 def test_record_that_is_too_large_calls_an_operator_and_names_no_value():
-    made, batcher = decoder(largest=1000)
+    made, batcher = decoder(largest=1000, records=Records(on_too_large="stop"))
     table = table_map(ID, Column("name", 252, b"\2", collation=255))
 
     with pytest.raises(NeedsOperator, match="more than the 1000 bytes of") as caught:
