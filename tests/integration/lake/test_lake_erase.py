@@ -12,6 +12,7 @@ from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild, tables_load
 from spark_jobs.state import published
 from tests.lake.age import age
+from tests.lake.logged import LoggedLake
 
 pytestmark = pytest.mark.timeout(1500)
 
@@ -25,9 +26,9 @@ class KilledError(Exception):
     """In place of the end of the process."""
 
 
-@pytest.fixture
-def lake(logged_lake):
-    made = logged_lake("history = true\n")
+@pytest.fixture(scope="module")
+def loaded_lake(spark, tmp_path_factory):
+    made = LoggedLake(spark, tmp_path_factory.mktemp("erase") / "lake", "history = true\n")
     one, other = made.feeds
     for feed in made.feeds:
         feed.commit(feed.schema())
@@ -37,6 +38,11 @@ def lake(logged_lake):
     one.commit(one.update(id=7, name=NAME, balance="4"))
     made.load()
     return made
+
+
+@pytest.fixture
+def lake(loaded_lake, tmp_path):
+    return loaded_lake.copy_to(tmp_path / "lake")
 
 
 def history_of(lake, condition):
