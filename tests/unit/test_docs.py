@@ -214,7 +214,7 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 def promises(text):
     """Return the rows of the table of promises in docs/security.md."""
     table = text.partition("## Promises")[2].partition("## ")[0]
-    return [line for line in table.splitlines() if line.startswith("|") and not line.startswith(("| promise", "|---"))]
+    return [line for line in table.splitlines() if line.startswith("|") and not line.startswith(("|promise", "|---"))]
 
 
 def test_each_promise_names_a_test_that_exists():

@@ -38,7 +38,7 @@ def test_the_chart_has_the_version_of_the_release():
 
 def test_the_page_has_every_value_with_its_default():
     shown = dict(
-        re.findall(r"^\| `([\w.]+)` \| `(.*?)` \|", PAGE.split("## Values")[1].split("Of each edge")[0], re.MULTILINE)
+        re.findall(r"^\|`([\w.]+)` \|`(.*?)`\|", PAGE.split("## Values")[1].split("Of each edge")[0], re.MULTILINE)
     )
     assert shown == {path: json.dumps(value) for path, value in leaves(DEFAULTS)}
 
