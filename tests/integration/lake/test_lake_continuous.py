@@ -72,8 +72,9 @@ def test_silver_is_loaded_again_and_again_and_what_stops_bronze_is_raised(spark,
     eventually(lambda: len(heard) == 1, 300)
     # when
     source.commit(source.insert(id=2, name="b", balance="1.00"))
-    eventually(lambda: len(heard) == 2, 300)
-    assert [report.silver.changes for report in heard] == [{"public.accounts": 1}, {"public.accounts": 1}]
+    # A load in between may find that nothing came.
+    loaded = {"public.accounts": 1}
+    eventually(lambda: [report.silver.changes for report in heard if report.silver.changes] == [loaded, loaded], 300)
     # and what nobody can read, as the lake has no registry
     source.raw(b"\0\0\0\0\1secret")
     # then
