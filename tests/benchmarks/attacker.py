@@ -1,6 +1,6 @@
 """A rogue edge at a bridge in the clear: everything that tests/hostile sends, again and again. A process of its own.
 
-Arguments: the interconnect's port, the rogue's source, an honest one, and seconds. It says `ready`, waits for a line, and tells
+Arguments: the interconnect's port, the rogue's source, an honest one, and seconds. It says `ready`, waits for a line, and prints
 how many deliveries it has sent.
 """
 
