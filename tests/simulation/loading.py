@@ -5,6 +5,7 @@ its own: what is imported afterwards is the simulated code.
 """
 
 import importlib
+import os
 import pkgutil
 import sys
 from typing import Any
@@ -14,10 +15,13 @@ from tests.simulation.stand_ins import stand_ins
 
 _PACKAGES = ("headrace", "edge", "bridge")
 _LEFT_OUT = {"command", "doctor", "__main__"}
+#: 4 GiB free, always: an edge sends how much is free, and other processes write to the same disk.
+_DISK = os.statvfs_result((4096, 4096, 1 << 20, 1 << 20, 1 << 20, 0, 0, 0, 0, 255))
 
 
 def load(kafka_client: dict[str, Any] | None = None) -> None:
     """Import the code under simulation; `kafka_client` replaces names of confluent_kafka."""
+    os.statvfs = lambda _path: _DISK
     names = list(_modules())
     for name in names:
         importlib.import_module(name)

@@ -1,7 +1,6 @@
 """Seeds of every test run: most are the same each time, some are new; `make simulate SEEDS=100000` runs more of them."""
 
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-_SIZE = re.compile(r"sent_bytes \d+")
 #: The same in each run, and new ones; about twenty seconds for each scenario on one core.
 SEEDS = {"edge": (100, 100), "whole": (50, 70)}
 #: Where the new ones begin. Not drawn by the module's generator, which test runners seed.
@@ -36,6 +34,5 @@ def test_a_seed_repeats_exactly() -> None:
         for _ in range(2)
     )
     assert len(first) > 20
-    # Folders have names of their own in each run, and how well a batch can be compressed is not part of what happens.
-    traces = [[_SIZE.sub("", line) for line in lines if "/tmp" not in line] for lines in (first, second)]
-    assert traces[0] == traces[1]
+    # Folders have names of their own in each run.
+    assert [line for line in first if "/tmp" not in line] == [line for line in second if "/tmp" not in line]
