@@ -65,8 +65,7 @@ class CaptureSession:
         self._history = history
         self._settings = settings
         self._passed = PassedTransactions(engine.state.folder)
-        # Where decoding ended before may not end it now.
-        self._passed.stop_at("")
+        self._passed.begin(progress.checkpoint.position.epoch)
         self._pass_flag = "--lsn" if config.source.postgresql is not None else "--gtid"
         self._progress = progress
         self._outbox = outbox

@@ -3,9 +3,7 @@
 Guarantees that nothing is passed but the transaction at which decoding ended, by name and with consent, while no edge runs.
 """
 
-import getpass
 import json
-import socket
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +15,7 @@ from edge.progress.passed import Passed, PassedTransactions
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.requests.asking import caller
 
 
 @click.command("pass")
@@ -76,6 +75,6 @@ def pass_transaction(config: EdgeFile, transaction: str, consents: Callable[[], 
             )
         if not consents():
             return None
-        passed = Passed(transaction, f"{getpass.getuser()}@{socket.gethostname()}", time.time_ns() // 1_000_000)
+        passed = Passed(transaction, caller(), time.time_ns() // 1_000_000)
         transactions.add(passed)
         return passed

@@ -6,7 +6,6 @@ log, and nothing else; a change that cannot be decoded adds nothing to the batch
 decoder and a new batcher.
 """
 
-import contextlib
 import logging
 import struct
 import sys
@@ -190,6 +189,7 @@ class Decoder:
     def _pass_over(self, passed: Passed) -> None:
         """Follow the present transaction to its end, and put a message in its place."""
         ordinary, largest, oids = self._others, self._largest, set[int]()
+        undescribed = dict[int, str]()
 
         def change(message: bytes) -> None:
             if message[:1] == b"T":
@@ -198,26 +198,35 @@ class Decoder:
                 oids.add(_INT32(message, 1)[0])
 
         def announce(message: bytes) -> None:
-            # What it describes may be what cannot be decoded.
-            with contextlib.suppress(struct.error, IndexError, KeyError, ValueError, CorruptInput, NeedsOperator):
+            try:
                 ordinary[message[:1]](message)
+            except (struct.error, IndexError, KeyError, ValueError, CorruptInput, NeedsOperator):
+                # What it describes may be what cannot be decoded; the name of a table is ahead of that.
+                if message[:1] == b"R":
+                    schema, table = message[5:].split(b"\0", 2)[:2]
+                    name = f"{schema.decode(errors='replace') or 'pg_catalog'}.{table.decode(errors='replace')}"
+                    undescribed[_INT32(message, 1)[0]] = name
 
         def end(message: bytes) -> None:
             self._others, self._largest = ordinary, largest
-            self._note_passed(passed, oids)
+            self._note_passed(passed, oids, undescribed)
             self._end(message)
 
         self._changes, self._largest = _NO_CHANGES, sys.maxsize
         kinds: dict[bytes, Callable[[bytes], None]] = dict.fromkeys(ordinary, change)
         self._others = kinds | {b"C": end, b"R": announce, b"Y": announce}
 
-    def _note_passed(self, passed: Passed, oids: set[int]) -> None:
-        """Add the message about a transaction that was passed; the tables that it changed, by OID, need a copy."""
-        if not oids <= self._tables.keys():
-            # Some table's description could not be read.
+    def _note_passed(self, passed: Passed, oids: set[int], undescribed: dict[int, str]) -> None:
+        """Add the message about a transaction that was passed; the tables that it changed, by OID, need a copy.
+
+        `undescribed`: the names of those whose description could not be read.
+        """
+        if not oids <= self._tables.keys() | undescribed.keys():
+            # Some table was not even named.
             oids = {*self._tables}
-        touched = [self._tables[oid] for oid in oids if self._tables[oid].admitted]
-        names = sorted(f"{table.schema.schema}.{table.schema.table}" for table in touched)
+        touched = [self._tables[oid] for oid in oids if oid in self._tables and self._tables[oid].admitted]
+        described = {f"{table.schema.schema}.{table.schema.table}" for table in touched}
+        names = sorted(described | {undescribed[oid] for oid in oids & undescribed.keys()})
         if self._history is not None:
             self._history.move(names, passed.reason, self._commit)
         for table in touched:
@@ -226,7 +235,7 @@ class Decoder:
             del self._fast[prefix]
         message = LogicalMessage(transactional=True, lsn=self._commit, prefix=PREFIX, content=passed.message(names))
         self._writer.add(None, *self._messages.record(message, self._around(), largest=self._records.largest_bytes))
-        _log.warning("%s; %d tables need a copy", passed.reason, len(touched))
+        _log.warning("%s; %d tables need a copy", passed.reason, len(names))
 
     def _transaction(self, commit: int, commit_us: int, xid: int) -> Transaction:
         if self.wants_places:

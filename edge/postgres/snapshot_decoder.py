@@ -200,8 +200,8 @@ class SnapshotDecoder(Decoder):
             for one in followed:
                 self._moved(one, _new_key(message + PAD, table, one.key))
 
-    def _note_passed(self, passed: Passed, oids: set[int]) -> None:
-        super()._note_passed(passed, oids)
+    def _note_passed(self, passed: Passed, oids: set[int], undescribed: dict[int, str]) -> None:
+        super()._note_passed(passed, oids, undescribed)
         if self._window is not None and self._watched is not None:
             self._window.alter()
 

@@ -39,6 +39,8 @@ class Passed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     version: int = PASSED_TRANSACTIONS.version
+    #: Of which the names are: a server that was reset, or another one, gives them again.
+    epoch: int = 0
     #: The transaction at which decoding ended; empty for none.
     stopped: str = ""
     passed: list[Passed] = []
@@ -61,6 +63,16 @@ class PassedTransactions:
     def by_name(self) -> dict[str, Passed]:
         """What is passed, by GTID or LSN."""
         return {passed.transaction: passed for passed in self._file.passed}
+
+    def begin(self, epoch: int) -> None:
+        """Begin a session of an epoch: what another epoch's names said is forgotten, and where decoding ended before.
+
+        It may not end there now. Raises NoSpace or NeedsOperator when that cannot be noted.
+        """
+        if self._file.epoch != epoch:
+            self._file = _File(epoch=epoch)
+            self._write()
+        self.stop_at("")
 
     def stop_at(self, transaction: str) -> None:
         """Note at which transaction decoding ended, empty for none; raise NoSpace or NeedsOperator when that fails."""

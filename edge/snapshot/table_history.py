@@ -179,23 +179,27 @@ class TableHistory:
 
         The tables need a copy. Raises NoSpace or NeedsOperator where that cannot be made durable.
         """
-        for table in tables:
-            self._move(table, reason, place)
-        self._save()
+        moved = [self._move(table, reason, place) for table in tables]
+        if any(moved):
+            self._save()
 
-    def _move(self, table: str, reason: str, place: int) -> None:
+    def _move(self, table: str, reason: str, place: int) -> bool:
+        """Do it for one table; return whether that was not noted yet."""
         known = self._known.tables
         identity = table if table in known else next((it for it in known if known[it][-1].name == table), table)
         forms = known.get(identity, [])
         in_force = next((form for form in reversed(forms) if form.since <= place), None)
         if in_force is None and not forms:
             self._mark(table, [reason])
-        elif in_force is not None and in_force is forms[-1] and reason not in self._moved_at(in_force, place):
+            return True
+        if in_force is not None and in_force is forms[-1] and reason not in self._moved_at(in_force, place):
             self._mark(table, [reason])
             reasons = [*self._moved_at(in_force, place), reason]
             moved = msgspec.structs.replace(in_force, since=place, rewritten=reasons, reported=None)
             kept = forms[:-1] if in_force.since == place else forms
             known[identity] = [*kept, moved][-_MOST_FORMS:]
+            return True
+        return False
 
     @staticmethod
     def _moved_at(form: _Form, place: int) -> list[str]:

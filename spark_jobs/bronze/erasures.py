@@ -5,7 +5,6 @@ here too: whoever can read the lake's root can test a guess. Records of erased r
 still holds them, are emptied by these hashes. Called by what writes bronze, and by erasures.
 """
 
-import getpass
 import hashlib
 import secrets
 import uuid
@@ -18,6 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
+from headrace.requests.asking import caller
 from spark_jobs.state import delta_log
 
 #: In place of the kind of change: what is left of a record is its place, its position and whether it ends its transaction.
@@ -140,7 +140,7 @@ def _append(
         "table": one.table,
         "step": step,
         "at": datetime.now(UTC),
-        "by": getpass.getuser(),
+        "by": caller(),
         "reason": one.reason,
         "secret": one.secret,
         "hashes": [{"source": source, "hash": hashed} for source, hashed in hashes],

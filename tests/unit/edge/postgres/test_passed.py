@@ -44,3 +44,16 @@ def test_exactly_that_transaction_is_passed_and_a_message_says_so(tmp_path, enve
     with pytest.raises(CorruptInput):
         log.transaction(insert(1, "a")[:-1], commit_lsn=later + 0x1000, end=later + 0x1100)
     assert log.decoder.present == format_lsn(later + 0x1000)
+
+
+def test_a_table_whose_description_cannot_be_read_needs_a_copy_by_its_name(tmp_path):
+    """The first change of a session brings the description: where that ends decoding, nothing else has the table."""
+    lsn = format_lsn(BAD)
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(1, 0)
+    log = Log(key_of=lambda _: ["id"], history=history, passed={lsn: Passed(lsn, "ani@edge", 17)})
+    # cut behind the names
+    log.feed(begin(BAD), TABLE[:-3], insert(1, "a"), commit(BAD, BAD + 0x100))
+    (message,) = [json.loads(value) for value in log.batcher.values]
+    assert json.loads(b64decode(message["message"]["content"]))["tables"] == ["public.accounts"]
+    assert list(history.warnings) == ["public.accounts"]
