@@ -76,6 +76,14 @@ def tables(spark: SparkSession, lake: LakeFile, stream: str) -> list[str]:
     return sorted(row["table"] for row in rows.collect())
 
 
+def has_since(spark: SparkSession, lake: LakeFile, stream: str, table: str, at: datetime) -> bool:
+    """Return whether rows of a table were erased after a moment."""
+    if not _exists(spark, lake):
+        return False
+    rows = spark.read.format("delta").load(path(lake)).filter((F.col("stream") == stream) & (F.col("table") == table))
+    return not rows.filter(F.col("at") >= F.lit(at)).isEmpty()
+
+
 def emptied(spark: SparkSession, lake: LakeFile, stream: str, rows: DataFrame) -> DataFrame:
     """Return bronze's rows, those of erased rows without key and value."""
     if not _exists(spark, lake):

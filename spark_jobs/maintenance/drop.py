@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import storage
+from spark_jobs.bronze import erasures
 from spark_jobs.errors import explained
 from spark_jobs.silver import scd2, table_task
 from spark_jobs.state import names, places, publication, published
@@ -81,8 +82,9 @@ def undo(spark: SparkSession, lake: LakeFile, stream: str, table: str, *, dry_ru
         dropped = before.dropped[table]
         # Nothing is known of bronze since then.
         one = replace(dropped.table, changes=0, bronze_after=None, tried=None)
-        if not dry_run and datetime.now(UTC) > dropped.at + timedelta(days=lake.lake.keep_days) - _MARGIN:
-            # So that no half of them is taken for a table.
+        is_old = datetime.now(UTC) > dropped.at + timedelta(days=lake.lake.keep_days) - _MARGIN
+        if not dry_run and (is_old or erasures.has_since(spark, lake, stream, table, dropped.at)):
+            # So that no half of them is taken for a table, and no row comes back that was erased from bronze meanwhile.
             _delete(spark, lake, stream, table)
         others = {name: other for name, other in before.dropped.items() if name != table}
         tables = {name: replace(other, changes=0) for name, other in before.tables.items()} | {table: one}

@@ -127,6 +127,11 @@ def erase(
         which = _which(session, lake, stream, table, keys, sources)
         found, others, counts = _in_bronze(session, lake, stream, which)
         not_reached = list(ELSEWHERE)
+        if number := _under_other_keys(session, lake, stream, which):
+            not_reached.append(
+                f"{number} record(s) in bronze from when {table} had another key or none: a replay brings their rows back; "
+                "'bronze_keep_days' removes them"
+            )
         if dry_run:
             counts |= _counted(session, lake, stream, which, not_reached)
             return EraseReport(
@@ -286,6 +291,16 @@ def _in_bronze(
     )
 
 
+def _under_other_keys(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows) -> int:
+    """Return how many changes bronze has whose key is not of the present columns: rows are not found by them."""
+    path = bronze.table_path(lake, stream)
+    if not delta_log.is_table(spark, path):
+        return 0
+    rows = spark.read.format("delta").load(path).filter(F.col("table") == which.table)
+    rows = rows.filter(which.of_source(F.col("source")) & F.col("op").isin(*changes.ROW_CHANGES))
+    return int(rows.filter(reduce(or_, (part.isNull() for part in which.parsed(F.col("key"))))).count())
+
+
 def _empty_bronze(
     session: SparkSession, lake: LakeFile, stream: str, table: str, found: list[tuple[str, str, str]]
 ) -> None:
@@ -301,6 +316,14 @@ def _empty_bronze(
     session.conf.set(commit.NOTE_SETTING, delta_log.write(increment.ERASED, stream=stream))
     merge = DeltaTable.forPath(session, path).alias("t").merge(F.broadcast(keys).alias("s"), same & inside)
     merge.whenMatchedUpdate(set=erasures.left()).execute()
+    # A tombstone, which follows a delete, has nothing but the key.
+    tombstone = reduce(and_, (F.col(f"t.{name}").isNull() for name in ("value", "table", "source")))
+    alone = (
+        DeltaTable.forPath(session, path)
+        .alias("t")
+        .merge(F.broadcast(keys.select("key").distinct()).alias("s"), tombstone & (F.col("t.key") == F.col("s.key")))
+    )
+    alone.whenMatchedUpdate(set={"key": F.lit(None).cast("string")}).execute()
     session.conf.unset(commit.NOTE_SETTING)
     _purge(session, path)
 
@@ -309,7 +332,7 @@ def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: _R
     """Erase rows from silver and history, and publish the versions without them; return how many."""
     before = published.latest(spark, lake, stream)
     if which.table not in before.tables:
-        # Dropped: its folders go as a whole.
+        # Dropped: its folders go as a whole, and 'lake drop --undo' builds the table from bronze.
         return {"silver": 0, "history": 0}
     known, started = before.tables[which.table], datetime.now(UTC)
     load = before.load + 1

@@ -7,7 +7,8 @@ import pytest
 
 from headrace.errors import ConfigurationError, NeedsOperator, Retryable
 from spark_jobs.bronze import erasures, quarantine
-from spark_jobs.maintenance import erase, maintain, replay_silver
+from spark_jobs.bronze import load as bronze
+from spark_jobs.maintenance import drop, erase, maintain, replay_silver
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild, tables_load
 from spark_jobs.state import published
@@ -182,3 +183,27 @@ def test_s18_keys_that_are_none_and_rows_that_had_other_keys_are_refused_before_
     assert (J, 8, NAME) in lake.rows("id", "name")
     assert run(lake, "7", "8").counts["bronze"] == 3
     assert lake.rows("id", "name") == [(J, 1, "kept"), (L, 7, "another person")]
+
+
+def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_erased_row(lake):
+    one = lake.feeds[0]
+    # given a tombstone, and a table that is dropped
+    one.commit(one.insert(id=3, name="next", balance="1"))
+    topic, partition, _, at, _, value = one.waiting[-1]
+    one.waiting.append((topic, partition, one.offset, at, b'{"id":7}', None))
+    one.offset += 1
+    lake.to_bronze()
+    drop.drop(lake.spark, lake.file, "bank", ACCOUNTS)
+    # when
+    report = run(lake, "7")
+    # then
+    assert report.not_reached == list(erase.ELSEWHERE)
+    raw = lake.spark.read.format("delta").load(bronze.table_path(lake.file, "bank"))
+    assert [row["key"] for row in raw.filter("value IS NULL AND op IS NULL").collect()] == [None]
+    drop.undo(lake.spark, lake.file, "bank", ACCOUNTS)
+    assert lake.load().problems == {}
+    assert lake.rows("id", "name") == [(J, 1, "kept"), (J, 3, "next"), (L, 7, "another person")]
+    # and records from when the table had another key are not found, and reported
+    one.waiting.append((topic, partition, one.offset, at, b'{"name":"next"}', value))
+    lake.to_bronze()
+    assert any("another key or none" in place for place in run(lake, "7", dry_run=True).not_reached)
