@@ -16,28 +16,27 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
-from operator import and_, or_
+from operator import and_
 from time import monotonic
 from typing import TypeVar
 
 from delta import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import ConfigurationError, NeedsOperator, Retryable
-from headrace.schema import TableSchema
+from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import storage
 from spark_jobs.bronze import erasures, increment, quarantine
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.silver import changes, commit, scd2, table_load, table_task, target_schema
+from spark_jobs.maintenance.erased_rows import ErasedRows, choose_rows, count_under_other_keys, find_in_bronze
+from spark_jobs.silver import commit, scd2, table_load, table_task
 from spark_jobs.silver.target_schema import SOURCE
 from spark_jobs.state import delta_log, places, publication, published, retention
 from spark_jobs.state.published import Table
-from spark_jobs.storage import name as _q
 
 #: How often a step is tried when loads or maintenance write to the same table, and the seconds between two tries.
 _TRIES, _PAUSE_SECONDS = 60, 1.0
@@ -74,37 +73,6 @@ class EraseReport:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """Which rows are erased."""
-
-    table: str
-    #: Key columns by the source's names, and by silver's.
-    key: list[str]
-    stored: list[str]
-    #: Types in silver.
-    kinds: list[str]
-    #: A row for each key, its columns as text.
-    wanted: DataFrame
-    sources: tuple[str, ...]
-
-    def of_source(self, name: Column) -> Column:
-        return name.isin(*self.sources) if self.sources else F.lit(True)
-
-    def same(self, columns: Sequence[Column]) -> Column:
-        """Return the condition that columns are a key of `wanted`."""
-        pairs = zip(columns, self.kinds, range(len(self.key)), strict=True)
-        return reduce(and_, (c.try_cast(k) == F.col(f"k.k{n}").try_cast(k) for c, k, n in pairs))
-
-    def parsed(self, text: Column) -> list[Column]:
-        """Return the key columns of a key in JSON, as text."""
-        structure = ", ".join(f"{_q(name)} string" for name in self.key)
-        return [F.from_json(text, structure)[name] for name in self.key]
-
-    def of_silver(self, alias: str) -> Column:
-        return self.of_source(F.col(f"{alias}.{SOURCE}")) & self.same([F.col(f"{alias}.{_q(n)}") for n in self.stored])
-
-
 def erase(
     spark: SparkSession,
     lake: LakeFile,
@@ -124,10 +92,10 @@ def erase(
     began = monotonic()
     session = _session(spark)
     with explained(f"erase from {table}"):
-        which = _which(session, lake, stream, table, keys, sources)
-        found, others, counts = _in_bronze(session, lake, stream, which)
+        which = choose_rows(session, lake, stream, table, keys, sources)
+        found, others, counts = find_in_bronze(session, lake, stream, which)
         not_reached = list(ELSEWHERE)
-        if number := _under_other_keys(session, lake, stream, which):
+        if number := count_under_other_keys(session, lake, stream, which):
             not_reached.append(
                 f"{number} record(s) in bronze from when {table} had another key or none: a replay brings their rows back; "
                 "'bronze_keep_days' removes them"
@@ -197,110 +165,6 @@ def _session(spark: SparkSession) -> SparkSession:
     return session
 
 
-def _which(
-    spark: SparkSession, lake: LakeFile, stream: str, table: str, keys: Sequence[str], sources: Collection[str]
-) -> _Rows:
-    state = published.latest(spark, lake, stream)
-    known = state.tables.get(table) or (state.dropped[table].table if table in state.dropped else None)
-    if known is None:
-        listed = ", ".join(sorted(state.tables)) or "none"
-        raise NeedsOperator(f"stream {stream!r} has no table {table}", hint=f"Tables that are published: {listed}.")
-    columns = next((c for text in known.schemas.values() if (c := TableSchema.parse(text).key)), [])
-    if not columns:
-        raise NeedsOperator(
-            f"{table} has no key, and rows are found by their key alone",
-            hint="Give the table a key at its source, or drop it from the lake: 'headrace lake drop'.",
-        )
-    kinds: dict[str, str] = {}
-    if known.version is not None and delta_log.is_table(spark, path := table_task.path(lake, stream, table)):
-        frame = spark.read.format("delta").load(path)
-        kinds = {one.name: one.dataType.simpleString() for one in frame.schema.fields}
-    stored = [target_schema.stored(name, kinds) for name in columns]
-    rows = [dict(zip((f"k{n}" for n in range(len(columns))), _values(key, columns), strict=True)) for key in keys]
-    structure = ", ".join(f"k{n}: string" for n in range(len(columns)))
-    wanted = spark.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), f"array<struct<{structure}>>")))
-    which = _Rows(
-        table=table,
-        key=columns,
-        stored=stored,
-        kinds=[kinds.get(name, "string") for name in stored],
-        wanted=wanted,
-        sources=tuple(sources),
-    )
-    wrong = wanted.filter(reduce(or_, (F.col(f"k{n}").try_cast(k).isNull() for n, k in enumerate(which.kinds))))
-    if number := wrong.count():
-        raise ConfigurationError(
-            f"{number} of the keys given are none of {table}: its key is {', '.join(columns)} ({', '.join(which.kinds)})",
-            hint="Give each as text, and a key of several columns as a JSON array, in the order of the columns.",
-        )
-    return which
-
-
-def _values(key: str, columns: list[str]) -> list[str]:
-    if len(columns) == 1:
-        return [key]
-    try:
-        found = json.loads(key)
-    except ValueError:
-        found = None
-    if not isinstance(found, list) or len(found) != len(columns):
-        raise ConfigurationError(
-            f"a key given is no JSON array of {len(columns)} values: {', '.join(columns)}",
-            hint='Write each key of several columns as ["a", 1].',
-        )
-    return [one if isinstance(one, str) else json.dumps(one) for one in found]
-
-
-def _in_bronze(
-    spark: SparkSession, lake: LakeFile, stream: str, which: _Rows
-) -> tuple[list[tuple[str, str, str]], list[str], dict[str, int]]:
-    """Return the keys as records have them, each with its source and last position; other keys of the same rows; and counts."""
-    path = bronze.table_path(lake, stream)
-    if not delta_log.is_table(spark, path):
-        return [], [], {"bronze": 0}
-    rows = spark.read.format("delta").load(path)
-    own = rows.filter(
-        (F.col("table") == which.table) & F.col("key").isNotNull() & which.of_source(F.col("source"))
-    ).filter(F.col("op").isin(*changes.ROW_CHANGES))
-    wanted = F.broadcast(which.wanted.alias("k"))
-    hits = own.join(wanted, which.same(which.parsed(F.col("key"))), "left_semi")
-    found = (
-        hits.groupBy("source", "key").agg(F.max("position").alias("position"), F.count(F.lit(1)).alias("n")).collect()
-    )
-    # A change of key has the former one in the old row.
-    old = F.coalesce(F.get_json_object("value", "$.before"), F.get_json_object("value", "$.former_key"))
-    moved = own.filter(F.col("rekeyed") | F.get_json_object("value", "$.former_key").isNotNull())
-    ends = [which.parsed(F.col("key")), which.parsed(old)]
-    pairs = moved.select(
-        *(F.to_json(F.array(*end)).alias(name) for name, end in zip(("new", "old"), ends, strict=True))
-    )
-    pairs = pairs.filter("new <> old AND NOT exists(from_json(old, 'array<string>'), one -> one IS NULL)")
-    flags = pairs
-    for name in ("new", "old"):
-        parts = [F.get_json_object(name, f"$[{n}]") for n in range(len(which.key))]
-        marked = which.wanted.alias("k").withColumn(f"{name}_given", F.lit(True))
-        flags = flags.join(F.broadcast(marked.alias("k")), which.same(parts), "left").select(
-            *(c for c in flags.columns), f"{name}_given"
-        )
-    linked = flags.filter("coalesce(new_given, false) <> coalesce(old_given, false)")
-    others = linked.select(F.expr("CASE WHEN new_given THEN old ELSE new END AS other")).distinct().collect()
-    return (
-        [(row["source"], row["key"], row["position"]) for row in found],
-        sorted(row["other"] for row in others),
-        {"bronze": sum(int(row["n"]) for row in found)},
-    )
-
-
-def _under_other_keys(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows) -> int:
-    """Return how many changes bronze has whose key is not of the present columns: rows are not found by them."""
-    path = bronze.table_path(lake, stream)
-    if not delta_log.is_table(spark, path):
-        return 0
-    rows = spark.read.format("delta").load(path).filter(F.col("table") == which.table)
-    rows = rows.filter(which.of_source(F.col("source")) & F.col("op").isin(*changes.ROW_CHANGES))
-    return int(rows.filter(reduce(or_, (part.isNull() for part in which.parsed(F.col("key"))))).count())
-
-
 def _empty_bronze(
     session: SparkSession, lake: LakeFile, stream: str, table: str, found: list[tuple[str, str, str]]
 ) -> None:
@@ -328,7 +192,7 @@ def _empty_bronze(
     _purge(session, path)
 
 
-def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows) -> dict[str, int]:
+def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> dict[str, int]:
     """Erase rows from silver and history, and publish the versions without them; return how many."""
     before = published.latest(spark, lake, stream)
     if which.table not in before.tables:
@@ -352,7 +216,7 @@ def _erase_table(
     lake: LakeFile,
     stream: str,
     load: int,
-    which: _Rows,
+    which: ErasedRows,
     known: Table,
     path: str,
     kind: str,
@@ -384,14 +248,14 @@ def _erase_table(
     return delta_log.maintained(session, path, version) or version, rows
 
 
-def _delete(session: SparkSession, path: str, which: _Rows) -> None:
+def _delete(session: SparkSession, path: str, which: ErasedRows) -> None:
     keys = which.wanted.distinct().alias("k")
     DeltaTable.forPath(session, path).alias("t").merge(
         F.broadcast(keys).alias("k"), which.of_silver("t")
     ).whenMatchedDelete().execute()
 
 
-def _matching(frame: DataFrame, which: _Rows) -> int:
+def _matching(frame: DataFrame, which: ErasedRows) -> int:
     found = frame.alias("t").join(F.broadcast(which.wanted.alias("k")), which.of_silver("t"), "left_semi")
     return int(found.count())
 
@@ -401,7 +265,7 @@ def _purge(session: SparkSession, path: str) -> None:
     session.sql(f"REORG TABLE {storage.table(path)} APPLY (PURGE)")
 
 
-def _erase_former(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows, not_reached: list[str]) -> int:
+def _erase_former(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows, not_reached: list[str]) -> int:
     """Erase rows from the former rows that rebuilds kept; return how many."""
     count = 0
     for path in _former(spark, lake, stream, which.table):
@@ -424,7 +288,7 @@ def _former(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> lis
     return [path for path in paths if delta_log.is_table(spark, path)]
 
 
-def _quarantined(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows) -> DataFrame:
+def _quarantined(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> DataFrame:
     """Return the places of records with the keys; one that names no table may be of this one."""
     rows = spark.read.format("delta").load(quarantine.path(lake)).filter(F.col("stream") == stream)
     key, value = F.col("key").cast("string"), F.col("value").cast("string")
@@ -435,7 +299,7 @@ def _quarantined(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows)
     return hits.join(wanted, which.same(which.parsed(key)), "left_semi").select(*quarantine.PLACE)
 
 
-def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which: _Rows) -> int:
+def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> int:
     """Empty quarantined records and keep their places, so that they do not come back; return how many."""
     path = quarantine.path(lake)
     if not delta_log.is_table(session, path):
@@ -451,7 +315,9 @@ def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which:
     return count
 
 
-def _counted(spark: SparkSession, lake: LakeFile, stream: str, which: _Rows, not_reached: list[str]) -> dict[str, int]:
+def _counted(
+    spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows, not_reached: list[str]
+) -> dict[str, int]:
     """Return how many rows there are, by place."""
     known = published.latest(spark, lake, stream).tables.get(which.table)
     found = {"silver": 0, "history": 0, "former": 0, "quarantine": 0}

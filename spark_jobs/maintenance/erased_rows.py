@@ -1,0 +1,160 @@
+"""Which rows an erasure erases: keys that were given as text, in the forms that silver and bronze's records have them."""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.schema import TableSchema
+from spark_jobs.bronze import load as bronze
+from spark_jobs.silver import changes, table_task, target_schema
+from spark_jobs.silver.target_schema import SOURCE
+from spark_jobs.state import delta_log, published
+from spark_jobs.storage import name as _q
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErasedRows:
+    """Which rows are erased."""
+
+    table: str
+    #: Key columns by the source's names, and by silver's.
+    key: list[str]
+    stored: list[str]
+    #: Types in silver.
+    kinds: list[str]
+    #: A row for each key, its columns as text.
+    wanted: DataFrame
+    sources: tuple[str, ...]
+
+    def of_source(self, name: Column) -> Column:
+        """Return the condition that a column names one of the sources; true where none is given."""
+        return name.isin(*self.sources) if self.sources else F.lit(True)
+
+    def same(self, columns: Sequence[Column]) -> Column:
+        """Return the condition that columns are a key of `wanted`."""
+        pairs = zip(columns, self.kinds, range(len(self.key)), strict=True)
+        return reduce(and_, (c.try_cast(k) == F.col(f"k.k{n}").try_cast(k) for c, k, n in pairs))
+
+    def parsed(self, text: Column) -> list[Column]:
+        """Return the key columns of a key in JSON, as text."""
+        structure = ", ".join(f"{_q(name)} string" for name in self.key)
+        return [F.from_json(text, structure)[name] for name in self.key]
+
+    def of_silver(self, alias: str) -> Column:
+        """Return the condition that a row of silver, history or former rows, under an alias, is one of these."""
+        return self.of_source(F.col(f"{alias}.{SOURCE}")) & self.same([F.col(f"{alias}.{_q(n)}") for n in self.stored])
+
+
+def choose_rows(
+    spark: SparkSession, lake: LakeFile, stream: str, table: str, keys: Sequence[str], sources: Collection[str]
+) -> ErasedRows:
+    """Return the rows that keys mean, each its column's text or a JSON array of several.
+
+    Raises NeedsOperator for a table that the stream does not have, or without a key; ConfigurationError for what is no key.
+    """
+    state = published.latest(spark, lake, stream)
+    known = state.tables.get(table) or (state.dropped[table].table if table in state.dropped else None)
+    if known is None:
+        listed = ", ".join(sorted(state.tables)) or "none"
+        raise NeedsOperator(f"stream {stream!r} has no table {table}", hint=f"Tables that are published: {listed}.")
+    columns = next((c for text in known.schemas.values() if (c := TableSchema.parse(text).key)), [])
+    if not columns:
+        raise NeedsOperator(
+            f"{table} has no key, and rows are found by their key alone",
+            hint="Give the table a key at its source, or drop it from the lake: 'headrace lake drop'.",
+        )
+    kinds: dict[str, str] = {}
+    if known.version is not None and delta_log.is_table(spark, path := table_task.path(lake, stream, table)):
+        frame = spark.read.format("delta").load(path)
+        kinds = {one.name: one.dataType.simpleString() for one in frame.schema.fields}
+    stored = [target_schema.stored(name, kinds) for name in columns]
+    rows = [dict(zip((f"k{n}" for n in range(len(columns))), _values(key, columns), strict=True)) for key in keys]
+    structure = ", ".join(f"k{n}: string" for n in range(len(columns)))
+    wanted = spark.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), f"array<struct<{structure}>>")))
+    which = ErasedRows(
+        table=table,
+        key=columns,
+        stored=stored,
+        kinds=[kinds.get(name, "string") for name in stored],
+        wanted=wanted,
+        sources=tuple(sources),
+    )
+    wrong = wanted.filter(reduce(or_, (F.col(f"k{n}").try_cast(k).isNull() for n, k in enumerate(which.kinds))))
+    if number := wrong.count():
+        raise ConfigurationError(
+            f"{number} of the keys given are none of {table}: its key is {', '.join(columns)} ({', '.join(which.kinds)})",
+            hint="Give each as text, and a key of several columns as a JSON array, in the order of the columns.",
+        )
+    return which
+
+
+def _values(key: str, columns: list[str]) -> list[str]:
+    if len(columns) == 1:
+        return [key]
+    try:
+        found = json.loads(key)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or len(found) != len(columns):
+        raise ConfigurationError(
+            f"a key given is no JSON array of {len(columns)} values: {', '.join(columns)}",
+            hint='Write each key of several columns as ["a", 1].',
+        )
+    return [one if isinstance(one, str) else json.dumps(one) for one in found]
+
+
+def find_in_bronze(
+    spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows
+) -> tuple[list[tuple[str, str, str]], list[str], dict[str, int]]:
+    """Return the keys as records have them, each with its source and last position; other keys of the same rows; and counts."""
+    path = bronze.table_path(lake, stream)
+    if not delta_log.is_table(spark, path):
+        return [], [], {"bronze": 0}
+    rows = spark.read.format("delta").load(path)
+    own = rows.filter(
+        (F.col("table") == which.table) & F.col("key").isNotNull() & which.of_source(F.col("source"))
+    ).filter(F.col("op").isin(*changes.ROW_CHANGES))
+    wanted = F.broadcast(which.wanted.alias("k"))
+    hits = own.join(wanted, which.same(which.parsed(F.col("key"))), "left_semi")
+    found = (
+        hits.groupBy("source", "key").agg(F.max("position").alias("position"), F.count(F.lit(1)).alias("n")).collect()
+    )
+    # A change of key has the former one in the old row.
+    old = F.coalesce(F.get_json_object("value", "$.before"), F.get_json_object("value", "$.former_key"))
+    moved = own.filter(F.col("rekeyed") | F.get_json_object("value", "$.former_key").isNotNull())
+    ends = [which.parsed(F.col("key")), which.parsed(old)]
+    pairs = moved.select(
+        *(F.to_json(F.array(*end)).alias(name) for name, end in zip(("new", "old"), ends, strict=True))
+    )
+    pairs = pairs.filter("new <> old AND NOT exists(from_json(old, 'array<string>'), one -> one IS NULL)")
+    flags = pairs
+    for name in ("new", "old"):
+        parts = [F.get_json_object(name, f"$[{n}]") for n in range(len(which.key))]
+        marked = which.wanted.alias("k").withColumn(f"{name}_given", F.lit(True))
+        flags = flags.join(F.broadcast(marked.alias("k")), which.same(parts), "left").select(
+            *(c for c in flags.columns), f"{name}_given"
+        )
+    linked = flags.filter("coalesce(new_given, false) <> coalesce(old_given, false)")
+    others = linked.select(F.expr("CASE WHEN new_given THEN old ELSE new END AS other")).distinct().collect()
+    return (
+        [(row["source"], row["key"], row["position"]) for row in found],
+        sorted(row["other"] for row in others),
+        {"bronze": sum(int(row["n"]) for row in found)},
+    )
+
+
+def count_under_other_keys(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> int:
+    """Return how many changes bronze has whose key is not of the present columns: rows are not found by them."""
+    path = bronze.table_path(lake, stream)
+    if not delta_log.is_table(spark, path):
+        return 0
+    rows = spark.read.format("delta").load(path).filter(F.col("table") == which.table)
+    rows = rows.filter(which.of_source(F.col("source")) & F.col("op").isin(*changes.ROW_CHANGES))
+    return int(rows.filter(reduce(or_, (part.isNull() for part in which.parsed(F.col("key"))))).count())
