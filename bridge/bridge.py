@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from bridge.amqp.receiver import Receiver
-from bridge.deliveries.deliveries import Deliveries
+from bridge.deliveries.worker import Deliveries
 from bridge.group.client import KafkaMember
 from bridge.group.membership import Membership
 from bridge.group.recovery import Recovery
@@ -23,17 +23,16 @@ from bridge.kafka.client import admin
 from bridge.kafka.entries import call_within
 from bridge.kafka.producer import Leftovers, opener
 from bridge.kafka.record_limits import RecordLimits
-from bridge.kafka.renewal import Renewal
 from bridge.kafka.topics import check, names, wanted
+from bridge.kafka.writing import Renewal
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.route import first_places, learn, routes
 from bridge.positions.read import Positions
 from bridge.reloader import Reloader
 from bridge.requests.worker import RequestWorker
 from bridge.routing.registered_schemas import RegisteredSchemas
-from bridge.service import BridgeService
+from bridge.service import BridgeService, Stalls
 from bridge.source.registry import SourceRegistry
-from bridge.stalls import Stalls
 from bridge.withheld.reader import KafkaReader
 from bridge.withheld.releaser import Releaser
 from headrace.certificates.files import ConnectionMetrics, Expiry

@@ -20,7 +20,7 @@ from spark_jobs.bronze.load import BronzeReport
 from spark_jobs.maintenance.background import Upkeep
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
-from spark_jobs.silver.table_group import TableGroup
+from spark_jobs.silver.tables_load import TableGroup
 
 Step = Literal["bronze", "silver"]
 #: Seconds between two looks at bronze.

@@ -9,7 +9,7 @@ from itertools import islice
 from time import monotonic
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import check, note_renewal
+from spark_jobs.bronze import check, sink
 from spark_jobs.bronze.load import BronzeReport, mirror
 from spark_jobs.load import Report, Step
 from spark_jobs.silver.load import SilverReport
@@ -51,7 +51,7 @@ def _report(files: LogFiles, lake: LakeFile, stream: str, only: Step | None) -> 
     note = delta_log.local_note(bronze, offsets.NOTE, files)
     if note is None:
         return None
-    if only != "silver" and note_renewal.is_old(delta_log.local_noted_at(bronze, offsets.NOTE, files)):
+    if only != "silver" and sink.is_old(delta_log.local_noted_at(bronze, offsets.NOTE, files)):
         return None
     held = offsets.parse(note)
     found = check.check(lake, stream, retention=False) if only != "silver" else None

@@ -25,7 +25,7 @@ from headrace.configuration.load import load as load_file  # noqa: E402 - as abo
 from headrace.errors import ReplicationError  # noqa: E402 - as above.
 from spark_jobs import load, load_report, noop_check  # noqa: E402 - as above.
 from spark_jobs.session import session  # noqa: E402 - as above.
-from spark_jobs.silver.table_group import TableGroup  # noqa: E402 - as above.
+from spark_jobs.silver.tables_load import TableGroup  # noqa: E402 - as above.
 
 
 @click.command()

@@ -13,8 +13,7 @@ from bridge.amqp.authorization import Identities
 from bridge.amqp.credit import Later
 from bridge.amqp.sender_links import SenderLinks, Sends
 from bridge.model.delivery import Outcome, Release
-from bridge.requests.message import encode
-from bridge.requests.pending import PendingRequests
+from bridge.requests.pending import PendingRequests, encode
 from headrace import doors
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import TOO_LARGE

@@ -9,9 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.pending import Entry, PartitionOffsets, Pending, State
-from bridge.deliveries.record import AddressTemplate, Record, Undeliverable
+from bridge.deliveries.record import AddressTemplate, DeliveryMetrics, Record, Undeliverable
 from headrace import doors
 from headrace.configuration.delivery import Delivery
 from headrace.waiting import jittered

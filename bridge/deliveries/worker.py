@@ -2,26 +2,53 @@
 
 A partition that has too much waiting is paused until half of that is settled. What Kafka reports (a topic that is gone, rights
 that are missing, brokers that are unavailable) is the delivery's state until it passes; neither sources nor other deliveries
-stop for it. Made, started and stopped by bridge/deliveries/deliveries.py.
+stop for it. Made, started and stopped by bridge/deliveries/worker.py.
+
+A dead letter of a delivery: the record as it was, with headers that say where it came from and why it is here. Pure.
+
+All deliveries of a bridge: their outboxes, their threads, their figures. Made, started and stopped by the bridge.
 """
 
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from functools import partial
 
-from bridge.deliveries.dead_letter import headers
 from bridge.deliveries.kafka import End, TopicReader
-from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.pending import Entry
-from bridge.kafka.renewal import Usability
-from bridge.kafka.writing import RecordWriter
+from bridge.deliveries.record import DeliveryMetrics, Headers
+from bridge.kafka.writing import RecordWriter, Usability
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.delivery import topics
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.logs import RateLimitedLog
+
+#: What the names of the added headers begin with.
+PREFIX = "headrace."
+
+
+def headers(entry: Entry, now: dt.datetime) -> list[tuple[str, bytes | None]]:
+    """Return the headers of a dead letter: the record's own, then ours.
+
+    Ours replace those of an earlier dead letter, where one was produced to the topic again.
+    """
+    record = entry.record
+    own: Headers = tuple(header for header in record.headers if not header[0].startswith(PREFIX))
+    added = {
+        "id": record.id,
+        "topic": record.topic,
+        "partition": str(record.partition),
+        "offset": str(record.offset),
+        "address": entry.address,
+        "condition": entry.condition,
+        "description": entry.description,
+        "sends": str(entry.sends),
+        "at": now.isoformat(timespec="milliseconds"),
+    }
+    return [*own, *((PREFIX + name, value.encode()) for name, value in added.items())]
+
 
 _log = logging.getLogger(__name__)
 
@@ -211,3 +238,49 @@ class Worker:
         self._figures.reason = error.message
         self._calm_at = time.monotonic() + _CALM_SECONDS
         self._problem("%s: %s%s", self._name, error.message, error.hint and f". {error.hint}")
+
+
+#: How long records in flight may take to be answered at the end, in seconds.
+_LAST_OUTCOMES_SECONDS = 2.0
+_LETTERS_SECONDS = 2.0
+
+#: Starts a thread: its name, and what it does again and again.
+Start = Callable[[str, Callable[[], None]], None]
+
+
+class Deliveries:
+    """The deliveries of one bridge's file; there may be none."""
+
+    def __init__(self, file: BridgeFile, wake: Callable[[Outbox, Iterable[str]], None]) -> None:
+        self._file = file
+        self._wake = wake
+        self.figures = {name: DeliveryMetrics() for name in file.deliveries}
+        self.outboxes = [Outbox(name, settings, self.figures[name]) for name, settings in file.deliveries.items()]
+        #: By the name of the thread.
+        self._workers: dict[str, Worker] = {}
+
+    def start(self, start: Start) -> None:
+        """Start to read the topics."""
+        for outbox in self.outboxes:
+            worker = Worker(self._file, outbox.name, outbox, self.figures[outbox.name], self._wake)
+            self._workers[name := f"delivery {outbox.name}"] = worker
+            start(name, lambda worker=worker: worker.turn(0.1))  # type: ignore[misc]
+
+    def renew(self) -> None:
+        """Have the clients made again, each by its thread."""
+        for worker in self._workers.values():
+            worker.renew()
+
+    def finish(self) -> None:
+        """Send no more, and wait a moment for the outcomes of what is in flight; the threads still run."""
+        for outbox in self.outboxes:
+            outbox.stop()
+        until = time.monotonic() + _LAST_OUTCOMES_SECONDS
+        while time.monotonic() < until and any(outbox.on_the_way for outbox in self.outboxes):
+            time.sleep(0.02)
+
+    def close(self, hanging: Container[str]) -> None:
+        """Commit what is settled and leave the groups; not those of threads that hang, whose client is in use."""
+        for thread, worker in self._workers.items():
+            if thread not in hanging:
+                worker.close(_LETTERS_SECONDS)

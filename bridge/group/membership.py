@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
-from bridge.kafka.renewal import Usability
+from bridge.kafka.writing import Usability
 from bridge.model.ports import GroupMember, InstanceFenced, Partition
 from bridge.source.registry import SourceRegistry
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable

@@ -13,15 +13,12 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from bridge.kafka.record_limits import RecordLimits
-from bridge.lanes.lane_metrics import LaneMetrics
-from bridge.lanes.pacing import Pacing
 from bridge.lanes.part import Part
-from bridge.lanes.state import HUNG_SECONDS, LaneState, Phase, Waiting
-from bridge.lanes.transaction import COMMIT_SECONDS, Transaction
+from bridge.lanes.state import HUNG_SECONDS, LaneMetrics, LaneState, Phase, Waiting
+from bridge.lanes.transaction import COMMIT_SECONDS, Pacing, Transaction
 from bridge.model.delivery import Deliverer
 from bridge.model.ports import Fenced, OldGeneration, OpenProducer, PartitionsFailed, TransactionalProducer
-from bridge.source.ownership import NotOwner
-from bridge.source.registry import SourceRegistry
+from bridge.source.registry import NotOwner, SourceRegistry
 from bridge.source.session import Session
 from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.waiting import Backoff

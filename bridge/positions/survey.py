@@ -12,7 +12,7 @@ from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import parse, position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.model.withheld import NOTHING, Withheld
-from bridge.positions.former import read_former
+from bridge.positions.read import read_former
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.position import Position

@@ -3,6 +3,8 @@
 Every bridge reads all requests; one sends those of the sources that it serves at the moment, so a request outlives a take-over.
 An edge that gets one twice handles it once. Memory is bounded, by source and in all. Safe for threads; knows no socket and no
 client.
+
+A request as an AMQP message: the bytes of its Kafka record, with a name and an expiry time for what is in transit.
 """
 
 import threading
@@ -12,7 +14,43 @@ from enum import Enum, auto
 
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import Record
-from headrace.requests.message import LONGEST_SECONDS, REQUESTS, Content, Outcome, Part, Request, parts
+from headrace.amqp.transport import Message, symbol
+from headrace.requests.message import (
+    CONTENT_TYPE,
+    LONGEST_SECONDS,
+    REQUESTS,
+    Content,
+    Outcome,
+    Part,
+    Request,
+    decode_request,
+    parts,
+)
+
+#: By how much longer than its deadline a broker keeps a request, in seconds: the edge reports what was late.
+_EXPIRY_SECONDS = 60.0
+
+
+def encode(entry: Entry, _name: str) -> bytes:
+    """Return a request as the bytes of a durable message."""
+    body = entry.record.value or b""
+    request = decode_request(body)
+    message = Message(
+        body=body,
+        # Binary goes as data.
+        inferred=True,
+        durable=True,
+        id=request.id,
+        address=entry.address,
+        subject=request.kind,
+        content_type=symbol(CONTENT_TYPE),
+        delivery_count=entry.sends - 1,
+        expiry_time=request.deadline / 1000 + _EXPIRY_SECONDS,
+        properties={"version": request.version, "source": request.source, "caller": request.caller},
+    )
+    encoded: bytes = message.encode()
+    return encoded
+
 
 #: Requests without an answer of one source, and of all, that are kept at most, and their size in all, in bytes; and those that
 #: are answered.

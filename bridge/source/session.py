@@ -29,7 +29,7 @@ class Session:
         isolated: bool = False,
     ) -> None:
         self.source = source
-        #: The lease under which the position was read (bridge/source/ownership.py).
+        #: The lease under which the position was read (bridge/source/registry.py).
         self.token = token
         #: The last committed position; None while none is known.
         self.tail = committed.position

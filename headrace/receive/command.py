@@ -71,8 +71,7 @@ def receive(
 
         headrace receive alerts/jakarta --connect amqps://bridge.example:5671 -- ./mark-card
     """
-    from headrace.receive.handling import piping, printing
-    from headrace.receive.receiver import Rules
+    from headrace.receive.receiver import Rules, piping, printing
     from headrace.receive.receiver import receive as receive_all
 
     logs.serve("receive")

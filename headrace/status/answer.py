@@ -91,7 +91,7 @@ class DeliveryStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     """One delivery to regions, as one bridge sees its share of it."""
 
     delivery: str
-    #: By bridge/deliveries/metrics.py.
+    #: By bridge/deliveries/record.py.
     state: str
     #: What explains the state; empty while all is well.
     reason: str = ""

@@ -4,6 +4,8 @@ Guarantees that each file that was fetched has the SHA-256 sum that jars.sha256 
 file has the size its manifest names, for the pins below) or absent; a fetch that was cut off is done again. Assumes Java on PATH
 and PySpark installed, whose jars include Ivy. `make setup` and `headrace jars` run it; everything else only asks for the paths.
 What only tests need is in tests/servers/jars.py.
+
+`headrace jars`: the jars that loads need, for who has no checkout whose `make setup` fetches them.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
@@ -266,3 +269,19 @@ def main(arguments: list[str], purposes: Mapping[str, tuple[Group, ...]], sums: 
 
 if __name__ == "__main__":
     main(sys.argv[1:], PURPOSES, SUMS)
+
+
+@click.command()
+@click.argument("purposes", nargs=-1, type=click.Choice(list(PURPOSES)), metavar="[lake|local|object-store|demo]...")
+def jars(purposes: tuple[str, ...]) -> None:
+    """Fetch jars, once: for loads and queries (`lake`, the default), a broker on this machine (`local`), a lake on S3
+    (`object-store`), or the demo (`demo`, 500 MB more).
+
+    Java and the extra `spark` must be installed. They are kept in HEADRACE_JARS, or in the user's data folder, which commands and
+    Airflow's DAGs know. HEADRACE_IVY_SETTINGS names an Ivy settings file where the usual repository cannot be reached.
+    """
+    into = jar_folder()
+    wanted = [group for purpose in purposes or ("lake",) for group in PURPOSES[purpose]]
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    fetch_all(into, console, wanted, read_sums())
+    click.echo(f"headrace: the jars are in {into}")

@@ -14,10 +14,9 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs.bronze import load as bronze
-from spark_jobs.bronze import note_renewal
 from spark_jobs.bronze.batches import next_batch
 from spark_jobs.bronze.envelope import COLUMNS
-from spark_jobs.bronze.sink import Sink, table_path
+from spark_jobs.bronze.sink import Sink, renew, table_path
 from spark_jobs.errors import Conflict, explained
 from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place
@@ -111,7 +110,7 @@ class _Follower(Thread):
     def _load(self, sink: Sink) -> None:
         if monotonic() >= self._looked + _LOOK_AT_NOTE:
             self._looked = monotonic()
-            note_renewal.renew(self._aside, self._lake, self._stream, sink)
+            renew(self._aside, self._lake, self._stream, sink)
         reach = None
         if self._lake.stream(self._stream).topic_per_table:
             heads = topics.heads(self._lake, self._stream)

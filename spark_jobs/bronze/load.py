@@ -14,10 +14,9 @@ from time import monotonic
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import note_renewal
 from spark_jobs.bronze.batches import Ranges, done, next_batch
 from spark_jobs.bronze.envelope import COLUMNS
-from spark_jobs.bronze.sink import Sink, group, mirror, table_path
+from spark_jobs.bronze.sink import Sink, group, mirror, renew, table_path
 from spark_jobs.errors import explained
 from spark_jobs.kafka import requests, topics
 from spark_jobs.kafka.client import Topic
@@ -81,7 +80,7 @@ def load(
             # Nothing to read after a gap: without a note the next load would be refused again.
             sink.note(after)
         if not sink.batches:
-            note_renewal.renew(spark, lake, stream, sink)
+            renew(spark, lake, stream, sink)
             sink.mirror()
     ranges = {name: ranges_of(before, sink.progress, name) for name in sink.progress.topics}
     return BronzeReport(

@@ -2,6 +2,12 @@
 
 The stream goes on without them; their source is suspect. Each record is kept once, by its place in Kafka, and ahead of the commit
 that passes over it. Called by what commits to bronze.
+
+Which source a partition of a stream belongs to: the source of its records, whatever they say of themselves.
+
+A source owns the same partitions in each of a stream's topics. The first record of a partition says whose it is, and bronze's
+notes remember it. Where a record disagrees, the bridges' own offsets decide whether the partition was given to another source
+(`headrace bridge move`). Called by what reads Kafka into bronze.
 """
 
 import logging
@@ -11,7 +17,43 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
+from headrace.errors import ReplicationError
+from spark_jobs.bronze import avro_records
+from spark_jobs.bronze.avro_records import Sources
+from spark_jobs.bronze.batches import Batch
+from spark_jobs.kafka import topics
 from spark_jobs.state import delta_log
+
+#: Offsets that are read of a partition to learn whose it is.
+_FIRST = 100
+
+
+def learn(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, known: Sources) -> dict[int, tuple[str, ...]]:
+    """Return the sources of partitions: those that are known, and of others that a batch has the source of the first record."""
+    unknown: Batch = {}
+    left = {p for ranges in batch.values() for p in ranges} - known.keys()
+    for topic, ranges in sorted(batch.items()):
+        if own := {p: (start, min(end, start + _FIRST)) for p, (start, end) in ranges.items() if p in left}:
+            unknown[topic] = own
+            left -= own.keys()
+    if not unknown:
+        return dict(known)
+    rows, _ = avro_records.divided(spark, lake, stream, unknown, {})
+    first = (
+        rows.filter(F.col("source").isNotNull()).groupBy("partition").agg(F.min_by("source", "offset").alias("name"))
+    )
+    return dict(known) | {row["partition"]: (row["name"],) for row in first.collect()}
+
+
+def renewed(lake: LakeFile, stream: str, known: Sources) -> dict[int, str]:
+    """Return the sources to which bridges gave partitions since they were known; none where Kafka does not say."""
+    try:
+        owners = topics.owners(lake, stream)
+    except ReplicationError as error:
+        _log.warning("stream %s: whose its partitions are now cannot be read: %s", stream, error.message)
+        return {}
+    return {p: owner for p, owner in owners.items() if p in known and owner not in known[p]}
+
 
 PLACE = ("stream", "topic", "partition", "offset")
 

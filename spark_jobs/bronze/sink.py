@@ -7,11 +7,17 @@ seen, so a commit counts when its own note is found in the log.
 Rows of a batch are ordered by table within each file, so reading one table touches that table's pages only; files follow
 the source's own order, so a range of positions or time touches the files that hold it. Where tables have topics of their own, a
 note also has the newest positions whose ends all topics have passed: that of a batch, or one without rows. Called by bronze.
+
+Bronze's note of its offsets written again while nothing comes, long before Delta removes old commits from the log.
+
+Rows alone do not show where a load goes on: a transaction's marker, and what Kafka has removed, are beyond the last of them.
+Called by loads that find nothing to do, and by maintenance.
 """
 
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from time import monotonic
 from typing import Any
@@ -21,14 +27,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import avro_records, batches, envelope, erasures, increment, partition_sources, quarantine
+from spark_jobs.bronze import avro_records, batches, envelope, erasures, increment, quarantine
 from spark_jobs.bronze.batches import Batch
-from spark_jobs.bronze.envelope import ordered
+from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.errors import Conflict
 from spark_jobs.kafka import groups
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.kafka.topics import Reach
-from spark_jobs.state import commit_info, delta_log, offsets
+from spark_jobs.state import delta_log, offsets
 from spark_jobs.state.offsets import Progress
 
 #: Records that are worth a file of their own, and a core of their own.
@@ -83,7 +89,7 @@ def commit(
         .option(increment.FEED, "true")
         .save(path)
     )
-    for version, info in commit_info.after(spark, path, held.version):
+    for version, info in offsets.after(spark, path, held.version):
         if own in (info.get("userMetadata") or ""):
             return offsets.at(after, version), info
     raise Conflict(
@@ -143,13 +149,13 @@ class Sink:
 
     def _write(self, batch: Batch, after: Progress) -> dict[str, Any]:
         place = self._spark, self._lake, self._stream
-        after = replace(after, sources=partition_sources.learn(*place, batch, after.sources))
+        after = replace(after, sources=quarantine.learn(*place, batch, after.sources))
         try:
             return self._append(batch, avro_records.rows_of(*place, batch, after.sources, group=self._group), after)
         except (PySparkException, Py4JError) as error:
             if not envelope.is_refused(error):
                 raise
-        owners = partition_sources.renewed(self._lake, self._stream, after.sources)
+        owners = quarantine.renewed(self._lake, self._stream, after.sources)
         both = after.sources | {p: (*after.sources[p], owner) for p, owner in owners.items()}
         frame, refused = avro_records.divided(*place, batch, both, group=self._group)
         for source, count in quarantine.keep(self._spark, self._lake, self._stream, refused).items():
@@ -213,3 +219,28 @@ class Sink:
         """Return into how many files a batch goes: few, but no core idle."""
         cores = int(self._spark.sparkContext.defaultParallelism)
         return max(ceil(records / _RECORDS_PER_FILE), min(cores, ceil(records / _RECORDS_PER_CORE)), 1)
+
+
+#: Age of a note at which it is written again: Delta keeps bronze's log for three days at least (retention.py).
+_OLD = timedelta(days=1)
+
+
+def is_old(committed: datetime | None) -> bool:
+    """Whether a note committed then is written again; of None there is none."""
+    return committed is not None and datetime.now(UTC) - committed > _OLD
+
+
+def renew(spark: SparkSession, lake: LakeFile, stream: str, sink: Sink | None = None) -> None:
+    """Write the newest note again if it is old, by a load's `sink` if there is one; raise Conflict when that was overtaken."""
+    path = table_path(lake, stream)
+    if not delta_log.is_table(spark, path) or not is_old(delta_log.noted_at(spark, path, offsets.NOTE)):
+        return
+    if sink is not None:
+        sink.note(sink.progress)
+        return
+    held = offsets.of_table(spark, path, stream, COLUMNS)
+    try:
+        Sink(spark, lake, stream, held).note(held)
+    except Conflict:
+        # A load came in between, with a note of its own.
+        return

@@ -17,7 +17,7 @@ from spark_jobs import storage
 from spark_jobs.bronze import erasures
 from spark_jobs.errors import explained
 from spark_jobs.silver import scd2, table_task
-from spark_jobs.state import names, places, publication, published
+from spark_jobs.state import names, publication, published
 from spark_jobs.state.published import Dropped, Published
 
 #: How often it is published again when loads of the stream publish at the same time.
@@ -141,7 +141,7 @@ def _name(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> str:
 
 
 def _paths(lake: LakeFile, stream: str, table: str) -> list[str]:
-    former = f"{lake.root}/former/{stream}/{places.folder(table)}"
+    former = f"{lake.root}/former/{stream}/{published.folder(table)}"
     return [table_task.path(lake, stream, table), scd2.path(lake, stream, table), former]
 
 

@@ -35,7 +35,7 @@ from spark_jobs.errors import explained, is_conflict
 from spark_jobs.maintenance.erased_rows import ErasedRows, choose_rows, count_under_other_keys, find_in_bronze
 from spark_jobs.silver import commit, scd2, table_load, table_task
 from spark_jobs.silver.target_schema import SOURCE
-from spark_jobs.state import delta_log, places, publication, published, retention
+from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
 
 #: How often a step is tried when loads or maintenance write to the same table, and the seconds between two tries.
@@ -283,7 +283,7 @@ def _erase_former(spark: SparkSession, lake: LakeFile, stream: str, which: Erase
 
 
 def _former(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> list[str]:
-    folder = f"{lake.root}/former/{stream}/{places.folder(table)}"
+    folder = f"{lake.root}/former/{stream}/{published.folder(table)}"
     paths = [f"{folder}/{name}" for name in storage.names(spark, folder)]
     return [path for path in paths if delta_log.is_table(spark, path)]
 

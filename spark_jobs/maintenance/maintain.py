@@ -20,10 +20,10 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from spark_jobs import scratch, storage
 from spark_jobs.bronze import load as bronze
-from spark_jobs.bronze import note_renewal
+from spark_jobs.bronze import sink
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.maintenance import bronze_retention, drop, erase, maintained, own_tables
-from spark_jobs.silver import clustering, scd2, table_task
+from spark_jobs.silver import merge, scd2, table_task
 from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
 
@@ -185,7 +185,7 @@ def _compact(session: SparkSession, lake: LakeFile, stream: str, names: list[str
     raw = bronze.table_path(lake, stream)
     if _BRONZE in names and delta_log.is_table(session, raw):
         retention.ensure(session, raw, retention.of_bronze(lake))
-        note_renewal.renew(session, lake, stream)
+        sink.renew(session, lake, stream)
         if files := _optimize(session, raw):
             done.compacted[raw.removeprefix(f"{lake.root}/")] = files
     if tables != base:
@@ -205,7 +205,7 @@ def _table(
         return version
     try:
         retention.renew(session, lake, path, version)
-        clustering.prepare(session, path, known)
+        merge.prepare(session, path, known)
         found = _optimize(session, path)
     except (PySparkException, Py4JError) as error:
         # A load has changed the files that were to be compacted.

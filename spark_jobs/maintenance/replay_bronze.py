@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs.bronze import avro_records, erasures, partition_sources, quarantine
+from spark_jobs.bronze import avro_records, erasures, quarantine
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.bronze.load import BronzeReport
@@ -91,7 +91,7 @@ def _overwrite(
     sources = {p: set(names) for p, names in held.sources.items()}
     for row in _bronze(spark, lake, stream).select("partition", "source").dropna().distinct().collect():
         sources.setdefault(row["partition"], set()).add(row["source"])
-    for partition, owner in partition_sources.renewed(lake, stream, {p: tuple(n) for p, n in sources.items()}).items():
+    for partition, owner in quarantine.renewed(lake, stream, {p: tuple(n) for p, n in sources.items()}).items():
         sources[partition].add(owner)
     accepted = {p: tuple(sorted(names)) for p, names in sources.items()}
     rows, refused = avro_records.divided(spark, lake, stream, ranges, accepted)

@@ -15,10 +15,9 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs import storage
-from spark_jobs.bronze import increment, kafka_increment
+from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
-from spark_jobs.bronze.increment import Since
-from spark_jobs.bronze.kafka_increment import Beyond
+from spark_jobs.bronze.increment import Beyond, Since
 from spark_jobs.query import overlay_sql
 from spark_jobs.session import for_few_rows
 from spark_jobs.silver import batch_profile, copies, prechecks, table_load, table_task, target_schema, unfinished
@@ -103,14 +102,14 @@ def moment(
         # A commit may have come since.
         version = max(version, found[0])
         progress = offsets.parse(found[1])
-        beyond, sources = kafka_increment.beyond(spark, lake, base.stream, progress), progress.sources
+        beyond, sources = increment.beyond(spark, lake, base.stream, progress), progress.sources
     if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
         return known
     if held:
         aside = for_few_rows(spark)
         raw = increment.rows(aside, path, since, version)
         if beyond:
-            ahead = kafka_increment.read(aside, lake, base.stream, beyond, sources)
+            ahead = increment.read(aside, lake, base.stream, beyond, sources)
             raw = raw.unionByName(ahead, allowMissingColumns=True)
         # Read again for each table that is queried.
         raw = raw.coalesce(1).persist()

@@ -21,19 +21,9 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import explained
-from spark_jobs.silver import (
-    batch_profile,
-    behind,
-    plan,
-    prechecks,
-    table_load,
-    table_task,
-    tables_load,
-    unfinished,
-)
+from spark_jobs.silver import batch_profile, prechecks, table_load, table_task, tables_load, unfinished
 from spark_jobs.silver.profiles import BatchProfile
-from spark_jobs.silver.table_group import TableGroup
-from spark_jobs.silver.tables_load import OnProgress
+from spark_jobs.silver.tables_load import OnProgress, TableGroup
 from spark_jobs.state import bronze_identity, delta_log, names, publication, published
 from spark_jobs.state.published import Positions, Published, Table
 
@@ -132,9 +122,9 @@ def _load_part(
         before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
         committed = bronze_job.reach(spark, lake, stream)
         newest = delta_log.version(spark, path)
-        lagging = behind.found(spark, lake, before)
+        lagging = unfinished.found(spark, lake, before)
         known = before.bronze_version
-        idle = not plan.to_try(lake, before, lagging)
+        idle = not tables_load.to_try(lake, before, lagging)
         if known is not None and idle and delta_log.only_maintained(spark, path, known):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
         since = unfinished.chosen(spark, path, before, newest, committed)
@@ -172,7 +162,7 @@ def _load_part(
             )
             profiled = partial(_profiled, spark, context, new.high)
             lacking = bronze_identity.lacking(raw, before)
-            tasks = plan.tasks(lake, context, before, lagging, new, since, profiled, lacking)
+            tasks = tables_load.tasks(lake, context, before, lagging, new, since, profiled, lacking)
             if group is not None:
                 tasks = {name: one for name, one in tasks.items() if group.has(name)}
             if group is None:
@@ -186,8 +176,8 @@ def _load_part(
         left = unfinished.after(before, since, new)
         # Looked at again until bronze has caught up.
         read = (None, None) if lacking else (version, delta_log.commit_id(spark, path, version))
-        after = plan.published_after(before, new, results, read, left, started)
-        worth = group is None and plan.is_worth_publishing(before, after)
+        after = tables_load.published_after(before, new, results, read, left, started)
+        worth = group is None and tables_load.is_worth_publishing(before, after)
         if worth:
             after = publication.append(spark, lake, after, before=before)
     report = SilverReport(

@@ -20,7 +20,7 @@ from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.timeline_values import KEY, SEED
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import log_files, places
+from spark_jobs.state import log_files, published
 from spark_jobs.storage import name as _q
 
 NOTE = "history"
@@ -30,7 +30,7 @@ _VERSION, _BEGINS = "_version", "_begins"
 
 def path(lake: LakeFile, stream: str, table: str) -> str:
     """Return the path of a table's history."""
-    return f"{lake.root}/history/{stream}/{places.folder(table)}"
+    return f"{lake.root}/history/{stream}/{published.folder(table)}"
 
 
 def versions(

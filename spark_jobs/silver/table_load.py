@@ -16,7 +16,7 @@ from spark_jobs.silver import (
     batch_profile,
     changes,
     commit,
-    copy_needed,
+    copies,
     ordered_apply,
     prechecks,
     table_task,
@@ -74,7 +74,7 @@ def _done(task: TableTask, version: int | None) -> Table:
         bronze_after=task.known.bronze_after if task.known.copying else None,
         tried=None,
         failures=0,
-        warnings=copy_needed.warnings(task.table, task.known.warnings, versions, cleared),
+        warnings=copies.warnings(task.table, task.known.warnings, versions, cleared),
         keyed=any(TableSchema.parse(text).key for text in table_task.newest_schemas(task).values()),
         since=task.known.since if task.known.version is not None else NEW,
     )

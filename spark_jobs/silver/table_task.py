@@ -16,7 +16,7 @@ from spark_jobs.silver import batch_profile, scd2, target_schema
 from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import bronze_identity, places
+from spark_jobs.state import bronze_identity, published
 from spark_jobs.state.published import Positions, Published, Table
 
 
@@ -84,7 +84,7 @@ def folder(lake: LakeFile, stream: str) -> str:
 
 def path(lake: LakeFile, stream: str, table: str) -> str:
     """Return the path of a silver table: `silver/<stream>/<schema>.<table>`, so streams never collide."""
-    return f"{lake.root}/silver/{stream}/{places.folder(table)}"
+    return f"{lake.root}/silver/{stream}/{published.folder(table)}"
 
 
 def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, after: Since | None) -> TableTask:
@@ -105,7 +105,7 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
         soft=lake.stream(before.stream).marks_deleted(name),
         nulls_unsupported=lake.stream(before.stream).nulls_unsupported(name),
         rebuilds=lake.stream(before.stream).rebuilds(name),
-        former_path=f"{lake.root}/former/{before.stream}/{places.folder(name)}",
+        former_path=f"{lake.root}/former/{before.stream}/{published.folder(name)}",
     )
 
 

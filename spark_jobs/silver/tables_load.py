@@ -1,23 +1,167 @@
 """The tables of a load, some at a time; one that cannot go on stops alone.
 
 Called by the load of a stream.
+
+A share of a stream's tables, which a task of its own may bring up ahead of the load that publishes them.
+
+Which group a table is in depends on its name alone, so no two tasks write the same table, whatever bronze they see.
+
+What a load does for each table, and what is published once it has done it: where a table goes on is derived here alone.
+
+A table that is where its stream is takes what came since, and so does one that waits for a copy. Any other one, which stopped,
+failed or lost its folder, goes on from its own positions, with all that came to bronze after the version that is published with
+it. Reads no rows. Called by silver's load.
 """
 
-from collections.abc import Callable
+import re
+import zlib
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple, Self
 
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import CorruptInput, NeedsOperator, Retryable
+from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, Retryable
+from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import SparkFailed, explained
-from spark_jobs.silver import behind, copies, rebuild, scd2_load, table_load, table_task
-from spark_jobs.silver.table_task import TableTask
+from spark_jobs.silver import copies, rebuild, scd2_load, table_load, table_task, unfinished
+from spark_jobs.silver.profiles import BatchProfile
+from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
-from spark_jobs.state import delta_log
-from spark_jobs.state.published import Table
+from spark_jobs.state import delta_log, schema_texts
+from spark_jobs.state.published import Positions, Published, Table
+from spark_jobs.state.published_rows import Unfinished
+
+#: Returns what bronze has for a table that is not where its stream is, after its own positions.
+Profiled = Callable[[Table, Since | None], BatchProfile]
+
+
+def tasks(
+    lake: LakeFile,
+    context: LoadContext,
+    before: Published,
+    lagging: dict[str, Table],
+    new: BatchProfile,
+    since: Since | None,
+    profiled: Profiled,
+    lacking: Collection[str] = (),
+) -> dict[str, TableTask]:
+    """Return the work of each table that has something to do.
+
+    `lagging` are the tables that are not where the stream is, `new` is what came after a point in bronze, `since`. A table that
+    needs records of sources that bronze is `lacking` waits for them.
+    """
+    elsewhere = {name for name, one in lagging.items() if not copies.waits(one, before.positions)}
+    names = new.tables() - elsewhere
+    schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
+    found = {
+        name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
+        for name in sorted(names)
+    }
+    for name, known in to_try(lake, before, lagging, new).items():
+        if any(known.positions.get(source, "") < before.positions[source] for source in lacking):
+            continue
+        own = Since.of(known.bronze_after, {})
+        task = table_task.task_of(lake, replace(before, tables={name: known}), name, profiled(known, own), after=own)
+        found[name] = copies.held_back(task, rest=known.bronze_after)
+    # Of a table that was dropped before it sent a row nothing is shown.
+    return {name: task for name, task in found.items() if name in before.tables or not table_task.only_truncated(task)}
+
+
+def to_try(
+    lake: LakeFile, before: Published, lagging: dict[str, Table], new: BatchProfile | None = None
+) -> dict[str, Table]:
+    """Return those of the tables for which a load may do more than the one before; `new` is what came."""
+    settings = unfinished.tried(lake, before.stream)
+    arrived = new.tables() if new else set()
+    records = new.records if new else []
+
+    def may(one: Table) -> bool:
+        if one.problem is not None:
+            return one.table in arrived or one.tried != settings or one.positions == before.positions
+        # What others bring to a table that is copied comes as to any table.
+        own = [record for record in records if record.table == one.table]
+        return not copies.waits(one, before.positions) or copies.ended(one.copying, own)
+
+    return {name: one for name, one in lagging.items() if may(one)}
+
+
+def published_after(
+    before: Published,
+    new: BatchProfile,
+    results: dict[str, Table],
+    bronze: tuple[int | None, str | None],
+    left: dict[str, Unfinished],
+    started: datetime,
+) -> Published:
+    """Return what is published: tables that nothing happened to are where the stream is."""
+    tables = {
+        name: replace(one, changes=0, positions=_moved(one, before, new.high)) for name, one in before.tables.items()
+    }
+    return Published(
+        stream=before.stream,
+        load=before.load + 1,
+        started_at=started,
+        bronze_version=bronze[0],
+        bronze_commit=bronze[1],
+        bronze_done=bronze[0],
+        unfinished=left,
+        changes=sum(done.changes for done in results.values()),
+        positions=new.high,
+        partitions=_partitions(before, new),
+        tables=tables | results,
+        dropped=before.dropped,
+        bronze_removed=before.bronze_removed,
+    )
+
+
+def _partitions(before: Published, new: BatchProfile) -> dict[str, dict[str, str]]:
+    """Return up to which position the partitions of each source are applied."""
+    found = {source: dict(of_source) for source, of_source in before.partitions.items()}
+    for source, of_source in new.partitions.items():
+        known = found.setdefault(source, {})
+        known.update({p: max(position, known.get(p, "")) for p, position in of_source.items()})
+    return found
+
+
+def _moved(one: Table, before: Published, high: Positions) -> Positions:
+    """Return where a table is that nothing happened to."""
+    if copies.waits(one, before.positions):
+        return copies.positions(one, high)
+    return high if one.positions == before.positions else one.positions
+
+
+def is_worth_publishing(before: Published, after: Published) -> bool:
+    """Whether anything differs but the counts and the times."""
+    return (before.bronze_version, before.positions) != (after.bronze_version, after.positions) or any(
+        replace(one, changes=0) != replace(before.tables.get(name, Table(table=name)), changes=0)
+        for name, one in after.tables.items()
+    )
+
+
+class TableGroup(NamedTuple):
+    """One group of several, numbered from 1."""
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the group that `2/4` names, the second of four; raise ConfigurationError for another text."""
+        match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+        group = cls(int(match[1]), int(match[2])) if match else cls(0, 0)
+        if not 1 <= group.number <= group.of:
+            raise ConfigurationError(f"{text!r} names no group of tables", hint="Write NUMBER/COUNT, such as 2/4.")
+        return group
+
+    def has(self, table: str) -> bool:
+        """Whether a table, by its source's `schema.table`, is in the group."""
+        return zlib.crc32(table.encode()) % self.of == self.number - 1
+
 
 #: How often a table is written again after maintenance has removed the files that its MERGE had read.
 _TRIES = 3
@@ -53,9 +197,9 @@ def run(
                 if not isinstance(error, SparkFailed):
                     raise
                 failures[task.table] = error.message
-                return behind.failed(lake, context, task, f"{error.message} {error.hint}".strip())
+                return unfinished.failed(lake, context, task, f"{error.message} {error.hint}".strip())
             except (NeedsOperator, CorruptInput) as error:
-                return behind.stopped(lake, context, task, f"{error.message} {error.hint}".strip())
+                return unfinished.stopped(lake, context, task, f"{error.message} {error.hint}".strip())
         raise AssertionError("the last try returns or raises")
 
     done: dict[str, Table] = {}

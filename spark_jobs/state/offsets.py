@@ -4,15 +4,43 @@ Every bronze commit carries a note: its topics, their ids, the offset after the 
 tables have topics of their own, also up to where all of each source is in bronze. No other state decides anything. Every commit
 of a stream has the same Delta transaction id, and a number that follows from the note that was read before it: of several loads
 that read the same note Delta takes the commit of one, whatever became of the others meanwhile. Called by bronze.
+
+What the commits of a Delta table after a version report about themselves, read by the names of their files.
+
+Versions are consecutive, so nothing is listed and no Spark job runs, however long the log is. Called by what has just committed.
 """
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
+from spark_jobs import storage
 from spark_jobs.state import delta_log
+
+_HEAD = '{"commitInfo"'
+
+
+def after(spark: SparkSession, path: str, version: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the versions after one, oldest first, each with its commit's `commitInfo`."""
+    while True:
+        version += 1
+        name = f"{path}/_delta_log/{version:020d}.json"
+        if storage.is_local(spark, path):
+            if not Path(storage.local(name)).exists():
+                return
+            lines = Path(storage.local(name)).read_text(encoding="utf-8").splitlines()
+        else:
+            if not storage.exists(spark, name):
+                return
+            lines = storage.read(spark, name).splitlines()
+        yield version, next((json.loads(line)["commitInfo"] for line in lines if line.startswith(_HEAD)), {})
+
 
 NOTE = "bronze"
 

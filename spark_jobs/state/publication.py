@@ -23,7 +23,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError, Retryable
 from spark_jobs import storage
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.state import delta_log, places, published, schema_texts
+from spark_jobs.state import delta_log, published, schema_texts
 from spark_jobs.state import published_rows as rows_of
 from spark_jobs.state.published_rows import NEW, Published, Table
 from spark_jobs.state.schema_texts import SchemaTexts
@@ -112,7 +112,7 @@ def _committed(
     # From text, so that no Python process is started for a few rows.
     found = rows_of.rows(done, changed, dropped)
     for row in found:
-        row["path"] = f"silver/{done.stream}/{places.folder(row['table'])}" if row["table"] is not None else None
+        row["path"] = f"silver/{done.stream}/{published.folder(row['table'])}" if row["table"] is not None else None
     text = F.lit(msgspec.json.encode(found).decode())
     frame = spark.range(1).select(F.inline(F.from_json(text, f"array<struct<{rows_of.COLUMNS}>>"))).coalesce(1)
     writer = frame.write.format("delta").mode("append").option("userMetadata", _note(lake, done, attempt))
@@ -134,7 +134,7 @@ def _committed(
 def _note(lake: LakeFile, done: Published, attempt: str) -> str:
     """Return what a look without Spark must know: whether the next load has anything to do."""
     whole = all(one.problem is None and one.positions == done.positions for one in done.tables.values())
-    there = [places.folder(name) for name, one in done.tables.items() if one.version is not None]
+    there = [published.folder(name) for name, one in done.tables.items() if one.version is not None]
     return delta_log.write(
         NOTE,
         stream=done.stream,
@@ -144,7 +144,7 @@ def _note(lake: LakeFile, done: Published, attempt: str) -> str:
         bronze_commit=done.bronze_commit,
         whole=whole,
         tables=tables_digest(there),
-        dropped=sorted(map(places.folder, done.dropped)),
+        dropped=sorted(map(published.folder, done.dropped)),
         settings=settings(lake, done.stream),
     )
 

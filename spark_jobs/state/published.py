@@ -3,8 +3,12 @@
 A publication (publication.py) is one commit: a row for the stream and a row for each table that it changed; of each stream and
 table the newest row counts. A reader of each table at its published version sees every source exactly up to one position and no
 transaction half. A load that died before it published has published nothing; the next one does it again, which is harmless.
+
+The folder of a table under the lake's root: one for each name, and no name at a source leads out of the lake.
 """
 
+import hashlib
+import re
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -17,6 +21,20 @@ from spark_jobs.state import delta_log, former_format, schema_texts
 from spark_jobs.state import published_rows as rows_of
 from spark_jobs.state.published_rows import Dropped, Positions, Published, Table
 from spark_jobs.state.schema_texts import SchemaTexts
+
+#: What a folder's name cannot hold: separators, and what only confuses.
+_UNSAFE = re.compile(r"[/\\\x00-\x1f\x7f]")
+#: Bytes that a file system takes in one name, and those that are kept of a longer one.
+_MOST, _KEPT = 255, 180
+
+
+def folder(table: str) -> str:
+    """Return the folder's name of a table, by its source's `schema.table`: the name itself wherever it can be one."""
+    if not _UNSAFE.search(table) and table not in {"", ".", ".."} and len(table.encode()) <= _MOST:
+        return table
+    readable = _UNSAFE.sub("_", table).lstrip(".").encode()[:_KEPT].decode(errors="ignore")
+    return f"{readable or 'table'}-{hashlib.sha256(table.encode()).hexdigest()[:12]}"
+
 
 __all__ = [
     "Dropped",

@@ -18,11 +18,10 @@ from headrace.verify import digest
 from headrace.verify.digest import Grid
 from headrace.verify.engine import Database, SourceSide, SourceTable
 from spark_jobs.errors import explained
-from spark_jobs.verify import silver, tables
+from spark_jobs.verify import tables
 from spark_jobs.verify.compare import compare
 from spark_jobs.verify.report import TableReport, Verdict
-from spark_jobs.verify.silver import SilverSide
-from spark_jobs.verify.tables import Plan
+from spark_jobs.verify.tables import Plan, SilverSide
 
 _LOG = logging.getLogger(__name__)
 
@@ -138,7 +137,7 @@ def _verify(
             f"{name} of {source} {table.unsteady}",
             hint="Let writers rest, load, and compare it with --at-rest --table.",
         )
-    in_silver = silver.columns(frame)
+    in_silver = tables.columns(frame)
     plan = tables.plan(table, in_silver, treated, database.forms)
     summed = 0
 

@@ -25,7 +25,7 @@ from bridge.model import position_text
 from bridge.model.delivery import Accept, Reject, Release
 from bridge.model.table_router import TablePatterns, TableRouter
 from bridge.model.withheld_records import batch_of
-from bridge.requests.message import encode as encode_request
+from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, wanted
 from headrace.amqp.links import Decoder
 from headrace.amqp.transport import Message

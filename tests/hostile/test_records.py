@@ -7,13 +7,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from bridge.amqp.sender_links import SenderLink, SenderLinks
-from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.outbox import NO_ADDRESS, UNREADABLE, Outbox
 from bridge.deliveries.pending import encode as encode_delivery
-from bridge.deliveries.record import Record
+from bridge.deliveries.record import DeliveryMetrics, Record
 from bridge.kafka.client import TopicPartition
 from bridge.model.delivery import Accept, Reject
-from bridge.requests.message import encode as encode_request
+from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, Wanted
 from bridge.withheld.reader import KafkaReader
 from headrace import doors

@@ -11,8 +11,8 @@ import time
 import pytest
 import yaml
 
-from bridge.deliveries.metrics import DeliveryMetrics
-from bridge.lanes.lane_metrics import LaneMetrics
+from bridge.deliveries.record import DeliveryMetrics
+from bridge.lanes.state import LaneMetrics
 from bridge.metrics import Complete, SourceMetrics
 from bridge.service import BridgeService
 from edge.observability.figures import Figures

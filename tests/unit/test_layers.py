@@ -37,7 +37,7 @@ LAYERS = {
         {"routing"},
         {"positions"},
         {"source"},
-        {"lanes", "stalls"},
+        {"lanes"},
         {"deliveries", "group", "withheld"},
         {"requests"},
         {"amqp"},

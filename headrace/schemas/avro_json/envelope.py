@@ -9,8 +9,7 @@ import struct
 from collections.abc import Callable, Container, Mapping
 from typing import Any, Final
 
-from headrace.schemas.avro_json.rows import Columns, Row, as_object, key_alone, without_nulls
-from headrace.schemas.avro_json.source import Source
+from headrace.schemas.avro_json.rows import Columns, Row, Source, as_object, key_alone, without_nulls
 from headrace.schemas.avro_json.values import Read, read_boolean, read_long, read_number, read_plain_text, read_text
 
 #: The size of what a record begins with.

@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.maintenance import maintain, replay_silver
-from spark_jobs.silver import clustering, key_range, merge, table_task, target_schema
+from spark_jobs.silver import key_range, merge, table_task, target_schema
 from spark_jobs.state import log_files
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -28,7 +28,7 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     other.commit(other.insert(id=1, note="theirs"))
     lake.load()
     path = table_task.path(lake.file, "bank", TABLE)
-    monkeypatch.setattr(clustering, "LARGE", 0)
+    monkeypatch.setattr(merge, "LARGE", 0)
     monkeypatch.setattr(merge, "_LARGE", 0)
     monkeypatch.setattr(maintain, "_TARGET", 2 * 1024)
 
@@ -49,8 +49,8 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     report = maintain.maintain(lake.spark, lake.file, "bank")
     # then
     assert f"silver/bank/{TABLE}" in report.compacted
-    assert clustering.columns(lake.spark, path) == ["_source", "id"]
-    assert clustering.columns(lake.spark, path.replace("/silver/", "/history/")) == ["_source", "id"]
+    assert merge.columns(lake.spark, path) == ["_source", "id"]
+    assert merge.columns(lake.spark, path.replace("/silver/", "/history/")) == ["_source", "id"]
     some, whole = read(*range(ROWS - 40, ROWS), 7)
     assert whole >= 6
     assert some <= whole // 2
@@ -59,7 +59,7 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     assert lake.load().problems == {}
     assert log_files.unclustered(lake.spark, path) > 0
     before = files()
-    monkeypatch.setattr(clustering, "_GROWTH", 0)
+    monkeypatch.setattr(merge, "_GROWTH", 0)
     maintain.maintain(lake.spark, lake.file, "bank")
     # then the files that were clustered are as they were, and the new ones are clustered
     assert log_files.unclustered(lake.spark, path) == 0
@@ -74,5 +74,5 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     assert [found[number] for number in (7, 8, ROWS)] == ["changed", "last", "new"]
     assert lake.rows("id", "note")[-1][0] == "london/bank"
     other_key = lake.spark.read.format("delta").load(path).select(F.col("note").alias("code"), "_source")
-    clustering.release(other_key, path)
-    assert clustering.columns(lake.spark, path) == []
+    merge.release(other_key, path)
+    assert merge.columns(lake.spark, path) == []

@@ -10,7 +10,7 @@ from edge.mysql import envelope as mysql
 from edge.postgres import envelope as debezium
 from edge.postgres import envelope as postgres
 from edge.records.envelope import END, LAST_END
-from spark_jobs.bronze import envelope, envelope_fast_path
+from spark_jobs.bronze import envelope
 
 POSITION = "692010c0/0000000001a00000/00000003"
 STAMP = 1769850900250
@@ -145,11 +145,9 @@ def test_fields_are_those_of_the_json_whatever_its_form(kafka_records):
 
 def test_records_of_our_edges_are_read_from_their_end(kafka_records):
     records = kafka_records(EDGES.values())
-    cut = records.select(
-        "offset", records["value"].cast("string").alias("value"), *envelope_fast_path.pieces(records["value"])
-    )
-    rows = envelope_fast_path.read(cut).select("offset", envelope_fast_path.PLAIN).collect()
-    assert [name for name, row in zip(EDGES, sorted(rows), strict=True) if not row[envelope_fast_path.PLAIN]] == []
+    cut = records.select("offset", records["value"].cast("string").alias("value"), *envelope.pieces(records["value"]))
+    rows = envelope.read(cut).select("offset", envelope.PLAIN).collect()
+    assert [name for name, row in zip(EDGES, sorted(rows), strict=True) if not row[envelope.PLAIN]] == []
 
 
 def test_a_jvm_compiles_what_reads_the_records(spark):

@@ -7,7 +7,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs.bronze import kafka_increment
+from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import engine
 from spark_jobs.silver import load as silver
@@ -120,7 +120,7 @@ def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, desks, 
     assert {name: asked(desk, name, "silver") for name in live} == live
     # when Kafka has more than a question should read
     one.commit(one.insert(id=100, name="whole", balance="0.00"))
-    monkeypatch.setattr(kafka_increment, "_MOST", 0)
+    monkeypatch.setattr(increment, "_MOST", 0)
     assert asked(desk, "accounts", "silver_live") == live["accounts"]
     monkeypatch.undo()
     assert {"half", "whole"} <= {row["name"] for row in desk.ask("SELECT name FROM silver_live.accounts").collect()}
@@ -142,7 +142,7 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     source.commit(source.insert(id=2, name="lost", balance="1.00"), source.insert(id=3, name="kept", balance="1.00"))
     held = offsets.of_table(spark, bronze.table_path(lake, "bank"), "bank", [])
     end = held.of(source.topic).offsets[0]
-    found = kafka_increment.beyond(spark, lake, "bank", held)
+    found = increment.beyond(spark, lake, "bank", held)
     assert list(found) == [0]
     assert found[0][0] == end
     assert asked(desks(lake), "accounts", "silver_live") != asked(desks(lake), "accounts", "silver")
@@ -153,12 +153,12 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     )
     admin.delete_records([place])[place].result(60)
     # then
-    assert kafka_increment.beyond(spark, lake, "bank", held) == {}
+    assert increment.beyond(spark, lake, "bank", held) == {}
     assert desks(lake).ask("SELECT name FROM silver_live.accounts").collect() == [("a",)]
     # or the topic is another one
     source.commit(source.insert(id=4, name="next", balance="1.00"))
     other = Progress({source.topic: Held(held.of(source.topic).offsets, "another")})
-    assert kafka_increment.beyond(spark, lake, "bank", other) == {}
+    assert increment.beyond(spark, lake, "bank", other) == {}
 
 
 def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_file, desks):

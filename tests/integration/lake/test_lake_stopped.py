@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from headrace.errors import ConfigurationError, NeedsOperator
 from spark_jobs import command, noop_check
-from spark_jobs.bronze import increment, kafka_increment
+from spark_jobs.bronze import increment
 from spark_jobs.query import snapshot
 from spark_jobs.query.engine import SqlEngine
 from spark_jobs.silver import table_load
@@ -107,7 +107,7 @@ def test_v9_a_stopped_table_fails_the_queries_that_read_its_newest_rows_and_no_o
     lake.load()
     source.commit(source.update("public.log", before={"entry": "a"}, entry="b"))
     assert list(lake.load().problems) == ["public.log"]
-    monkeypatch.setattr(kafka_increment, "beyond", lambda *_: {})
+    monkeypatch.setattr(increment, "beyond", lambda *_: {})
     overlaid = []
 
     def sql(*given, really=snapshot.sql):

@@ -7,7 +7,7 @@ from headrace.configuration.load import load as load_file
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load, scd2, table_task
-from spark_jobs.silver.table_group import TableGroup
+from spark_jobs.silver.tables_load import TableGroup
 from spark_jobs.state import delta_log, published
 
 LOG, ACCOUNTS, TELLERS = "public.log", "public.accounts", "public.tellers"

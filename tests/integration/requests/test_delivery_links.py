@@ -11,9 +11,8 @@ from proton import SSLDomain
 
 from bridge.amqp import sender_links
 from bridge.amqp.receiver import Receiver
-from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.outbox import Outbox
-from bridge.deliveries.record import Record
+from bridge.deliveries.record import DeliveryMetrics, Record
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import Interconnect
 from headrace.configuration.delivery import Delivery

@@ -4,9 +4,9 @@ import pytest
 
 from bridge.model.ports import Committed
 from bridge.model.route import SourceRoute
+from bridge.service import STALLED_SECONDS, Stalls
 from bridge.source.session import Session
 from bridge.source.state import SourceState
-from bridge.stalls import STALLED_SECONDS, Stalls
 
 SOURCE = "jakarta/bank"
 

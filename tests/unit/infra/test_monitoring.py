@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bridge.deliveries.metrics import STATES as DELIVERY_STATES
-from bridge.deliveries.metrics import DeliveryMetrics
-from bridge.lanes.lane_metrics import LaneMetrics
+from bridge.deliveries.record import STATES as DELIVERY_STATES
+from bridge.deliveries.record import DeliveryMetrics
+from bridge.lanes.state import LaneMetrics
 from bridge.metrics import STATES as BRIDGE_STATES
 from bridge.metrics import SourceMetrics
 from bridge.service import CONNECTION_PREFIX, DELIVERY_PREFIX, LANE_PREFIX

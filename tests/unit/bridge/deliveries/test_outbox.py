@@ -4,10 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.outbox import NO_ADDRESS, TOO_OLD, Outbox
 from bridge.deliveries.pending import PartitionOffsets
-from bridge.deliveries.record import Record
+from bridge.deliveries.record import DeliveryMetrics, Record
 from headrace.configuration.delivery import Delivery
 
 
@@ -198,7 +197,7 @@ def test_the_oldest_pending_record_gives_the_age(monkeypatch):
     assert figures.oldest_age == 0
     for offset in range(2):
         outbox.read(record(offset, timestamp=1000 * (offset + 1)))
-    monkeypatch.setattr("bridge.deliveries.metrics.time.time", lambda: 11.0)
+    monkeypatch.setattr("bridge.deliveries.record.time.time", lambda: 11.0)
     assert (figures.oldest_age, figures.pending) == (10.0, 2)
     outbox.accepted(outbox.take("alerts/jakarta"))
     assert (figures.oldest_age, figures.pending) == (9.0, 1)

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.outbox import Outbox
-from bridge.deliveries.record import Record
+from bridge.deliveries.record import DeliveryMetrics, Record
 from headrace.configuration.delivery import Delivery
 
 PARTITIONS = 3

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bridge.deliveries.metrics import DeliveryMetrics
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.receivers import refusal
+from bridge.deliveries.record import DeliveryMetrics
 from headrace.configuration.delivery import Delivery
 
 GIVEN = {"jakarta-branch": ["alerts/jakarta"], "audit": ["alerts/*"], "wrong": ["cdc/jakarta/bank", "alert/*"]}

@@ -4,7 +4,7 @@ import pytest
 
 from bridge.group import membership
 from bridge.group.membership import Membership
-from bridge.kafka.renewal import UNUSABLE_SECONDS
+from bridge.kafka.writing import UNUSABLE_SECONDS
 from bridge.model.ports import InstanceFenced
 from bridge.model.route import SourceRoute
 from headrace.errors import ConfigurationError, NeedsOperator

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from bridge.kafka import writing
-from bridge.kafka.renewal import Renewal
+from bridge.kafka.writing import Renewal
 from headrace.certificates.authority import Authority
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.secret import Secret
@@ -95,7 +95,7 @@ class Producer:
 def test_a_writer_that_writes_nothing_for_long_goes_on_with_a_new_client(monkeypatch):
     """K1: the writers of answers and dead letters were never made again."""
     made, now = [], [0.0]
-    monkeypatch.setattr("bridge.kafka.renewal.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("bridge.kafka.writing.time.monotonic", lambda: now[0])
     monkeypatch.setattr(writing, "record_producer", lambda _connection: made.append(Producer()) or made[-1])
     writer = writing.RecordWriter(None, "answers")
     now[0] = 1000.0

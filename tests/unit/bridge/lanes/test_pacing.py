@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.lanes.pacing import ENDING_SECONDS, Pacing
+from bridge.lanes.transaction import ENDING_SECONDS, Pacing
 
 ONE, TWO = "a/one", "a/two"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.source.ownership import NotOwner, Ownership
+from bridge.source.registry import NotOwner, Ownership
 from tests.unit.bridge.kafka_double import metadata
 
 

@@ -12,8 +12,8 @@ from bridge.model.withheld_records import batch_of
 from bridge.positions import withheld_survey as survey
 from bridge.positions.withheld_survey import known_withheld
 from bridge.routing.withheld_split import divide
+from bridge.service import STALLED_SECONDS, Stalls
 from bridge.source.session import Session
-from bridge.stalls import STALLED_SECONDS, Stalls
 from bridge.withheld.reader import KafkaReader
 from bridge.withheld.releaser import Releaser
 from headrace.batch import Batch

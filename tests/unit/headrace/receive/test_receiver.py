@@ -5,8 +5,7 @@ import threading
 import pytest
 
 from headrace.amqp.links import Accept, Reject, Release
-from headrace.receive.inbox import Inbox, Waiting
-from headrace.receive.message import Received
+from headrace.receive.message import Inbox, Received, Waiting
 from headrace.receive.receiver import Rules, _handle_all
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.state import commit_info, offsets
+from spark_jobs.state import offsets
 from spark_jobs.state.offsets import Held, Progress
 
 
 @pytest.fixture
 def bronze(tmp_path, monkeypatch):
     """Return a function that makes a table's commits, of so many rows each, some with positions."""
-    monkeypatch.setattr(commit_info.storage, "is_local", lambda *_: True)
+    monkeypatch.setattr(offsets.storage, "is_local", lambda *_: True)
     monkeypatch.setattr(increment, "_MOST_ROWS", 100)
     log = tmp_path / "_delta_log"
     log.mkdir()

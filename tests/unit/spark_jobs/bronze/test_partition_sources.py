@@ -3,7 +3,7 @@
 import json
 
 from headrace.errors import NotConnected
-from spark_jobs.bronze import partition_sources
+from spark_jobs.bronze import quarantine
 from spark_jobs.kafka import topics
 from spark_jobs.state import offsets
 from spark_jobs.state.offsets import Held, Progress
@@ -21,7 +21,7 @@ def test_s3_notes_remember_the_sources_of_partitions():
 
 def test_a_partition_belongs_to_another_source_once_bridges_commit_for_that_one(monkeypatch):
     monkeypatch.setattr(topics, "owners", lambda *_: {0: J, 1: P, 2: L})
-    assert partition_sources.renewed(None, "bank", {0: (J,), 1: (L,)}) == {1: P}
+    assert quarantine.renewed(None, "bank", {0: (J,), 1: (L,)}) == {1: P}
 
 
 def test_where_kafka_does_not_say_it_nothing_changes(monkeypatch):
@@ -29,4 +29,4 @@ def test_where_kafka_does_not_say_it_nothing_changes(monkeypatch):
         raise NotConnected("no answer", hint="wait")
 
     monkeypatch.setattr(topics, "owners", refuse)
-    assert partition_sources.renewed(None, "bank", {0: (J,)}) == {}
+    assert quarantine.renewed(None, "bank", {0: (J,)}) == {}

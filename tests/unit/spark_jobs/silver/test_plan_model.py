@@ -14,12 +14,12 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
-from spark_jobs.silver import batch_profile, behind, copies, plan, table_load, table_task, unfinished
+from spark_jobs.silver import batch_profile, copies, table_load, table_task, tables_load, unfinished
 from spark_jobs.silver.commit import Base
 from spark_jobs.silver.profiles import BatchProfile, Beyond, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import bronze_identity, places
+from spark_jobs.state import bronze_identity, published
 from spark_jobs.state.published_rows import Published
 
 SOURCES = ("jakarta/bank", "london/bank")
@@ -291,11 +291,11 @@ class World:
                     # Some fail once their rows are committed.
                     if self.random.random() < 0.5:
                         self.apply(task, version, readable)
-                    results[task.table] = behind.failed(self.lake, context, task, "no memory")
+                    results[task.table] = unfinished.failed(self.lake, context, task, "no memory")
                 else:
                     results[task.table] = self.apply(task, version, readable)
             except StoppedError:
-                results[task.table] = behind.stopped(self.lake, context, task, "a bad value")
+                results[task.table] = unfinished.stopped(self.lake, context, task, "a bad value")
         if dies:
             raise OvertakenError
         return results
@@ -310,7 +310,7 @@ class World:
             # A part of a backlog.
             version = self.random.randint(before.bronze_done if known else 0, version)
         readable = self.random.random() < 0.85
-        lagging = behind.lagging(self.lake, before, {places.folder(name) for name in self.folders})
+        lagging = unfinished.lagging(self.lake, before, {published.folder(name) for name in self.folders})
         since = None
         if before.bronze_done is not None and readable:
             ends = {r.source for r in self.rows(unfinished.since(before, ()), len(self.bronze) - 1, True) if r.last}
@@ -330,16 +330,16 @@ class World:
             return profile(rows, known.positions, new.high)
 
         lacking = self.lacking(before)
-        tasks = list(plan.tasks(self.lake, context, before, lagging, new, since, profiled, lacking).values())
+        tasks = list(tables_load.tasks(self.lake, context, before, lagging, new, since, profiled, lacking).values())
         try:
             results = self.apply_all(context, tasks, version, readable)
         except OvertakenError:
             return
         left = unfinished.after(before, since, new)
-        after = plan.published_after(
+        after = tables_load.published_after(
             before, new, results, (None, None) if lacking else (version, self.bronze[version][0]), left, None
         )
-        if plan.is_worth_publishing(before, after):
+        if tables_load.is_worth_publishing(before, after):
             self.publish(after)
 
     def lacking(self, before):

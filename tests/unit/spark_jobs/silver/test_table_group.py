@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import ConfigurationError
-from spark_jobs.silver.table_group import TableGroup
+from spark_jobs.silver.tables_load import TableGroup
 
 
 def test_a_table_is_in_one_group_alone():

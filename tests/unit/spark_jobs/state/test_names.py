@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from spark_jobs.state import names, places
+from spark_jobs.state import names, published
 
 SAME = [
     ("bank", "sales.orders"),
@@ -84,13 +84,13 @@ def test_streams_have_names_that_sql_takes():
 
 @pytest.mark.parametrize("table", ["public.accounts", "public.a b", "own.заказы", "public.special\"[`]$'", "a.b.c"])
 def test_folders_that_stay_inside_the_lake_keep_their_names(table):
-    assert places.folder(table) == table
+    assert published.folder(table) == table
 
 
 def test_no_folder_leaves_the_lake():
     """L28: a name with a slash was taken as it is, so that `/../../x` led out of the lake."""
     odd = ["public./../../x", "public.a/b", "../x.y", "public.a\\b", "public.a\n", "public." + "ы" * 200, ".", ".."]
-    found = [places.folder(table) for table in odd]
+    found = [published.folder(table) for table in odd]
     assert len(set(found)) == len(odd)
     for name in found:
         assert not set(name) & set("/\\\n")

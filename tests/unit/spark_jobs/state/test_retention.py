@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import note_renewal
+from spark_jobs.bronze import sink
 from spark_jobs.state import retention
 
 
@@ -28,5 +28,5 @@ def test_l41_logs_are_kept_no_longer_than_what_is_published_needs_and_as_delta_a
     assert min(silver[0], bronze[0]) > keep
     # The version that was published `keep` days ago may have been half as old.
     assert silver[1] >= keep + (keep + 1) / 2
-    assert bronze[1] > note_renewal._OLD.days
+    assert bronze[1] > sink._OLD.days
     assert keep > 15 or max(silver[1], bronze[1], own[1]) < 30
