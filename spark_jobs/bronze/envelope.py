@@ -205,8 +205,12 @@ def is_refused(error: Exception) -> bool:
 
 def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]], *, avro: bool = False) -> DataFrame:
     """Return bronze's rows with the reason why a record is refused, null for most, and the source of its partition."""
-    value, is_avro = F.col("value").cast("string"), F.col("value").startswith("\0")
-    reason = _reason(F.col("place"), F.col("source_name"), _owners(sources))
+    value = F.col("value").cast("string")
+    avro_key, avro_value = (F.coalesce(F.col(it).startswith("\0"), F.lit(False)) for it in ("key", "value"))
+    # A record in Avro is so in both parts; a tombstone has its key alone.
+    is_unread = avro_value | (avro_key & F.col("value").isNull())
+    refused_form = (avro_key | avro_value) if avro else (avro_key & ~is_unread)
+    reason = F.when(refused_form, AVRO_FORM).otherwise(_reason(F.col("place"), F.col("source_name"), _owners(sources)))
     records = source.select(
         *("topic", "partition", "offset", "timestamp"),
         F.col("key").cast("string").alias("key"),
@@ -228,13 +232,13 @@ def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]], *, avro: bo
         # Logical messages and the ends of transactions name no table.
         F.when(F.col("table_name") != "", F.concat("schema_name", F.lit("."), "table_name")).alias("table"),
         "op",
-        (F.col("place") if avro else F.when(is_avro, corrupt(AVRO)).otherwise(F.col("place"))).alias("position"),
+        (F.col("place") if avro else F.when(is_unread, corrupt(AVRO)).otherwise(F.col("place"))).alias("position"),
         "transaction_id",
         F.coalesce("last", F.lit(False)).alias("last"),
         F.timestamp_millis("ts_ms").alias("commit_time"),
         "partial",
         _rekeyed(F.col("op"), F.col("value")).alias("rekeyed"),
-        (F.when(is_avro, AVRO_FORM).otherwise(reason) if avro else reason).alias(_REASON),
+        reason.alias(_REASON),
         F.get(_owners(sources), -1 + F.size(_owners(sources))).alias(_OWNER),
     )
 

@@ -5,12 +5,13 @@ from datetime import UTC, datetime
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as debezium
 from edge.postgres import envelope as postgres
 from edge.records.envelope import END, LAST_END
-from spark_jobs.bronze import envelope
+from spark_jobs.bronze import avro_records, envelope
 
 POSITION = "692010c0/0000000001a00000/00000003"
 STAMP = 1769850900250
@@ -184,6 +185,21 @@ def test_s3_s4_what_is_no_record_and_what_is_another_sources_is_divided_from_the
     with pytest.raises(PySparkException) as refused:
         envelope.rows(records, {0: ("a/b",)}).collect()
     assert envelope.is_refused(refused.value)
+
+
+def test_s4_a_key_in_avro_beside_a_value_in_json_is_refused_and_a_tombstone_in_avro_waits_for_its_schema(kafka_records):
+    ours = json.dumps(WHOLE, **COMPACT).encode()
+    key = F.lit(b"\0\0\0\0\7\2")
+    records = kafka_records([ours]).withColumn("key", key)
+    for avro in (False, True):
+        rows, apart = envelope.divided(records, {}, avro=avro)
+        assert rows.collect() == []
+        assert [row["reason"] for row in apart.collect()] == ["avro-form"]
+    tombstone = kafka_records([None]).withColumn("key", key)
+    with pytest.raises(PySparkException) as unread:
+        envelope.divided(tombstone, {})[0].collect()
+    assert avro_records.is_unread(unread.value)
+    assert [row["reason"] for row in envelope.divided(tombstone, {}, avro=True)[1].collect()] == ["avro-form"]
 
 
 def _generated(spark):
