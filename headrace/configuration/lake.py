@@ -156,6 +156,7 @@ class LoadSchedule(Schedule, frozen=True, kw_only=True):
 Deletes = Literal["hard", "soft"]
 OnIncompatible = Literal["stop", "rebuild"]
 OnUnsupported = Literal["stop", "null"]
+Readers = Literal["delta", "open"]
 
 
 class TableOptions(Section, frozen=True, kw_only=True):
@@ -167,6 +168,8 @@ class TableOptions(Section, frozen=True, kw_only=True):
     on_incompatible: OnIncompatible | None = None
     #: What happens at a value that silver's type cannot hold; as for the stream when not given.
     on_unsupported: OnUnsupported | None = None
+    #: Which readers of Delta can read the table; as for the stream when not given.
+    readers: Readers | None = None
     #: Whether the former rows are kept too; as for the stream when history is not given here.
     history: bool | None = None
     #: Columns whose changes make a new version; all of them when empty.
@@ -208,6 +211,8 @@ class Stream(Section, frozen=True, kw_only=True):
     on_incompatible: OnIncompatible = "stop"
     #: Whether a table stops at a value that silver's type cannot hold, a date with a zero month say, or has null there.
     on_unsupported: OnUnsupported = "stop"
+    #: Whether tables need a reader that knows all of Delta, or are kept as every reader knows them, which costs loads more.
+    readers: Readers = "delta"
     #: Tables that are treated otherwise, by their source's `schema.table`.
     tables: dict[str, TableOptions] = {}
 
@@ -228,6 +233,10 @@ class Stream(Section, frozen=True, kw_only=True):
     def nulls_unsupported(self, table: str) -> bool:
         """Whether a value of a table that silver's type cannot hold is null."""
         return (self.tables.get(table, TableOptions()).on_unsupported or self.on_unsupported) == "null"
+
+    def is_open(self, table: str) -> bool:
+        """Whether a table is kept as every reader of Delta knows it."""
+        return (self.tables.get(table, TableOptions()).readers or self.readers) == "open"
 
     def rebuilds(self, table: str) -> bool:
         """Whether a table is rebuilt by itself when its schema has become incompatible."""

@@ -22,7 +22,7 @@ from spark_jobs import scratch, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import sink
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.maintenance import bronze_retention, drop, erase, maintained, own_tables
+from spark_jobs.maintenance import bronze_retention, drop, erase, maintained, open_tables, own_tables
 from spark_jobs.silver import merge, scd2, table_task
 from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
@@ -205,6 +205,7 @@ def _table(
         return version
     try:
         retention.renew(session, lake, path, version)
+        open_tables.apply(session, path, is_open=lake.stream(done.stream).is_open(known.table))
         merge.prepare(session, path, known)
         found = _optimize(session, path)
     except (PySparkException, Py4JError) as error:

@@ -71,7 +71,7 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
                         ),
                         reason=one.problem or (copies.reason(one.copying) if one.copying else None),
                         keyed=one.keyed,
-                        columns=_columns(one),
+                        columns=_columns(one, open_names=lake.streams[state.stream].is_open(one.table)),
                         positions=dict(one.positions),
                         published_at=at.isoformat() if at else None,
                         age_seconds=round((now - at).total_seconds(), 1) if at else None,
@@ -81,9 +81,10 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
     return found
 
 
-def _columns(one: Table) -> dict[str, str]:
+def _columns(one: Table, *, open_names: bool) -> dict[str, str]:
     schemas = [TableSchema.parse(text) for text in one.schemas.values()]
-    return target_schema.renamed(column.name for schema in schemas for column in schema.columns)
+    names = (column.name for schema in schemas for column in schema.columns)
+    return target_schema.renamed(names, open_names=open_names)
 
 
 def _rows(spark: SparkSession, path: str, version: int | None) -> int | None:

@@ -76,15 +76,18 @@ def release(rows: DataFrame, path: str) -> None:
 def columns(spark: SparkSession, path: str) -> list[str]:
     """Return the columns that a table is clustered by, none where it is not."""
     found = DeltaTable.forPath(spark, path).detail().select("clusteringColumns").first()
-    return list(found[0] or []) if found is not None else []
+    names = list(found[0] or []) if found is not None else []
+    # Delta quotes those that SQL would not take as they are.
+    return [name[1:-1].replace("``", "`") if name.startswith("`") else name for name in names]
 
 
 def _wanted(session: SparkSession, path: str, known: Table) -> list[str]:
     try:
-        key = target_schema.of(known.table, [TableSchema.parse(text) for text in known.schemas.values()]).key
+        target = target_schema.of(known.table, [TableSchema.parse(text) for text in known.schemas.values()])
     except NeedsOperator:
         return []
     kinds = {field.name: field.dataType for field in session.read.format("delta").load(path).schema.fields}
+    key = target_schema.as_stored(target, kinds).key
     wanted = [target_schema.SOURCE]
     for name in key[: _MOST_COLUMNS - 1]:
         if not isinstance(kinds.get(name), _ORDERED):
@@ -131,6 +134,7 @@ def by(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
 
 #: Lets columns have names that Parquet does not: with spaces, commas, brackets.
 _MAPPING = "delta.columnMapping.mode"
+_DELETION_VECTORS = "delta.enableDeletionVectors"
 #: Whether a MERGE marks replaced rows in a file of its own: of a table of a few megabytes files are replaced with less work.
 _VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
 _SMALL = 4 * 1024 * 1024
@@ -138,13 +142,17 @@ _SMALL = 4 * 1024 * 1024
 _WITH_STATISTICS = 32
 
 
-def create(rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: Sequence[str] = ()) -> None:
+def create(
+    rows: DataFrame, path: str, note: str, own: Mapping[str, str], lead: Sequence[str] = (), *, is_open: bool = False
+) -> None:
     """Make the table with these rows; raise Retryable when it was made meanwhile. Deleted ones are left out unless marked.
 
     Columns that `lead` are the first ones of a wide table: Delta has statistics of the first ones alone.
     """
     stored = _leading(_without_deleted(rows), lead)
     writer = _writer(stored, note, own).mode("error")
+    if is_open:
+        writer = writer.option(_DELETION_VECTORS, "false")
     try:
         (writer.option(_MAPPING, "name") if _special(stored.columns) else writer).save(path)
     except AnalysisException as error:
@@ -244,11 +252,12 @@ def same_row(rows: DataFrame, target: TargetSchema, *, size: int = 0) -> Column:
     return same & key_range.of(rows, target, apart=pays(size)).condition("t.")
 
 
-def fit(spark: SparkSession, path: str, target: TargetSchema) -> TargetSchema:
-    """Add columns that are new and widen those that became wider; return the schema with the table's own types.
+def fit(spark: SparkSession, path: str, target: TargetSchema, *, is_open: bool = False) -> TargetSchema:
+    """Add columns that are new and widen those that became wider; return the schema with the table's own names and types.
 
-    Raises NeedsOperator when a column's new type cannot hold its old values, and when rows marked as deleted are there although
-    none are to be kept. Each step is harmless to repeat.
+    Of an open table, which widens no column in place, all rows are written again. Raises NeedsOperator when a column's new type
+    cannot hold its old values, and when rows marked as deleted are there although none are to be kept. Each step is harmless to
+    repeat.
     """
     table = storage.table(path)
     fields = {field.name: field.dataType for field in DeltaTable.forPath(spark, path).toDF().schema.fields}
@@ -259,17 +268,29 @@ def fit(spark: SparkSession, path: str, target: TargetSchema) -> TargetSchema:
         )
     fitted = target_schema.fitted(target, fields)
     marks: dict[str, T.DataType] = {DELETED_AT: T.TimestampType()} if target.soft else {}
-    new = {name: kind for name, kind in (target.columns | marks).items() if name not in fields}
+    new = {name: kind for name, kind in (fitted.columns | marks).items() if name not in fields}
     if new:
         if _special(new):
             spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{_MAPPING}' = 'name')")
         listed = ", ".join(f"{_q(name)} {kind.simpleString()}" for name, kind in new.items())
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({listed})")
-    for name, kind in fitted.columns.items():
-        if kind != fields.get(name, kind):
-            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
-            spark.sql(f"ALTER TABLE {table} ALTER COLUMN {_q(name)} TYPE {kind.simpleString()}")
+    wider = {name: kind for name, kind in fitted.columns.items() if kind != fields.get(name, kind)}
+    if wider and is_open:
+        _rewrite(spark, path, wider)
+        return fitted
+    for name, kind in wider.items():
+        spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+        spark.sql(f"ALTER TABLE {table} ALTER COLUMN {_q(name)} TYPE {kind.simpleString()}")
     return fitted
+
+
+def _rewrite(spark: SparkSession, path: str, wider: Mapping[str, T.DataType]) -> None:
+    """Write all rows again, with wider columns, in a commit without progress."""
+    rows = spark.read.format("delta").load(path)
+    cast = rows.select(*(F.col(_q(c)).cast(wider[c]).alias(c) if c in wider else F.col(_q(c)) for c in rows.columns))
+    note = spark.conf.get(NOTE_SETTING)
+    with separate_commit(spark):
+        _writer(cast, str(note), {}).mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def quoted(values: dict[str, Column]) -> dict[str, Column]:
@@ -278,4 +299,4 @@ def quoted(values: dict[str, Column]) -> dict[str, Column]:
 
 
 def _special(names: Iterable[str]) -> bool:
-    return any(set(name) & set(" ,;{}()\n\t=") for name in names)
+    return any(map(target_schema.is_mapped, names))

@@ -76,9 +76,10 @@ def refuse_rows_without_key(
     if not former or not target.key:
         return
     stored = truncates.surviving(spark.read.format("delta").load(task.path), cleared)
-    missing = [name for name in target.key if name not in stored.columns]
+    key = target_schema.as_stored(target, stored.columns).key
+    missing = [name for name in key if name not in stored.columns]
     lacking = functools.reduce(
-        operator.or_, (F.col(_q(name)).isNull() for name in target.key if name not in missing), F.lit(bool(missing))
+        operator.or_, (F.col(_q(name)).isNull() for name in key if name not in missing), F.lit(bool(missing))
     )
     if not stored.filter(lacking).isEmpty():
         old = " and ".join(map(target_schema.listed, sorted(former)))

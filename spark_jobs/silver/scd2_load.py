@@ -113,7 +113,7 @@ def _write(
     _check_names(target)
     own = commit.begin(spark, base, stream=context.stream, kind=scd2.NOTE, attempt=context.attempt)
     if exists:
-        target = write.fit(spark, place, target)
+        target = write.fit(spark, place, target, is_open=task.open)
     raw = context.rows(spark, task.after)
     within = batch_profile.within(low, task.high)
     ahead = table_task.ahead_of(task, low)
@@ -137,6 +137,9 @@ def _write(
             scd2.merge(spark, persist(rows), place, target, note, cleared)
         else:
             lead = (SOURCE, scd2.FROM, *target.key)
-            (write.replace if how == "replace" else write.create)(rows, place, note, own, lead)
+            if how == "replace":
+                write.replace(rows, place, note, own, lead)
+            else:
+                write.create(rows, place, note, own, lead, is_open=task.open)
     of_table = f"history of {task.table}"
     return commit.made(spark, place, base, table=of_table, kind=scd2.NOTE, attempt=context.attempt)

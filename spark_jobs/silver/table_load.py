@@ -105,7 +105,7 @@ def _write(
         prechecks.refuse_rows_without_key(spark, task, target, cleared)
     own = commit.begin(spark, base, stream=context.stream, kind=NOTE, attempt=context.attempt)
     if exists:
-        target = write.fit(spark, task.path, target)
+        target = write.fit(spark, task.path, target, is_open=task.open)
     bronze = context.rows(spark, task.after)
     within = batch_profile.within(low, task.high)
     silver = spark.read.format("delta").load(task.path) if exists else None
@@ -114,7 +114,7 @@ def _write(
         found = rows(target, bronze, within, ahead, silver, persist, cleared)
         lead = (target_schema.SOURCE, target_schema.POSITION, *target.key)
         if how == "create":
-            write.create(found, task.path, text, own, lead)
+            write.create(found, task.path, text, own, lead, is_open=task.open)
         elif how == "replace":
             write.replace(found, task.path, text, own, lead)
         elif target.key:

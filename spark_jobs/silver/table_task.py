@@ -72,6 +72,8 @@ class TableTask:
     soft: bool = False
     #: Whether a value that silver's type cannot hold is null.
     nulls_unsupported: bool = False
+    #: Whether it is kept as every reader of Delta knows it.
+    open: bool = False
     #: Whether it is rebuilt when its rows cannot become what the schema is now, and the folder of its former rows.
     rebuilds: bool = False
     former_path: str = ""
@@ -104,6 +106,7 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
         history_path=scd2.path(lake, before.stream, name),
         soft=lake.stream(before.stream).marks_deleted(name),
         nulls_unsupported=lake.stream(before.stream).nulls_unsupported(name),
+        open=lake.stream(before.stream).is_open(name),
         rebuilds=lake.stream(before.stream).rebuilds(name),
         former_path=f"{lake.root}/former/{before.stream}/{published.folder(name)}",
     )
@@ -151,7 +154,7 @@ def newest_schemas(task: TableTask) -> dict[str, str]:
 def target_of(task: TableTask) -> target_schema.TargetSchema:
     """Return the schema that holds all rows of the range; raise NeedsOperator when there is none."""
     versions = SchemaVersions.read(task.known.schemas, task.records, {})
-    target = target_schema.of(task.table, versions.latest(), versions.earlier())
+    target = target_schema.of(task.table, versions.latest(), versions.earlier(), open_names=task.open)
     return replace(
         target,
         soft=task.soft,

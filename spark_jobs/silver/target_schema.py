@@ -6,6 +6,7 @@ Which name a column has in silver: the source's own, unless SQL could not distin
 """
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,22 +26,40 @@ RESERVED = frozenset(
     | {"_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank"}
 )
 _SUFFIX = 8
+#: Characters that names of columns have in Parquet only where a table maps its names.
+_MAPPED = re.compile(r"[ ,;{}()\n\t=]")
 
 
-def renamed(names: Iterable[str]) -> dict[str, str]:
-    """Return silver's name of each of a table's columns that cannot have its own one, by the source's name."""
+def renamed(names: Iterable[str], *, open_names: bool = False) -> dict[str, str]:
+    """Return silver's name of each of a table's columns that cannot have its own one, by the source's name.
+
+    With `open_names` so do those that Parquet does not take.
+    """
     distinct = set(names)
     of_fold = Counter(map(fold, distinct))
-    return {
+    found = {
         name: suffixed(name)
         for name in sorted(distinct)
         if fold(name) in RESERVED or (of_fold[fold(name)] > 1 and name != fold(name))
     }
+    if not open_names:
+        return found
+    return found | {name: open_name(name) for name in sorted(distinct) if is_mapped(name)}
+
+
+def is_mapped(name: str) -> bool:
+    """Whether a table maps its names where a column has this one."""
+    return bool(_MAPPED.search(name))
+
+
+def open_name(name: str) -> str:
+    """Return the name that a column has where its table maps no names, and Parquet does not take its own one."""
+    return _MAPPED.sub("_", suffixed(name))
 
 
 def stored(name: str, columns: Collection[str]) -> str:
     """Return the name that a source's column has among those of a silver table, whether it is there or not."""
-    return suffixed(name) if suffixed(name) in columns else name
+    return next((other for other in (suffixed(name), open_name(name)) if other in columns), name)
 
 
 def former(name: str, columns: Collection[str], known: Mapping[str, str]) -> str | None:
@@ -106,14 +125,19 @@ class TargetSchema:
         return (*OWN, DELETED_AT) if self.soft else OWN
 
 
-def of(table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema] = ()) -> TargetSchema:
-    """Return the shape that holds the latest schema of each source, and every earlier one of the range."""
+def of(
+    table: str, latest: Sequence[TableSchema], earlier: Sequence[TableSchema] = (), *, open_names: bool = False
+) -> TargetSchema:
+    """Return the shape that holds the latest schema of each source, and every earlier one of the range.
+
+    With `open_names` no column has a name for which a new table would map its names.
+    """
     if not latest:
         raise NeedsOperator(
             f"{table}: no schema record goes ahead of its changes",
             hint="The edge writes one ahead of a table's first change. If retention took it, restart the edge and change a row.",
         )
-    names = renamed(column.name for schema in (*latest, *earlier) for column in schema.columns)
+    names = renamed((c.name for schema in (*latest, *earlier) for c in schema.columns), open_names=open_names)
     if names:
         latest, earlier = ([_renamed(schema, names) for schema in schemas] for schemas in (latest, earlier))
     keys = {tuple(schema.key) for schema in latest}
@@ -164,12 +188,36 @@ def fitted(target: TargetSchema, stored: Mapping[str, T.DataType]) -> TargetSche
 
     Also when a column may be stored under another name, since one that differs by case alone came or went.
     """
+    target = as_stored(target, stored)
     known = {fold(name): name for name in stored if name not in RESERVED}
     for name in target.columns.keys() - stored.keys():
         if other := former(target.at_source(name), target.columns, known):
             raise recased(target.table, target.at_source(name), other)
     columns = {name: _common(target.table, name, stored.get(name), kind) for name, kind in target.columns.items()}
     return replace(target, columns=columns)
+
+
+def as_stored(target: TargetSchema, stored: Collection[str]) -> TargetSchema:
+    """Return the schema with the names of a table's columns, where it maps names and a new one would not, or the reverse."""
+    mapped = renamed(map(target.at_source, target.columns))
+    names: dict[str, str] = {}
+    for name in target.columns:
+        source = target.at_source(name)
+        other = mapped.get(source, source) if name == open_name(source) else open_name(source)
+        if is_mapped(source) and name not in stored and other in stored:
+            names[name] = other
+
+    def named(key: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(names.get(name, name) for name in key)
+
+    sources = {names.get(name, name): target.at_source(name) for name in target.columns}
+    return replace(
+        target,
+        key=named(target.key),
+        former_keys=tuple(map(named, target.former_keys)),
+        columns={names.get(name, name): kind for name, kind in target.columns.items()},
+        source_names={name: source for name, source in sources.items() if name != source},
+    )
 
 
 def _common(table: str, name: str, known: T.DataType | None, new: T.DataType) -> T.DataType:

@@ -84,6 +84,7 @@ def tried(lake: LakeFile, stream: str) -> str:
         section.deletes,
         section.on_incompatible,
         section.on_unsupported,
+        section.readers,
         section.tables,
         __version__,
     )

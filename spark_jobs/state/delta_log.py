@@ -23,6 +23,8 @@ from spark_jobs.state.log_files import LocalFiles, LogFiles
 _OURS = "headrace"
 #: What changes files or properties of a table, and no rows.
 _MAINTENANCE = {"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "CLUSTER BY"}
+#: Of commits by which a table becomes one for other readers.
+READERS = "readers"
 #: What adds or widens columns, and changes no rows: loads of release 0.1 carry no note on it.
 _COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS"}
 _LEFT = re.compile(r"_delta_log|\.?part-.*\.parquet(\.crc)?")
@@ -74,7 +76,7 @@ def maintained(spark: SparkSession, path: str, after: int) -> int | None:
 
 def is_maintenance(info: Note) -> bool:
     """Whether a commit has changed files and no rows."""
-    return str(info.get("operation")) in _MAINTENANCE
+    return str(info.get("operation")) in _MAINTENANCE or noted(info, READERS) is not None
 
 
 def is_foreign(info: Note) -> bool:

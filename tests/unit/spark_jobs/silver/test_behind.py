@@ -19,7 +19,7 @@ J, L, T, OTHER = "jakarta/bank", "london/bank", "public.t", "public.o"
 class Stream:
     """A stream's section in the lake's file."""
 
-    history, deletes, on_incompatible, on_unsupported, tables = False, "hard", "stop", "stop", {}
+    history, deletes, on_incompatible, on_unsupported, readers, tables = False, "hard", "stop", "stop", "delta", {}
 
     def history_of(self, name):
         return None
@@ -27,7 +27,7 @@ class Stream:
     def marks_deleted(self, name):
         return False
 
-    nulls_unsupported = rebuilds = marks_deleted
+    nulls_unsupported = is_open = rebuilds = marks_deleted
 
 
 LAKE = SimpleNamespace(root="/lake", stream=lambda name: Stream())

@@ -31,7 +31,7 @@ STEPS = 60
 class Stream:
     """A stream's section in the lake's file; `tables` stands for whatever an operator changes in it."""
 
-    history, deletes, on_incompatible, on_unsupported = False, "hard", "stop", "stop"
+    history, deletes, on_incompatible, on_unsupported, readers = False, "hard", "stop", "stop", "delta"
 
     def __init__(self):
         self.tables = {}
@@ -42,7 +42,7 @@ class Stream:
     def marks_deleted(self, name):
         return False
 
-    nulls_unsupported = rebuilds = marks_deleted
+    nulls_unsupported = is_open = rebuilds = marks_deleted
 
 
 @dataclass(frozen=True)

@@ -180,3 +180,22 @@ def test_t12_column_whose_name_in_silver_changed_needs_a_rebuild():
     ):
         with pytest.raises(Incompatible, match="differs by case alone"):
             fitted(stored, *names)
+
+
+def test_open_tables_have_no_names_that_parquet_does_not_take_and_a_table_keeps_the_names_that_it_has():
+    columns = {"odd id": ("int8",), "Odd": ("text",), "odd": ("text",), "a;b": ("text",), "plain": ("text",)}
+    mapped, of_open = (
+        target_schema.of("public.t", [schema(("odd id",), **columns)], open_names=open_names)
+        for open_names in (False, True)
+    )
+    id_, ab, cased = target_schema.open_name("odd id"), target_schema.open_name("a;b"), target_schema.suffixed("Odd")
+    assert mapped.columns.keys() == {"odd id", cased, "odd", "a;b", "plain"}
+    assert of_open.columns.keys() == {id_, cased, "odd", ab, "plain"}
+    assert (of_open.key, of_open.source_names) == ((id_,), {id_: "odd id", ab: "a;b", cased: "Odd"})
+    assert not any(map(target_schema.is_mapped, of_open.columns))
+    # whichever names a table has
+    for target, other in ((mapped, of_open), (of_open, mapped)):
+        assert target_schema.as_stored(target, other.columns) == other
+        assert target_schema.as_stored(target, target.columns) == target
+        assert target_schema.as_stored(target, ["odd"]) == target
+        assert {target_schema.stored(name, other.columns) for name in columns} == set(other.columns)
