@@ -14,8 +14,8 @@ import pytest
 from headrace import lake_reader
 from spark_jobs.maintenance import maintain
 from spark_jobs.query import engine
-from spark_jobs.silver import clustering, merge, table_task
 from spark_jobs.silver import load as silver
+from spark_jobs.silver import merge, table_task
 from tests.lake.death import dying_before_it_publishes
 from tests.lake.logged import LoggedLake
 
@@ -56,7 +56,7 @@ def read_lake(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with pytest.MonkeyPatch.context() as patch:
         # Replaced rows are marked, as those of tables of more than a few megabytes are, and large tables are clustered.
         patch.setattr(merge, "_SMALL", 0)
-        patch.setattr(clustering, "LARGE", 0)
+        patch.setattr(merge, "LARGE", 0)
         yield _loaded(LoggedLake(spark, tmp_path_factory.mktemp("read"), SETTINGS))
 
 
