@@ -21,7 +21,7 @@ MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-share test-cluster test-upgrade test-kubernetes test-consumers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e fuzz simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
+.PHONY: help setup demo demo-fraud dist test test-long test-share test-cluster test-upgrade test-kubernetes test-consumers test-readers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e fuzz simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -154,6 +154,14 @@ test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its example
 
 test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream's topics, by their final rows: Debezium's JDBC sink, Iceberg's transform, Spark, Flink, Paimon's parser, Quix Streams, ClickHouse, Pathway, Camel, CloudEvents' SDK, MirrorMaker 2 (2.7 GB of disk)
 	@$(BIN)/python -m pytest -q tests/consumers
+
+.setup/readers/ready: tests/readers/requirements.txt
+	@$(PYTHON) -m venv .setup/readers
+	@.setup/readers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-readers: setup .setup/readers/ready ## DuckDB with its own extension for Delta, at what loads write (160 MB of disk)
+	@$(BIN)/python -m pytest -q tests/readers
 
 .setup/debezium/ready: tests/debezium/requirements.txt tests/servers/mysql.py tests/servers/jars.py
 	@$(PYTHON) -m venv .setup/debezium

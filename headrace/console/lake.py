@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import Any
 
 from headrace.configuration.lake import Stream
-from headrace.console.lake_reader import LakeReader, NoTable, Row
 from headrace.errors import ReplicationError
+from headrace.lake_reader.own_tables import NoTable, OwnTables, Row
 from headrace.table_state import table_state
 
 #: Seconds between two looks.
@@ -162,7 +162,7 @@ class Lake:
         self._root, self._streams, self._settings = root, streams, settings
         self._every = every
         self._view = LakeView(configured=root is not None, problem="it has not been read yet" if root else "")
-        self._reader: LakeReader | None = None
+        self._reader: OwnTables | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="lake", daemon=True)
 
@@ -183,7 +183,7 @@ class Lake:
         """Read once."""
         try:
             if self._reader is None:
-                self._reader = LakeReader(self._root or "", self._settings())
+                self._reader = OwnTables(self._root or "", self._settings())
             offsets = {}
             for stream in self._streams:
                 if (held := _offsets(self._reader, stream)) is not None:
@@ -213,7 +213,7 @@ class Lake:
             self._stopped.wait(self._every)
 
 
-def _view(reader: LakeReader) -> LakeView:
+def _view(reader: OwnTables) -> LakeView:
     # What is published is the lake's heart: without it there is none.
     state = reader.rows("state", _STATE)
     names = {(row["stream"], row["table"]): row["name"] for row in _optional(reader, "names", _NAMES)}
@@ -250,7 +250,7 @@ def _view(reader: LakeReader) -> LakeView:
     )
 
 
-def _optional(reader: LakeReader, table: str, query: str) -> list[Row]:
+def _optional(reader: OwnTables, table: str, query: str) -> list[Row]:
     """Return the rows of a table that a lake has only once something was recorded."""
     try:
         return reader.rows(table, query)
@@ -258,7 +258,7 @@ def _optional(reader: LakeReader, table: str, query: str) -> list[Row]:
         return []
 
 
-def _offsets(reader: LakeReader, stream: str) -> dict[tuple[str, int], int] | None:
+def _offsets(reader: OwnTables, stream: str) -> dict[tuple[str, int], int] | None:
     """Return what a stream's bronze table holds, as its newest load noted it (spark_jobs/state/offsets.py); None if not known."""
     try:
         note = reader.note(f"bronze/{stream}", "bronze")

@@ -2,7 +2,8 @@
 
     lake = open("lake.toml")
     lake.table("silver.accounts").to_polars()
-    accounts, docs = lake.tables("silver.accounts", "silver.docs")   # both at one publication
+    now = lake.at()                       # all tables at one publication
+    now.table("silver.accounts"), now.table("silver.docs")
 
 Other Delta readers show each table at its newest version, half of a load among them, and refuse what these tables use.
 
@@ -13,6 +14,7 @@ Other Delta readers show each table at its newest version, half of a load among 
     published           which version of each table was published, and under which name
     table               a table's rows as Arrow, Polars, pandas or a relation of DuckDB
     duckdb_views        SQL whose views show the tables in DuckDB
+    own_tables          SQL over the lake's own tables, for the console
 
 Nothing here writes, nor imports Spark.
 """

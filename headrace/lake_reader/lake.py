@@ -23,6 +23,37 @@ def open(config: str | Path) -> "Lake":  # noqa: A001 - as `gzip.open` is called
     return Lake(file.root, file.spark_settings())
 
 
+class Snapshot:
+    """The tables of all streams at one publication, however long it is used: later loads change nothing in it.
+
+    Those of a stream have the same transactions of each source.
+    """
+
+    def __init__(self, storage: Storage, tables: dict[str, PublishedTable]) -> None:
+        """Take the tables by their names in lower case."""
+        self._storage, self._tables = storage, tables
+
+    def names(self) -> list[str]:
+        """Return the names of all tables, such as `silver.accounts`, `history.accounts` and `bronze.bank`."""
+        return sorted(table.name for table in self._tables.values())
+
+    def table(self, name: str) -> LakeTable:
+        """Return a table; raise ConfigurationError when there was none of that name."""
+        if name.casefold() not in self._tables:
+            raise ConfigurationError(f"no table {name} was published", hint=f"There are: {', '.join(self.names())}.")
+        return LakeTable(self._storage, self._tables[name.casefold()])
+
+    def views(self, engine: Literal["duckdb"]) -> str:
+        """Return SQL that makes a view of each table of silver and history, in a schema of its database.
+
+        The views read files of these versions: make them again after a load, and within `keep_days`.
+        """
+        if engine != "duckdb":
+            raise ConfigurationError(f"no views for {engine!r}", hint="There are views for 'duckdb'.")
+        names = (name for name in self.names() if not name.startswith("bronze."))
+        return duckdb_views.script(self._storage, map(self.table, names))
+
+
 class Lake:
     """The tables of all streams, each at a version that was published."""
 
@@ -30,36 +61,34 @@ class Lake:
         """Take the lake's root, and [spark.settings] of its file."""
         self._storage = Storage(root, settings or {})
 
+    def at(self, as_of: Moment = None) -> Snapshot:
+        """Return all tables as they were published last, or by a time; bronze is as it is now."""
+        states = self._rows("state")
+        tables = published.tables(states, self._rows("names"), _moment(as_of))
+        streams = sorted({row["stream"] for row in states})
+        for stream in streams:
+            path = f"bronze/{stream}"
+            if (version := delta_log.newest(self._storage, path)) is not None:
+                name = f"bronze.{published.bronze_name(stream, streams)}"
+                tables[name.casefold()] = PublishedTable(name, path, version, stream, "", {})
+        return Snapshot(self._storage, tables)
+
     def names(self, *, as_of: Moment = None) -> list[str]:
-        """Return the names of all tables, such as `silver.accounts` and `history.accounts`."""
-        return sorted(one.name for one in self._published(as_of).values())
+        """Return the names of all tables: those of a snapshot."""
+        return self.at(as_of).names()
 
     def table(self, name: str, *, as_of: Moment = None) -> LakeTable:
         """Return a table as it was published last, or by a time; raise ConfigurationError when there was none of that name."""
         return self.tables(name, as_of=as_of)[0]
 
     def tables(self, *names: str, as_of: Moment = None) -> list[LakeTable]:
-        """Return several tables at one publication: those of a stream have the same transactions of each source."""
-        found = self._published(as_of)
-        if unknown := [name for name in names if name.casefold() not in found]:
-            raise ConfigurationError(
-                f"no table {unknown[0]} was published",
-                hint=f"There are: {', '.join(sorted(one.name for one in found.values()))}.",
-            )
-        return [LakeTable(self._storage, found[name.casefold()]) for name in names]
+        """Return several tables at one publication."""
+        snapshot = self.at(as_of)
+        return [snapshot.table(name) for name in names]
 
     def views(self, engine: Literal["duckdb"], *, as_of: Moment = None) -> str:
-        """Return SQL that makes a view of each table at its published version, in a schema of its database.
-
-        The views read files of that version: make them again after a load, and within `keep_days`.
-        """
-        if engine != "duckdb":
-            raise ConfigurationError(f"no views for {engine!r}", hint="There are views for 'duckdb'.")
-        tables = sorted(self._published(as_of).values(), key=lambda one: one.name)
-        return duckdb_views.script(self._storage, [LakeTable(self._storage, one) for one in tables])
-
-    def _published(self, as_of: Moment) -> dict[str, PublishedTable]:
-        return published.tables(self._rows("state"), self._rows("names"), _moment(as_of))
+        """Return SQL that makes a view of each table: those of a snapshot."""
+        return self.at(as_of).views(engine)
 
     def _rows(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of one of the lake's own tables; none where it is not there yet."""

@@ -3,7 +3,8 @@
 The tables of all streams as they were published last, or at a time: `headrace lake sql` shows the same as `silver` and `history`.
 """
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from headrace.errors import NeedsOperator
 
 Row = Mapping[str, Any]
+_SUFFIX = 8
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,13 @@ class PublishedTable:
     table: str
     #: Up to which position of each source its rows go.
     positions: dict[str, str]
+
+
+def bronze_name(stream: str, streams: Collection[str]) -> str:
+    """Return the name of a stream's table of bronze: SQL takes no `-`."""
+    name = stream.replace("-", "_")
+    taken = name != stream and name in streams
+    return f"{name}_{hashlib.sha256(stream.encode()).hexdigest()[:_SUFFIX]}" if taken else name
 
 
 def tables(states: Iterable[Row], names: Iterable[Row], as_of: datetime | None = None) -> dict[str, PublishedTable]:

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
+from headrace.lake_reader.published import bronze_name
 from spark_jobs import run_log, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import scd2, table_task
@@ -63,7 +64,7 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
         if there[place].history is not None
     ]
     raw = [
-        Relation(database="bronze", name=names.stream_name(stream, lake.streams), path=bronze.table_path(lake, stream))
+        Relation(database="bronze", name=bronze_name(stream, lake.streams), path=bronze.table_path(lake, stream))
         for stream in sorted(lake.streams)
         if delta_log.is_table(spark, bronze.table_path(lake, stream))
     ]

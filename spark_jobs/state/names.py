@@ -51,12 +51,6 @@ def assigned(known: Mapping[Place, str], places: Iterable[Place]) -> dict[Place,
     return {place: found[place] for place in wanted}
 
 
-def stream_name(stream: str, streams: Iterable[str]) -> str:
-    """Return the name of a stream's table of bronze: SQL takes no `-`."""
-    name = stream.replace("-", "_")
-    return f"{name}_{_digest(stream)[:_SUFFIX]}" if name != stream and name in streams else name
-
-
 def _of_group(base: str, group: list[Place], taken: set[str]) -> Iterable[tuple[Place, str]]:
     """Yield the names of places that would have one name. `taken` grows while this runs."""
     streams = {stream for stream, _ in group}

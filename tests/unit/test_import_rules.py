@@ -23,6 +23,8 @@ MAY_IMPORT = {
         "headrace.configuration",
         "headrace.errors",
         "headrace.java",
+        # The names of tables, for both.
+        "headrace.lake_reader.published",
         "headrace.object_store",
         "headrace.position",
         "headrace.registry",

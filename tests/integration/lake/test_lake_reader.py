@@ -145,6 +145,11 @@ def test_rows_are_those_that_spark_shows_as_published(spark, read_lake):
     # and what was published before is read as well, both tables at one moment
     accounts, docs = opened.tables("silver.accounts", "silver.docs", as_of=read_lake.first)
     assert (accounts.to_arrow().num_rows, docs.to_arrow().num_rows) == (6001, 20)
+    # and bronze, as it is now
+    raw = opened.table("bronze.bank")
+    (number,) = desk.ask("SELECT count(*) FROM bronze.bank").first()
+    assert raw.select("position").to_arrow().num_rows == number
+    assert "bronze" not in opened.views("duckdb")
     desk.close()
 
 

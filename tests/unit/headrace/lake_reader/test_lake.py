@@ -85,12 +85,12 @@ def lake(tmp_path):
                 "positions": maps,
             }
         )
-        write_deltalake(str(tmp_path / "state"), pa.Table.from_pylist(rows, schema=schema))
+        write_deltalake(str(tmp_path / "state"), pa.Table.from_pylist(rows, schema=schema), mode="append")
         names = [
             {"stream": "bank", "table": table, "name": table.partition(".")[2]}
             for table in sorted({table for _, table, *_ in published})
         ]
-        write_deltalake(str(tmp_path / "names"), pa.Table.from_pylist(names))
+        write_deltalake(str(tmp_path / "names"), pa.Table.from_pylist(names), mode="append")
         return Lake(str(tmp_path))
 
     return publish
@@ -168,6 +168,11 @@ def test_as_of_is_what_was_published_by_then_and_one_moment_for_all_tables(lake,
         return [table.version for table in found.tables("silver.accounts", "silver.log", as_of=as_of)]
 
     assert versions() == [1, 1]
+    # and what was looked at once stays so, whatever is published meanwhile
+    before = found.at()
+    lake((5, "public.accounts", 2, 4))
+    assert before.table("silver.accounts").version == 1
+    assert found.table("silver.accounts").version == 2
     assert versions(NOW + timedelta(hours=2)) == [1, 0]
     assert versions("2026-03-01T13:30:00") == [0, 0]
     assert found.table("silver.accounts", as_of="2026-03-01T12:00:00+00:00").to_arrow().num_rows == 3

@@ -5,6 +5,7 @@ from itertools import permutations
 
 import pytest
 
+from headrace.lake_reader.published import bronze_name
 from spark_jobs.state import names, published
 
 SAME = [
@@ -75,9 +76,9 @@ def test_a_name_that_looks_like_anothers_suffix_is_still_unique():
 
 
 def test_streams_have_names_that_sql_takes():
-    assert names.stream_name("bank", ["bank", "my-bank"]) == "bank"
-    assert names.stream_name("my-bank", ["bank", "my-bank"]) == "my_bank"
-    assert names.stream_name("my-bank", ["my_bank", "my-bank"]) != "my_bank"
+    assert bronze_name("bank", ["bank", "my-bank"]) == "bank"
+    assert bronze_name("my-bank", ["bank", "my-bank"]) == "my_bank"
+    assert bronze_name("my-bank", ["my_bank", "my-bank"]) != "my_bank"
     found = names.assigned({}, [("my-bank", "public.accounts"), ("shop", "public.accounts")])
     assert found["my-bank", "public.accounts"] == "my_bank_accounts"
 

@@ -1,8 +1,5 @@
-"""Reads the lake's own small tables with `deltalake`: no JVM, and tables with deletion vectors are read as they are.
+"""Answers SQL over the lake's own small tables by `deltalake`, for programs that look again and again: the console.
 
-The root may be a folder of this machine, or an object store that `deltalake` knows: `s3://` (and `s3a://`), `gs://`, `abfss://`
-and `az://`, with the credentials of this process's environment (`AWS_ACCESS_KEY_ID`, …) and, for S3, what the lake's file sets of
-Hadoop's client (headrace/object_store.py). HDFS is not supported.
 The package is imported on the first read, so that a console without a lake does not need it.
 """
 
@@ -36,8 +33,8 @@ class NoTable(NotConnected):
     """There is no such table yet."""
 
 
-class LakeReader:
-    """The tables under one root. A table whose version did not change since the last read is not read again."""
+class OwnTables:
+    """The lake's own tables under one root. A table whose version did not change since the last read is not read again."""
 
     def __init__(self, root: str, settings: Mapping[str, str] | None = None) -> None:
         """Take the lake's root, and [spark.settings] of its file."""
