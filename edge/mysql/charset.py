@@ -1,14 +1,15 @@
 """Character sets by the server's names, as Python decodes them (MariaDB manual, "Supported Character Sets").
 
-Everything in the log is as the table stores it; records are UTF-8. A character set that no codec of Python's equals is
-refused by name, not guessed. Servers store bytes that are no characters of a column's set: in records U+FFFD takes their place.
+Everything in the log is as the table stores it; records are UTF-8. Texts of a character set that no codec of Python's equals
+are not guessed: they cannot be decoded. Servers store bytes that are no characters of a column's set: in records U+FFFD takes
+their place.
 """
 
 import codecs
 from collections.abc import Callable
 from typing import Final
 
-from headrace.errors import NeedsOperator
+from edge.records.form_limits import NoForm
 
 #: Character sets whose bytes are UTF-8 already.
 UTF8: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
@@ -50,12 +51,12 @@ def width(charset: str) -> int:
 
 
 def decoder(charset: str, column: str) -> str:
-    """Return the name of the codec for a character set; raise NeedsOperator, naming the column, when there is none."""
+    """Return the name of the codec for a character set; raise NoForm, naming the column, when there is none."""
     if charset == "latin1" or charset in _DIFFERENT:
         return _OWN + charset
     if charset in _CODECS:
         return _CODECS[charset]
-    raise NeedsOperator(
+    raise NoForm(
         f"column {column} has the character set {charset!r}, which this release does not read",
         hint="Convert the column to utf8mb4, or leave its table out of the source's tables.",
     )

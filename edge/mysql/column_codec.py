@@ -6,13 +6,14 @@ the order and with the lengths of the table map (MySQL manual, "Rows_event").
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from edge.mysql import charset, types, values
 from edge.mysql.jsonb import json_text
 from edge.mysql.table_map import Field
 from edge.records.column_policy import Treatment
-from headrace.errors import NeedsOperator
+from edge.records.form_limits import NoForm
 
 
 class ColumnCodec(NamedTuple):
@@ -75,7 +76,7 @@ class Place(NamedTuple):
 def code(field: Field, charset_of: Callable[[int], str], kind: str, where: Place) -> ColumnCodec:
     """Return a column's codec; `kind` is the server's name for what the log shows as bytes.
 
-    Raises NeedsOperator for a type or character set that is not read.
+    Raises NoForm for a type that is not read, and for members in a character set that is not.
     """
     known = field.type
     if known in {types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED}:
@@ -91,10 +92,15 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: Place
         return _membered(field, charset_of, where)
     if (simple := _SIMPLE.get(known)) is not None:
         return simple(field)
-    raise NeedsOperator(
+    raise NoForm(
         f"column {where.name} is of a type that this release does not read ({known})",
         hint="Alter the column, or leave its table out of the source's tables.",
     )
+
+
+def blank(codec: ColumnCodec) -> ColumnCodec:
+    """Return the codec of a column that is passed over, whatever it is: null in its row."""
+    return codec._replace(lines=(), form="null", arguments=(), is_text=False)
 
 
 def without_zero_dates(codec: ColumnCodec) -> ColumnCodec:
@@ -108,8 +114,7 @@ def without_zero_dates(codec: ColumnCodec) -> ColumnCodec:
 def treated(codec: ColumnCodec, treatment: Treatment) -> ColumnCodec:
     """Return the codec of a column that the edge's policy hides."""
     if treatment.hide is None:
-        # What is not sent is passed over, whatever it is.
-        return codec._replace(policy=treatment.action, lines=(), form="null", arguments=(), is_text=False)
+        return blank(codec)._replace(policy=treatment.action)
     if codec.is_text:
         hidden: tuple[str, ...] = (
             "try:", "    {v} = hide_{v}({v})", "except UnicodeDecodeError:", "    {v} = hide_{v}(text_{v}({v}).encode())",
@@ -161,8 +166,7 @@ def _characters(
     *,
     compressed: bool,
 ) -> ColumnCodec:
-    if compressed:
-        read = (*read, "{v} = inflated({v})")
+    inflate = ("{v} = inflated({v})",) if compressed else ()
     binary, text = names
     of = charset.BINARY if field.collation == types.BINARY else charset_of(field.collation)
     # As declared, in characters.
@@ -171,15 +175,25 @@ def _characters(
         # The log leaves zeros at the end of a BINARY out.
         padded = f".ljust({field.meta}, b'\\0')" if field.type == types.STRING else ""
         encode = f"{{v}} = base64({{v}}{padded}, newline=False)"
-        return ColumnCodec(binary, read=read, lines=(encode,), form=_QUOTED, length=length)
+        return ColumnCodec(binary, read=read, lines=(*inflate, encode), form=_QUOTED, length=length)
     if of in charset.UTF8:
         scope: dict[str, Any] = {"text_{v}": where.text("utf-8")}
-        return ColumnCodec(text, read=read, form=_QUOTED, is_text=True, length=length, scope=scope)
-    codec = charset.decoder(of, where.name)
+        return ColumnCodec(text, read=read, lines=inflate, form=_QUOTED, is_text=True, length=length, scope=scope)
+    try:
+        codec = charset.decoder(of, where.name)
+    except NoForm as problem:
+        # Each value is what cannot be decoded; whether there is one is in the row.
+        scope = {"refuse_{v}": partial(_refuse, problem)}
+        return ColumnCodec(text, read=read, lines=("refuse_{v}()",), form="%b", length=length, scope=scope)
     lines = (
-        "try:", f"    {{v}} = encode(str({{v}}, {codec!r}))", "except UnicodeDecodeError:", "    {v} = encode(text_{v}({v}))",
+        *inflate, "try:",
+        f"    {{v}} = encode(str({{v}}, {codec!r}))", "except UnicodeDecodeError:", "    {v} = encode(text_{v}({v}))",
     )  # fmt: skip
     return ColumnCodec(text, read=read, lines=lines, form="%b", length=length, scope={"text_{v}": where.text(codec)})
+
+
+def _refuse(problem: NoForm) -> None:
+    raise problem
 
 
 def _membered(field: Field, charset_of: Callable[[int], str], where: Place) -> ColumnCodec:

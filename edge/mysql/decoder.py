@@ -22,10 +22,12 @@ from edge.mysql.passed_events import PassedEvents
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
+from edge.mysql.table_map import parse_names
 from edge.mysql.tagged import tagged_group
 from edge.mysql.xa import ROUND_BYTES, PreparedReader, XaTransactions
 from edge.progress.passed import PREFIX, Passed
 from edge.records.batcher import Batcher
+from edge.records.form_limits import UNDECODABLE, NoForm
 from edge.records.transaction_writer import History, TransactionWriter
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput, NeedsOperator
@@ -67,8 +69,9 @@ class Decoder:
         )
         self._truncates, self._history = records.truncates, history
         self._transaction = DebeziumTransaction if records.envelope == "debezium" else Transaction
+        self._one_by_one = SingleRows(self._writer, records)
         # None where the rows of an event are added together.
-        self._single = SingleRows(self._writer, records) if SingleRows.are_wanted(records) else None
+        self._single = self._one_by_one if SingleRows.are_wanted(records) else None
         self._number = after >> 32
         self._group: Group | None = None
         self._explicit = False
@@ -132,7 +135,17 @@ class Decoder:
 
     def _map(self, found: bytes, end: int) -> None:
         body = found[events.HEADER_SIZE : end]
-        self._mapped[int.from_bytes(body[:6], "little")] = self._tables.decode_table_map(body)
+        number = int.from_bytes(body[:6], "little")
+        try:
+            self._mapped[number] = self._tables.decode_table_map(body)
+        except UNDECODABLE as error:
+            if not self._writer.passes_undecodable:
+                raise
+            # What follows of it cannot be read, and ends where its events do.
+            database, name, _ = parse_names(body)
+            why = error.message if isinstance(error, NoForm) else "the log's description of it cannot be read"
+            self._mapped[number] = None
+            self._note_moved([(database, name)], f"its changes were left out: {why}", recurs=True)
 
     def _rows(self, found: bytes, end: int) -> None:
         writer, now_ms = self._writer, self._now_ms
@@ -147,12 +160,18 @@ class Decoder:
                 single.add(table, kind, images, at, until, now_ms)
                 continue
             first = writer.ordinal
-            if kind in events.INSERTS:
-                keys, values = table.inserts(images, at, until, transaction, first, now_ms)
-            elif kind in events.UPDATES:
-                keys, values = table.updates(images, at, until, transaction, first, now_ms)
-            else:
-                keys, values = table.deletes(images, at, until, transaction, first, now_ms)
+            try:
+                if kind in events.INSERTS:
+                    keys, values = table.inserts(images, at, until, transaction, first, now_ms)
+                elif kind in events.UPDATES:
+                    keys, values = table.updates(images, at, until, transaction, first, now_ms)
+                else:
+                    keys, values = table.deletes(images, at, until, transaction, first, now_ms)
+            except UNDECODABLE:
+                if not writer.passes_undecodable:
+                    raise
+                self._one_by_one.add(table, kind, images, at, until, now_ms)
+                continue
             writer.add_rows(table, keys, values, are_deletes=kind in events.DELETES)
 
     def _partial_rows(self, found: bytes, _end: int) -> None:
@@ -166,7 +185,7 @@ class Decoder:
         table = self._mapped[int.from_bytes(found[19:25], "little")]
         if self._history is None or table is None or self._writer.transaction is None:
             raise refused(self._where(found))
-        self._note_moved([(table.schema.schema, table.schema.table)], reason)
+        self._note_moved([(table.schema.schema, table.schema.table)], reason, recurs=True)
 
     def _located(self, found: bytes, end: int) -> Iterable[Located]:
         """Return where the images of a rows event are that are sent; none of a table that is not captured."""
@@ -340,15 +359,18 @@ class Decoder:
         self._note_moved(
             tables,
             f"a statement in the log ({opening}) may have changed rows: binlog_format is not ROW for every session",
+            recurs=True,
         )
 
-    def _note_moved(self, tables: Iterable[Name], reason: str) -> None:
-        """Note that captured tables need a copy since the present transaction."""
+    def _note_moved(self, tables: Iterable[Name], reason: str, *, recurs: bool = False) -> None:
+        """Note that captured tables need a copy since the present transaction; `recurs`: any other may have the same."""
         transaction = self._writer.transaction
         assert transaction is not None
         assert self._history is not None
         names = sorted(tables)
-        self._history.move([f"{database}.{table}" for database, table in names], reason, transaction.commit)
+        self._history.move(
+            [f"{database}.{table}" for database, table in names], reason, transaction.commit, recurs=recurs
+        )
         for database, table in names:
             self._tables.renew_schema(database, table)
 
@@ -358,7 +380,8 @@ class Decoder:
             if self._history is None:
                 raise errors.rolled_back(self._where(found))
             tables = {(table.schema.schema, table.schema.table) for table in self._mapped.values() if table is not None}
-            self._note_moved(tables, "a transaction was rolled back in part, and its rows are in the log all the same")
+            reason = "a transaction was rolled back in part, and its rows are in the log all the same"
+            self._note_moved(tables, reason, recurs=True)
         if " " not in statement.opening:
             self._end(found)
 

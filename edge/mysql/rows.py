@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from msgspec import json
 
 from edge.mysql import envelope, events
-from edge.mysql.column_codec import ColumnCodec
+from edge.mysql.careful_rows import CarefulRows, RowChange
+from edge.mysql.column_codec import ColumnCodec, blank
 from edge.mysql.envelope import Transaction
 from edge.mysql.rows_compiled import Images
 from edge.mysql.system_versioning import SystemVersioning
@@ -86,6 +87,10 @@ class Table:
         )
         self._keyed = Images(names, codes, key)
         self._bare = Images(names, codes, []) if key else self._keyed
+        columns = list(index)
+        self._careful = CarefulRows(self.schema, columns, codes, key)
+        keys_alone = [code if number in key else blank(code) for number, code in enumerate(codes)]
+        self._keys_alone = CarefulRows(self.schema, columns, keys_alone, key)
         self._width = len(names)
         self._bytes = (len(names) + 7) // 8
         # Sizes of what is ahead of the images, of inserts and deletes and of updates; and what of it was looked at already.
@@ -103,12 +108,8 @@ class Table:
         )  # fmt: skip
 
     def keys(self, m: bytes, p: int, e: int) -> set[bytes | None]:
-        """Return the keys of all images, old and new, from `p` to `e`, which were decoded before."""
-        found, images, size = set(), self._keyed, self._bytes
-        while p < e:
-            p, key, _ = images[m[p : p + size]](m, p + size)
-            found.add(key)
-        return found
+        """Return the keys of all images, old and new, from `p` to `e`, that can be decoded; None for that of no key."""
+        return {key for _, _, key, _, lacks in self._keys_alone.changes(events.WRITE_2, m, p, e) if lacks is None}
 
     def copied(self, rows: list[bytes], transaction: Transaction, first: int, now_ms: int) -> list[bytes | None]:
         """Return the values of rows that a snapshot read, the first of which has this ordinal."""
@@ -120,10 +121,11 @@ class Table:
             for number, row in enumerate(rows)
         ]
 
-    def changes(
-        self, kind: int, m: bytes, p: int, e: int
-    ) -> Iterator[tuple[bytes | None, bytes | None, bytes | None, bytes | None]]:
-        """Yield for each change former key and old row, key and new row; None for those that it does not have."""
+    def changes(self, kind: int, m: bytes, p: int, e: int, *, careful: bool = False) -> Iterator[RowChange]:
+        """Yield each change; `careful`: also those with values that cannot be decoded."""
+        if careful:
+            yield from self._careful.changes(kind, m, p, e)
+            return
         images, size = self._keyed, self._bytes
         while p < e:
             former = old = key = new = None
@@ -131,7 +133,7 @@ class Table:
                 p, former, old = images[m[p : p + size]](m, p + size)
             if kind not in events.DELETES:
                 p, key, new = images[m[p : p + size]](m, p + size)
-            yield former, old, key, new
+            yield former, old, key, new, None
         if p != e:
             raise ValueError("rows do not end where their event does")
 

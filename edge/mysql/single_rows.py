@@ -1,12 +1,14 @@
 """Changes of rows events, added one by one: where each record has its own numbers, or a change of a key is two records.
 
 For `[records] envelope = "debezium"` and `key_change = "delete-create"`. Other settings add the rows of an event together
-(edge/mysql/rows.py), which takes a fraction of the time.
+(edge/mysql/rows.py), which takes a fraction of the time, unless some of them cannot be decoded.
 """
 
 from edge.mysql import envelope
 from edge.mysql.envelope import DebeziumTransaction, Transaction
 from edge.mysql.rows import Table
+from edge.records.envelope import Undecodable
+from edge.records.form_limits import UNDECODABLE
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.records import Records
 
@@ -35,20 +37,32 @@ class SingleRows:
             transaction.move_to(end - int.from_bytes(found[9:13], "little"))
 
     def add(self, table: Table, kind: int, images: bytes, at: int, until: int, now_ms: int) -> None:
-        """Add the changes that the images of a rows event of this kind are; raise as the table's functions do."""
+        """Add the changes that the images of a rows event of this kind are, or their dead letters.
+
+        Raises as the table's functions do where the source is to stop, or where an image has no end.
+        """
         writer = self._writer
-        for row, (former, old, key, new) in enumerate(table.changes(kind, images, at, until)):
-            if old is None:
-                writer.add(table, key, self._record(table, _NULL, new or _NULL, b"c", row, now_ms))
+        try:
+            changes = list(table.changes(kind, images, at, until))
+        except UNDECODABLE:
+            if not writer.passes_undecodable:
+                raise
+            changes = list(table.changes(kind, images, at, until, careful=True))
+        for row, (former, old, key, new, lacks) in enumerate(changes):
+            instead = Undecodable(lacks.size, lacks.column) if lacks is not None else None
+            if lacks is not None and lacks.in_key:
+                writer.leave_out(table, lacks.column)
+            elif old is None:
+                writer.add(table, key, self._record(table, _NULL, new or _NULL, b"c", row, now_ms), instead_of=instead)
             elif new is None:
                 value = self._record(table, old, _NULL, b"d", row, now_ms)
                 writer.add(table, former, value, is_delete=True)
             elif former == key or not self._splits_keys or former is None or key is None:
-                writer.add(table, key, self._record(table, old, new, b"u", row, now_ms))
+                writer.add(table, key, self._record(table, old, new, b"u", row, now_ms), instead_of=instead)
             else:
                 deleted = self._record(table, old, _NULL, b"d", row, now_ms)
                 created = self._record(table, _NULL, new, b"c", row, now_ms, 1, b'"former_key":%b,' % former)
-                writer.add_key_change(table, (former, deleted), (key, created))
+                writer.add_key_change(table, (former, deleted), (key, created), instead)
 
     def _record(
         self,

@@ -6,12 +6,12 @@ it with other ordinals (edge/mysql/snapshot_rows.py): no position is used twice.
 a GTID; on reading the log again it is not there.
 """
 
-import struct
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from edge.mysql import envelope, events
+from edge.mysql.careful_rows import Undecodable
 from edge.mysql.checkpoint import file_name
 from edge.mysql.ddl import Kind, Name
 from edge.mysql.decoder import Decoder
@@ -21,6 +21,8 @@ from edge.mysql.rows import Table
 from edge.mysql.snapshot_reader import Watermark
 from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.table_cache import Copied
+from edge.records import envelope as envelope_of_all
+from edge.records.form_limits import UNDECODABLE
 from edge.snapshot.plan import LogTable
 from edge.snapshot.ports import Chunk, DedupWindow, Moved, Put
 from headrace.errors import CorruptInput
@@ -125,20 +127,53 @@ class SnapshotDecoder(Decoder):
         """Put the rows here that the window keeps."""
         copied: Copied = chunk.table
         read, keeps = copied.rows.read, window.keeps
+        lacking: dict[int, Undecodable] = {}
         try:
             found = [(key, row) for key, row in map(read, chunk.rows) if keeps(key)]
-        except (struct.error, IndexError, KeyError, ValueError, OverflowError) as error:
-            name = f"{copied.table.schema.schema}.{copied.table.schema.table}"
-            raise CorruptInput(
-                f"a row of {name} that the server selected cannot be decoded",
-                hint="Cancel the table's snapshot (headrace edge snapshot --cancel), and report what columns it has.",
-            ) from error
+        except UNDECODABLE as error:
+            if not self._writer.can_replace:
+                raise self._undecodable(copied) from error
+            found = self._read_carefully(chunk, window, lacking)
         if not found:
             return Put(None, [])
         table, rows = self._tables.current_table(copied), [row for _, row in found]
-        return Put(
-            self._put(table, [key for key, _ in found], lambda to, first: table.copied(rows, to, first, self._now_ms)),
-            [],
+
+        def values(to: Transaction, first: int) -> list[bytes | None]:
+            made = table.copied(rows, to, first, self._now_ms)
+            for number, lacks in lacking.items():
+                whole = made[number]
+                assert whole is not None
+                instead = envelope_of_all.Undecodable(lacks.size, lacks.column)
+                made[number] = self._writer.fitted(table, whole, first + number, instead)
+            return made
+
+        return Put(self._put(table, [key for key, _ in found], values), [])
+
+    def _read_carefully(
+        self, chunk: Chunk, window: DedupWindow, lacking: dict[int, Undecodable]
+    ) -> list[tuple[bytes, bytes]]:
+        """Return keys and rows that the window keeps, and note by their numbers what rows lack that cannot be decoded."""
+        copied: Copied = chunk.table
+        found: list[tuple[bytes, bytes]] = []
+        for packet in chunk.rows:
+            try:
+                key, row, lacks = copied.rows.read_carefully(packet)
+            except UNDECODABLE as error:
+                raise self._undecodable(copied) from error
+            if lacks is not None and lacks.in_key:
+                self._writer.leave_out_copied(copied.table, lacks.column)
+            elif window.keeps(key):
+                if lacks is not None:
+                    lacking[len(found)] = lacks
+                found.append((key, row))
+        return found
+
+    @staticmethod
+    def _undecodable(copied: Copied) -> CorruptInput:
+        name = f"{copied.table.schema.schema}.{copied.table.schema.table}"
+        return CorruptInput(
+            f"a row of {name} that the server selected cannot be decoded",
+            hint="Cancel the table's snapshot (headrace edge snapshot --cancel), and report what columns it has.",
         )
 
     def _put(
@@ -185,10 +220,11 @@ class SnapshotDecoder(Decoder):
                 else:
                     window.change(key)
 
-    def _note_moved(self, tables: Iterable[Name], reason: str) -> None:
+    def _note_moved(self, tables: Iterable[Name], reason: str, *, recurs: bool = False) -> None:
         names = set(tables)
-        super()._note_moved(names, reason)
-        if self._window is not None and self._watched in names:
+        super()._note_moved(names, reason, recurs=recurs)
+        # What any transaction may have would keep the copy from its end; the table is marked beyond that.
+        if self._window is not None and self._watched in names and not recurs:
             self._window.alter()
 
     def _query(self, found: bytes, end: int) -> None:

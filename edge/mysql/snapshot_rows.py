@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import json
 
+from edge.mysql.careful_rows import CarefulImages, Undecodable
 from edge.mysql.column_codec import ColumnCodec
 from edge.mysql.rows_compiled import Image, Images
 from edge.mysql.table_map import packed
@@ -29,7 +30,9 @@ class Rows:
 
     def __init__(self, names: list[str], codes: list[ColumnCodec], key: list[int]) -> None:
         count = len(names)
-        self._images = Images([json.encode(name) for name in names], codes, key, taken=True)
+        quoted = [json.encode(name) for name in names]
+        self._images = Images(quoted, codes, key, taken=True)
+        self._names, self._careful = names, CarefulImages(quoted, codes, key, taken=True)
         self._patterns: dict[int, Image] = {}
         self._split = _splitting(count)
         self._bytes = (count + 7) // 8
@@ -46,6 +49,17 @@ class Rows:
         _, key, row = image(columns, 0)  # type: ignore[arg-type]
         assert key is not None
         return key, row
+
+    def read_carefully(self, packet: bytes) -> tuple[bytes, bytes, Undecodable | None]:
+        """Return the same of a row with values that cannot be decoded, null in it, and the first of them."""
+        nulls, columns = self._split(packet)
+        _, key, row, bad = self._careful.decode(nulls.to_bytes(self._bytes, "little"), columns, 0)
+        assert key is not None
+        if not bad:
+            return key, row, None
+        in_key = sorted(self._careful.key_columns.intersection(bad))
+        column = self._names[[*in_key, *bad][0]]
+        return key, row, Undecodable(column, in_key=bool(in_key), size=len(packet))
 
 
 def columns(packet: bytes) -> list[bytes | None]:

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from edge.mysql import events, types
-from edge.mysql.column_codec import ColumnCodec
+from edge.mysql.column_codec import ColumnCodec, blank
 from edge.mysql.rows_compiled import Images
 from edge.mysql.table_map import TableMap
 
@@ -37,7 +37,9 @@ class SystemVersioning:
     def __init__(self, codes: list[ColumnCodec], start: int, end: int) -> None:
         #: Where its columns are.
         self.columns = (start, end)
-        self._ends = Images([b'""'] * len(codes), codes, [end])
+        # Nothing else of a row has to be understood for that.
+        blanks = [code if number == end else blank(code) for number, code in enumerate(codes)]
+        self._ends = Images([b'""'] * len(codes), blanks, [end])
         self._bytes = (len(codes) + 7) // 8
 
     def runs(self, kind: int, m: bytes, p: int, e: int) -> Iterator[Run]:

@@ -115,6 +115,16 @@ class TooLarge(NamedTuple):
     column: str
 
 
+class Undecodable(NamedTuple):
+    """A row with a value that cannot be decoded: its size in the log in bytes, and that value's column.
+
+    It has no SHA-256: of a short row that would show which values it may have.
+    """
+
+    size: int
+    column: str
+
+
 def largest_column(value: bytes) -> str:
     """Return the name of the largest column of a change."""
     rows = json.decode(value, type=_Rows)
@@ -127,10 +137,11 @@ def largest_column(value: bytes) -> str:
     return max(sizes)[1]
 
 
-def dead_letter(value: bytes, schema: TableSchema, instead_of: TooLarge | None = None) -> bytes:
-    """Return the record that replaces a change which is too large: the same with the key's columns alone.
+def dead_letter(value: bytes, schema: TableSchema, instead_of: TooLarge | Undecodable | None = None) -> bytes:
+    """Return the record that replaces a change which is too large, or cannot be decoded: the same with the key's columns alone.
 
     `too_large` in it has the value's size, and the SHA-256 of the row's JSON: of the new row, of the old one for a delete.
+    Of what cannot be decoded it has the size in the log, and the column.
     """
     rows = json.decode(value, type=_Rows)
     before, after = bytes(rows.before), bytes(rows.after)
@@ -146,14 +157,17 @@ def dead_letter(value: bytes, schema: TableSchema, instead_of: TooLarge | None =
         instead_of = TooLarge(len(value), sha256(before if is_delete else after).hexdigest(), "")
     left_out = [] if is_delete else [column.name for column in schema.columns if column.name not in schema.key]
     unchanged = b"%b%b," % (_UNCHANGED, json.encode(left_out)) if left_out else b""
-    return b'%b%b%b%b,%b%b"too_large":{"bytes":%d,"sha256":"%b"},%b' % (
-        _BEFORE, _key_columns(before, schema), _AFTER, _key_columns(after, schema), former, unchanged, instead_of.size,
-        instead_of.digest.encode(),
+    if isinstance(instead_of, Undecodable):
+        instead = b'"","column":%b' % json.encode(instead_of.column)
+    else:
+        instead = b'"%b"' % instead_of.digest.encode()
+    return b'%b%b%b%b,%b%b"too_large":{"bytes":%d,"sha256":%b},%b' % (
+        _BEFORE, key_columns(before, schema), _AFTER, key_columns(after, schema), former, unchanged, instead_of.size, instead,
         value[at:],
     )  # fmt: skip
 
 
-def _key_columns(row: bytes, schema: TableSchema) -> bytes:
+def key_columns(row: bytes, schema: TableSchema) -> bytes:
     """Return a row with the key's columns alone."""
     if row == _NULL:
         return row

@@ -1,9 +1,10 @@
 """The changes of one transaction, and how they get into a batch; written once for all engines.
 
 A schema record goes ahead of a table's first change; a batch is cut before a change that does not fit; the last change of a
-transaction has `last`; a change too large for a record is replaced by a dead letter, or ends the edge; tombstones, BEGIN and END
-records are added as configured in `[records]`. Decoders call it with records that are complete, so an event that cannot be
-decoded adds nothing. A decoder's fast path appends to the batcher itself and moves `ordinal`.
+transaction has `last`; a change too large for a record, or with a value that cannot be decoded, is replaced by a dead letter, or
+ends the edge; tombstones, BEGIN and END records are added as configured in `[records]`. Decoders call it with records that are
+complete, so an event that cannot be decoded adds nothing. A decoder's fast path appends to the batcher itself and moves
+`ordinal`.
 """
 
 import logging
@@ -82,11 +83,15 @@ class History(Protocol):
     def names(self, prefix: str, place: int) -> list[str]:
         """Return the names, in order, that begin with a prefix, of tables that sent records ahead of a place."""
 
-    def move(self, tables: Iterable[str], reason: str, place: int) -> None:
+    def move(self, tables: Iterable[str], reason: str, place: int, *, recurs: bool = False) -> None:
         """Note that a transaction at a place changed tables' rows without records: their next schema records have the reason.
 
-        Raises NoSpace or NeedsOperator where that cannot be made durable.
+        `recurs`: any transaction may have the same, so that it is no reason for one copy after another. Raises NoSpace or
+        NeedsOperator where that cannot be made durable.
         """
+
+    def mark(self, table: str, reason: str) -> None:
+        """Note that a table needs a copy, since the values of one of its rows did not arrive. Raises as `move` does."""
 
     def warn(self, name: str, words: str) -> None:
         """Add a warning about a table, by its own name, to what the status shows until the edge ends."""
@@ -95,7 +100,11 @@ class History(Protocol):
         """Note that a table has no rows any more, and so needs no copy."""
 
 
+#: What a record's value would be that is replaced by a dead letter; None for a value that is whole.
+Instead = envelope.TooLarge | envelope.Undecodable | None
+
 _NOTHING_KNOWN = Announcement(None, 0)
+_KEY_UNDECODABLE = "changes were left out: column {}, of the key, has values that cannot be decoded"
 
 
 class TransactionWriter(Generic[T]):
@@ -152,7 +161,7 @@ class TransactionWriter(Generic[T]):
         value: bytes,
         *,
         is_delete: bool = False,
-        instead_of: envelope.TooLarge | None = None,
+        instead_of: Instead = None,
     ) -> None:
         """Add a change of a table, or a message, with the records that go ahead of it; raise as `fitted` does."""
         if table is not None:
@@ -167,7 +176,7 @@ class TransactionWriter(Generic[T]):
         table: Table[T],
         deleted: tuple[bytes, bytes],
         created: tuple[bytes, bytes],
-        instead_of: envelope.TooLarge | None = None,
+        instead_of: Instead = None,
     ) -> None:
         """Add a change of a key as two records, key and value of each: a delete, with its tombstone, and a create.
 
@@ -295,11 +304,53 @@ class TransactionWriter(Generic[T]):
         self._batcher.commit(place)
         return has_records
 
-    def fitted(self, table: Table[T], value: bytes, ordinal: int, instead_of: envelope.TooLarge | None = None) -> bytes:
+    @property
+    def can_replace(self) -> bool:
+        """Whether a row that cannot be decoded is replaced by a dead letter, and does not end the edge."""
+        return self._history is not None and not self._stops_at_large
+
+    @property
+    def passes_undecodable(self) -> bool:
+        """Whether that is so of a change, which is in a transaction."""
+        return self.can_replace and self.transaction is not None
+
+    def leave_out(self, table: Table[T], column: str) -> None:
+        """Leave out a change whose key cannot be decoded: its table needs a copy. Raises as `History.move` does."""
+        assert self._history is not None
+        name, position = self._noted(table, column, self.ordinal, "it is left out")
+        self._history.move([name], _KEY_UNDECODABLE.format(column), position.commit, recurs=True)
+        table.schema_sent = False
+        self.skip()
+
+    def leave_out_copied(self, table: Table[T], column: str) -> None:
+        """Leave out a row that is copied and whose key cannot be decoded. Raises as `History.mark` does."""
+        assert self._history is not None
+        name = f"{table.schema.schema}.{table.schema.table}"
+        _log.warning("a row of %s cannot be decoded (column %s): it is not copied", name, column)
+        self._batcher.dead_letters += 1
+        self._history.mark(name, _KEY_UNDECODABLE.format(column))
+
+    def _noted(self, table: Table[T], column: str, ordinal: int, what: str) -> tuple[str, Position]:
+        """Log and count a change that cannot be decoded; return its table's name, and its position."""
+        assert self.transaction is not None
+        name = f"{table.schema.schema}.{table.schema.table}"
+        position = Position(self._epoch, self.transaction.commit, ordinal)
+        _log.warning("the change of %s at position %s cannot be decoded (column %s): %s", name, position, column, what)
+        self._batcher.dead_letters += 1
+        return name, position
+
+    def fitted(self, table: Table[T], value: bytes, ordinal: int, instead_of: Instead = None) -> bytes:
         """Return the value, or the dead letter that replaces one too large for a record; raise NeedsOperator to stop there.
 
-        `instead_of`: what the value would be, where it lacks its large columns.
+        `instead_of`: what the value would be, where it lacks its large columns, or what cannot be decoded.
         """
+        if isinstance(instead_of, envelope.Undecodable):
+            name, _ = self._noted(table, instead_of.column, ordinal, "a dead letter replaces it")
+            if self._history is not None:
+                self._history.mark(
+                    name, f"rows are dead letters: values of column {instead_of.column} cannot be decoded"
+                )
+            return envelope.dead_letter(value, table.schema, instead_of)
         size = len(value) if instead_of is None else instead_of.size
         if size <= self._largest:
             return value

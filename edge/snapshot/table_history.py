@@ -34,6 +34,8 @@ _NAME = "tables.json"
 _MOST_FORMS = 4
 #: Dropped tables whose names are kept.
 _MOST_DROPPED = 10_000
+#: For what any transaction may do to a table a copy is requested at most so often, in milliseconds.
+_RECURS_MS = 86_400_000
 #: What no record depends on is written at most so often, in seconds.
 _SAVE_SECONDS = 1.0
 
@@ -72,6 +74,8 @@ class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     #: The last names of tables that were dropped, by identity: another table of that name does not have the rows of the former.
     dropped: dict[str, str] = {}
     needs_copy: dict[str, _Mark] = {}
+    #: When a copy was last requested for what any transaction may do to a table, by its name, in milliseconds since 1970.
+    recurred: dict[str, int] = {}
     #: Labels of enum types by type, each by the database's number of it.
     labels: dict[str, dict[str, str]] = {}
     #: Whether tables may have sent records that are not in this file: it was lost once.
@@ -150,8 +154,7 @@ class TableHistory:
             if kinds:
                 reasons = [f"a label of type {kind} was renamed" for kind in sorted(kinds)]
                 self._mark(newest.name, reasons)
-                unreported = (newest.rewritten or []) if newest.reported is None else []
-                newest.rewritten, newest.reported = list(dict.fromkeys([*unreported, *reasons])), None
+                newest.rewritten, newest.reported = list(dict.fromkeys([*_unreported(newest), *reasons])), None
         if found != known:
             # After all marks: where one cannot be made, the next session finds the labels again.
             self._known.labels = {kind: dict(labels) for kind, labels in found.items()}
@@ -174,27 +177,46 @@ class TableHistory:
         }
         return tables | self._known.dropped.keys()
 
-    def move(self, tables: Iterable[str], reason: str, place: int) -> None:
+    def move(self, tables: Iterable[str], reason: str, place: int, *, recurs: bool = False) -> None:
         """Note that a transaction at a place changed tables' rows without records: their next schema records have the reason.
 
-        The tables need a copy. Raises NoSpace or NeedsOperator where that cannot be made durable.
+        The tables need a copy. `recurs`: any transaction may have the same, so that it is no reason for one copy after another.
+        Raises NoSpace or NeedsOperator where that cannot be made durable.
         """
-        moved = [self._move(table, reason, place) for table in tables]
+        moved = [self._move(table, reason, place, recurs=recurs) for table in tables]
         if any(moved):
             self._save()
 
-    def _move(self, table: str, reason: str, place: int) -> bool:
+    def mark(self, table: str, reason: str) -> None:
+        """Note that a table needs a copy, since the values of one of its rows did not arrive. Raises as `move` does."""
+        if not self._is_marked(table, reason):
+            self._mark(table, [reason], recurs=True)
+            self._save()
+
+    def _is_marked(self, table: str, reason: str) -> bool:
+        """Whether a table needs a copy for this reason already; the mark is of now from here on."""
+        former = self._known.needs_copy.get(table)
+        if former is None or reason not in former.reasons:
+            return False
+        # A copy that has begun may have been ahead of what happened now.
+        self._known.needs_copy[table] = msgspec.structs.replace(former, at_ms=time.time_ns() // 1_000_000)
+        self._dirty = True
+        return True
+
+    def _move(self, table: str, reason: str, place: int, *, recurs: bool) -> bool:
         """Do it for one table; return whether that was not noted yet."""
         known = self._known.tables
         identity = table if table in known else next((it for it in known if known[it][-1].name == table), table)
         forms = known.get(identity, [])
         in_force = next((form for form in reversed(forms) if form.since <= place), None)
         if in_force is None and not forms:
-            self._mark(table, [reason])
+            if recurs and self._is_marked(table, reason):
+                return False
+            self._mark(table, [reason], recurs=recurs)
             return True
         if in_force is not None and in_force is forms[-1] and reason not in self._moved_at(in_force, place):
-            self._mark(table, [reason])
-            reasons = [*self._moved_at(in_force, place), reason]
+            self._mark(table, [reason], recurs=recurs)
+            reasons = list(dict.fromkeys([*_unreported(in_force), *self._moved_at(in_force, place), reason]))
             moved = msgspec.structs.replace(in_force, since=place, rewritten=reasons, reported=None)
             kept = forms[:-1] if in_force.since == place else forms
             known[identity] = [*kept, moved][-_MOST_FORMS:]
@@ -268,6 +290,7 @@ class TableHistory:
         while len(known.dropped) > _MOST_DROPPED:
             del known.dropped[next(iter(known.dropped))]
         self._unmark([table for table in known.needs_copy if table not in names])
+        known.recurred = {table: at_ms for table, at_ms in known.recurred.items() if table in names}
 
     def close(self) -> None:
         """Write what is not written yet, if the disk takes it: nothing depends on it."""
@@ -303,6 +326,8 @@ class TableHistory:
             )
             if former.name != table.name:
                 found = [f"the table was called {former.name}", *(found or [])]
+        if former is not None and not is_copied and (unreported := _unreported(former)):
+            found = list(dict.fromkeys([*unreported, *(found or [])]))
         form = _Form(
             table.name,
             columns,
@@ -333,14 +358,17 @@ class TableHistory:
         """Return the place up to which the far side may have records of another schema, where none is noted."""
         return self._sent_until if table.depends_on_catalog else 0
 
-    def _mark(self, table: str, reasons: list[str]) -> None:
+    def _mark(self, table: str, reasons: list[str], *, recurs: bool = False) -> None:
         """Note that a table needs a copy, and request it where that is configured."""
-        if self._copies:
+        now_ms = time.time_ns() // 1_000_000
+        if self._copies and not (recurs and now_ms < self._known.recurred.get(table, 0) + _RECURS_MS):
             # Before the mark: after a failure in between the alteration is found again.
             self._requests.request_once(Request(kind="snapshot", tables=[table], replace=True, restart=True))
+            if recurs:
+                self._known.recurred[table] = now_ms
         former = self._known.needs_copy.get(table)
         listed = [*(former.reasons if former else []), *reasons]
-        self._known.needs_copy[table] = _Mark(list(dict.fromkeys(listed)), time.time_ns() // 1_000_000)
+        self._known.needs_copy[table] = _Mark(list(dict.fromkeys(listed)), now_ms)
         _log.warning("%s needs a copy, since its rows changed without a record: %s", table, "; ".join(reasons))
         self._dirty = True
         self._warn()
@@ -389,6 +417,11 @@ class TableHistory:
     def _save(self) -> None:
         files.write_private(self._path, msgspec.json.encode(self._known))
         self._saved_at, self._dirty = time.monotonic(), False
+
+
+def _unreported(form: _Form) -> list[str]:
+    """Return the reasons that no schema record has had yet."""
+    return (form.rewritten or []) if form.reported is None else []
 
 
 def _rows_moved(known: str, found: str) -> bool:

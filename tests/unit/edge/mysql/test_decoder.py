@@ -129,7 +129,7 @@ def test_truncate_and_drop_name_their_tables():
         ([query("XA PREPARE X'61',X'',1", 300)], "by a statement"),
         ([ACCOUNTS, rows(30, 2, ANA), query("ROLLBACK", 300)], "rolled back in part"),
         ([ACCOUNTS, rows(30, 2, ANA), query("ROLLBACK TO s", 300)], "rolled back in part"),
-        ([table_map(ID, NAME._replace(collation=99))], "character set 'swe7'"),
+        ([table_map(ID, NAME._replace(collation=99)), rows(30, 2, ANA)], "character set 'swe7'"),
     ],
 )
 def test_what_rows_cannot_be_made_of_calls_an_operator_with_the_place(events, said):
