@@ -140,7 +140,7 @@ def topics(path: Path, as_json: bool) -> None:
 @click.option("--open", "only_open", is_flag=True, help="Only those whose rows have not come since.")
 @click.argument("stream")
 def dead_letters(path: Path, stream: str, *, as_json: bool, only_open: bool) -> None:
-    """Show the changes of STREAM whose rows were too large to be sent, by position, key, size and SHA-256.
+    """Show the changes of STREAM whose rows were too large to be sent, or could not be decoded: position, key, size, column.
 
     One is open until a later record brings the row of that key, or removes it; then it is replaced. Reads all of the
     stream's topics. To have the rows after all, raise [records] largest_megabytes at the edge and the topic's max.message.bytes;
@@ -154,7 +154,7 @@ def dead_letters(path: Path, stream: str, *, as_json: bool, only_open: bool) -> 
     if as_json:
         print(json.dumps(found, indent=2))
     elif found:
-        _show(("state", "source", "table", "op", "bytes", "position", "offset", "sha256", "key"), found)
+        _show(("state", "source", "table", "op", "bytes", "position", "offset", "sha256", "column", "key"), found)
     else:
         print(f"stream {stream}: no {'open ' * only_open}dead letters")
 

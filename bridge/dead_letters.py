@@ -1,7 +1,8 @@
-"""Dead letters: records in place of a change whose row was too large (docs/records.md), found in the topics.
+"""Dead letters: records in place of a change whose row was too large or could not be decoded (docs/records.md), in the topics.
 
 They are in the source's own order, in the place of the change, so nothing is hidden and no chain is broken. What is left to do
-is the edge's: raise the limit and copy the rows again (edge/snapshot/dead_letters.py). Reads whole topics; called by the command.
+is the edge's: raise the limit, put the values right, and copy the rows again (edge/snapshot/dead_letters.py). Reads whole
+topics; called by the command.
 
 Which dead letters are open, and which are replaced: a later record of the same key has brought the row, or removed it.
 """
@@ -29,6 +30,8 @@ _Row = tuple[_Table, bytes]
 class _Size(msgspec.Struct):
     bytes: int
     sha256: str
+    #: Whose value could not be decoded; empty where the row was too large, and in Avro.
+    column: str = ""
 
 
 class _Source(msgspec.Struct):
@@ -124,6 +127,7 @@ class DeadLetterIndex:
             "key": (key or b"").decode(errors="replace") or None,
             "bytes": size.bytes,
             "sha256": size.sha256,
+            "column": size.column,
             "committed_ms": source.ts_ms,
             "offset": offset,
         }

@@ -50,7 +50,7 @@ class Figures:
     returned: int = counter("returned_batches_total", "Batches that came back and are sent again.")
     rejected: int = counter("rejected_batches_total", "Batches that the far side rejected: the edge stops.")
     undecodable: int = counter("decode_errors_total", "Messages of the log that could not be decoded: the edge stops.")
-    dead_letters: int = counter("dead_letters_total", "Changes too large for a record, sent without their row.")
+    dead_letters: int = counter("dead_letters_total", "Changes too large or not decoded, sent without their row.")
     database_connections: int = counter("database_connections_total", "Connections made to the database.")
     interconnect_connections: int = counter("interconnect_connections_total", "Links made that got credit.")
     database_connected: int = gauge("database_connected", "1 while the log is read, 0 while not.", 0)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from edge.postgres import errors, rows_compiled
+from edge.postgres.careful_rows import without_undecodable
 from edge.postgres.checkpoint import format_lsn
 from edge.postgres.envelope import Around, DebeziumTransaction, LogicalMessage, MessageRecords, Transaction
 from edge.postgres.large_rows import find_large
@@ -24,7 +25,9 @@ from edge.progress.passed import PREFIX, Passed
 from edge.records.alterations import Catalog
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
-from edge.records.transaction_writer import History, TransactionWriter
+from edge.records.envelope import Undecodable
+from edge.records.form_limits import UNDECODABLE
+from edge.records.transaction_writer import History, Instead, TransactionWriter
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput, NeedsOperator
@@ -139,7 +142,11 @@ class Decoder:
             writer = self._writer
             ordinal = writer.ordinal
             number, count = _PLACES[ordinal] if ordinal < 1000 else (b"%08x" % ordinal, b"%d" % (ordinal + 1))
-            key, value = change(message + PAD, self._committed, self._place, number, self._read, count)
+            try:
+                key, value = change(message + PAD, self._committed, self._place, number, self._read, count)
+            except UNDECODABLE:
+                self._change(message)
+                return
         except (struct.error, IndexError, KeyError, ValueError) as error:
             raise self._corrupt(message) from error
         batcher = self._batcher
@@ -264,14 +271,24 @@ class Decoder:
             return
         if table.changes is None:
             table.changes = rows_compiled.Changes(table)
-        prefix = message[:8]
+        prefix, padded = message[:8], message + PAD
         has_old_row = prefix[:1] == b"U" and prefix[5:6] != b"N"
-        if has_old_row and self._splits_keys and table.changes_key(message + PAD):
-            around = self._around(table.name), self._around(table.name, 1)
-            self._writer.add_key_change(table, *table.key_change(message + PAD, *around))
+        splits = has_old_row and self._splits_keys and table.changes_key(padded)
+        around = self._around(table.name)
+        try:
+            if splits:
+                pair = table.key_change(padded, around, self._around(table.name, 1))
+            else:
+                change = table.changes[prefix]
+                key, value = change(padded, *around)
+        except UNDECODABLE:
+            if not self._writer.passes_undecodable:
+                raise
+            self._add_repaired(table, message, splits=splits)
             return
-        change = table.changes[prefix]
-        key, value = change(message + PAD, *self._around(table.name))
+        if splits:
+            self._writer.add_key_change(table, *pair)
+            return
         is_delete = message[:1] == b"D"
         self._writer.add(table, key, value, is_delete=is_delete)
         if (
@@ -283,6 +300,17 @@ class Decoder:
             and not (self._records.tombstones and is_delete)
         ):
             self._fast[prefix] = self._in_avro(table, prefix, change)
+
+    def _add_repaired(self, table: Table, message: bytes, *, splits: bool) -> None:
+        """Add a change without what of it cannot be decoded, as a dead letter where its new row had that."""
+        repaired = without_undecodable(table, message)
+        if repaired.key_column is not None:
+            self._writer.leave_out(table, repaired.key_column)
+            for prefix in [prefix for prefix in self._fast if prefix[1:5] == message[1:5]]:
+                del self._fast[prefix]
+            return
+        instead = Undecodable(len(message), repaired.column) if repaired.column is not None else None
+        self._add_without(table, repaired.message, lambda _: instead, splits=splits)
 
     def _add_large(self, message: bytes) -> bool:
         """Add the dead letter of a change whose record would be too large, without decoding it; whether it is one.
@@ -301,16 +329,20 @@ class Decoder:
         large = find_large(table, message, self._largest)
         if large is None:
             return False
-        if splits:
-            around = self._around(table.name), self._around(table.name, 1)
-            deleted, created = table.key_change(large.message + PAD, *around)
-            self._writer.add_key_change(table, deleted, created, large.too_large(created[1], table))
-            return True
-        change = {b"I": table.insert, b"U": table.update, b"D": table.delete}[message[:1]]
-        key, value = change(large.message + PAD, *self._around(table.name))
-        instead_of = large.too_large(value, table)
-        self._writer.add(table, key, value, is_delete=message[:1] == b"D", instead_of=instead_of)
+        self._add_without(table, large.message, lambda value: large.too_large(value, table), splits=splits)
         return True
+
+    def _add_without(
+        self, table: Table, message: bytes, instead_of: Callable[[bytes], Instead], *, splits: bool
+    ) -> None:
+        """Add a change that lacks columns; `instead_of` returns what its value would be with them."""
+        padded, around = message + PAD, self._around(table.name)
+        if splits:
+            deleted, created = table.key_change(padded, around, self._around(table.name, 1))
+            self._writer.add_key_change(table, deleted, created, instead_of(created[1]))
+            return
+        key, value = {b"I": table.insert, b"U": table.update, b"D": table.delete}[message[:1]](padded, *around)
+        self._writer.add(table, key, value, is_delete=message[:1] == b"D", instead_of=instead_of(value))
 
     def _in_avro(self, table: Table, prefix: bytes, change: Change) -> Change:
         """Return the function that makes Avro at once, where records are in Avro."""

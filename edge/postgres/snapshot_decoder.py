@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from edge.postgres import rows_compiled, snapshot_reader
+from edge.postgres.careful_rows import without_undecodable
 from edge.postgres.envelope import LogicalMessage
 from edge.postgres.large_rows import find_large
 from edge.postgres.pgoutput import Decoder
@@ -18,7 +19,9 @@ from edge.postgres.snapshot_reader import PREFIX
 from edge.postgres.snapshot_table import SnapshotTable
 from edge.postgres.visibility import Unseen, hidden
 from edge.progress.passed import Passed
-from edge.records.envelope import AVRO_MARK
+from edge.records.envelope import AVRO_MARK, Undecodable
+from edge.records.form_limits import UNDECODABLE
+from edge.records.transaction_writer import Instead
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, DedupWindow, Moved, Put
 from headrace.position import Position
@@ -115,22 +118,25 @@ class SnapshotDecoder(Decoder):
             large = find_large(table, message[: -len(PAD)], self._largest) if len(message) > self._largest else None
             if large is not None:
                 message = large.message + PAD
-            if self.wants_places:
-                key, value = read(message, *self._around(table.name))
-            else:
-                key, value = read(
-                    message, self._committed, self._place, b"%08x" % ordinal, self._read, b"%d" % (ordinal + 1)
-                )
-            assert key is not None
+            around = self._around(table.name)
+            instead: Instead = None
+            try:
+                key, value = read(message, *around)
+            except UNDECODABLE:
+                if not writer.passes_undecodable:
+                    raise
+                key, value, instead = self._read_repaired(table, message, read, around)
+            if key is None:
+                continue
             if not keeps(key):
                 if window.must_reread(key):
                     again.append(snapshot_reader.key_of(row, chunk_table))
                 continue
             size = len(value)
             if large is not None:
-                writer.add(table, key, value, instead_of=large.too_large(value, table))
-            elif size > batcher.free_bytes or not table.schema_sent or adds_all:
-                writer.add(table, key, value)
+                instead = instead or large.too_large(value, table)
+            if instead is not None or size > batcher.free_bytes or not table.schema_sent or adds_all:
+                writer.add(table, key, value, instead_of=instead)
             else:
                 batcher.keys.append(key)
                 batcher.values.append(value)
@@ -138,6 +144,17 @@ class SnapshotDecoder(Decoder):
                 writer.ordinal = ordinal + 1
         put = writer.ordinal > first
         return Put(Position(self._epoch, self._commit, writer.ordinal - 1) if put else None, again)
+
+    def _read_repaired(
+        self, table: Table, message: bytes, read: Change, around: tuple[bytes, ...]
+    ) -> tuple[bytes | None, bytes, Instead]:
+        """Return key and value of a row without what of it cannot be decoded, and what it lacks; no key where that is in it."""
+        repaired = without_undecodable(table, message[: -len(PAD)])
+        if repaired.key_column is not None:
+            self._writer.leave_out_copied(table, repaired.key_column)
+            return None, b"", None
+        instead = Undecodable(len(message), repaired.column) if repaired.column is not None else None
+        return *read(repaired.message + PAD, *around), instead
 
     def _present(self, table: SnapshotTable) -> Table:
         """Return a table as the log has announced it; if it has not, as the catalog described it."""
@@ -171,7 +188,11 @@ class SnapshotDecoder(Decoder):
         self.on_watermark(parsed.content)
 
     def _change(self, message: bytes) -> None:
+        skipped = self._writer.skipped
         super()._change(message)
+        if self._writer.skipped > skipped:
+            # It is in no record.
+            return
         oid = _XID(message, 1)[0]
         watched, followed = self._watched, self._followed.get(oid, [])
         window = self._window if watched is not None and watched.oid == oid else None

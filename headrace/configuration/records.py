@@ -101,7 +101,8 @@ class Records(Section, frozen=True, kw_only=True):
     cloudevents: bool = False
     #: Largest value of a record, in MB; the topic's `max.message.bytes` has to be greater.
     largest_megabytes: Annotated[int, Meta(ge=1, le=200)] = 15
-    #: What becomes of a change that is larger: the edge stops, or a record without the row takes its place.
+    #: What becomes of a change that is larger, or has a value that cannot be decoded: the edge stops, or a record without the row
+    #: takes its place.
     on_too_large: Literal["stop", "dead-letter"] = "dead-letter"
 
     def __post_init__(self) -> None:

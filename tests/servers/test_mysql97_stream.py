@@ -1,6 +1,7 @@
 """The stream of a real MySQL 9.7."""
 
 from tests.edge.fix_edge import arrive
+from tests.edge.undecodable import go_on_behind_what_cannot_be_decoded
 
 
 def test_changes_of_every_kind_arrive(mysql97_edge, mysql97, interconnect):
@@ -13,3 +14,8 @@ def test_changes_of_every_kind_arrive(mysql97_edge, mysql97, interconnect):
 
     assert [change["op"] for change in interconnect.changes] == ["c", "c", "u", "d", "t"]
     assert interconnect.changes[2]["after"] == {"id": 2, "note": "Citra"}
+
+
+def test_a_value_that_cannot_be_decoded_concerns_its_row_alone(mysql97_edge, mysql97, interconnect):
+    """M2."""
+    go_on_behind_what_cannot_be_decoded(mysql97_edge, mysql97, interconnect)

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.errors import NeedsOperator
 from tests.edge.fix_edge import arrive
-from tests.integration.edge.snapshots import as_letters, records, replay
+from tests.integration.edge.snapshots import as_letters, copy, records, replay
 from tests.rules.waiting import eventually
 
 
@@ -113,6 +113,25 @@ def test_row_beyond_the_limit_becomes_a_dead_letter_and_the_rest_goes_on(asked, 
     assert (letter["op"], letter["after"], letter["unchanged"]) == ("u", {"id": 1}, ["note"])
     assert letter["too_large"]["sha256"] == hashlib.sha256(row).hexdigest()
     assert after["after"] == {"id": 2, "note": "x"}
+
+
+def test_a_value_without_a_form_becomes_a_dead_letter_and_the_rest_goes_on(asked, database, interconnect):
+    """M2's siblings: it stopped the source. A copy of the row is one as well, until the row is put right."""
+    edge = asked('time = "nanoseconds"', tables="create table d (id int primary key, at timestamp)")
+    with edge.running() as running:
+        database.execute("insert into d values (1, '3026-01-01'), (2, null)")
+        arrive(interconnect, 2)
+        copy(edge, "public.d")
+        arrive(interconnect, 4)
+        database.execute("update d set at = '2026-01-01' where id = 1")
+        arrive(interconnect, 5)
+        (words,) = [words for words in running.figures.warnings if "needs a copy" in words]
+
+    assert [(it["op"], it["after"], it.get("too_large", {}).get("column")) for it in interconnect.changes] == [
+        ("c", {"id": 1}, "at"), ("c", {"id": 2, "at": None}, None), ("r", {"id": 1}, "at"), ("r", {"id": 2, "at": None}, None),
+        ("u", {"id": 1, "at": 1767225600000000000}, None),
+    ]  # fmt: skip
+    assert "values of column at cannot be decoded" in words
 
 
 def test_rows_come_again_by_keys_of_every_kind(asked, database, interconnect):

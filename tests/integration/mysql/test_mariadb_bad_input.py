@@ -10,6 +10,7 @@ from edge.commands.initialise import Adoption
 from edge.commands.retire import retire
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.edge.fix_edge import arrive, ids
+from tests.edge.undecodable import go_on_behind_what_cannot_be_decoded
 from tests.rules.waiting import eventually
 
 
@@ -39,12 +40,17 @@ def test_rows_that_the_log_does_not_carry_whole_concern_their_table_alone(maria_
     ]  # fmt: skip
     marked = [value["rewritten"] for _, _, value in interconnect.records if value.get("rewritten")]
     assert [[re.search(r"\(.+?\)|lacks columns", reason)[0] for reason in reasons] for reasons in marked] == [
-        ["(UPDATE t)"], ["lacks columns"],
+        ["(UPDATE t)"], ["(DELETE FROM t)", "lacks columns"],
     ]  # fmt: skip
     assert "secret" not in str(marked)
     (words,) = [words for words in running.figures.warnings if "needs a copy" in words]
     assert words.startswith(f"{maria.name}.t needs a copy")
     assert "(DELETE FROM t)" in words
+
+
+def test_a_value_that_cannot_be_decoded_concerns_its_row_alone(maria_edge, maria, interconnect):
+    """M2: it stopped the source for good."""
+    go_on_behind_what_cannot_be_decoded(maria_edge, maria, interconnect)
 
 
 def test_commit_of_what_was_prepared_in_a_purged_file_stops_the_edge(own_maria, maria_edges, interconnect):

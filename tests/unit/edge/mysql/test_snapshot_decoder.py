@@ -15,6 +15,7 @@ from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
 from edge.snapshot.ports import Chunk, DedupWindow
+from edge.snapshot.table_history import TableHistory
 from headrace.batch import decode
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
@@ -22,7 +23,7 @@ from headrace.errors import CorruptInput
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from tests.unit.edge.mysql import events
-from tests.unit.edge.mysql.chunks import packet, table
+from tests.unit.edge.mysql.chunks import ID, NOTE, packet, table
 
 # GTID sets.
 
@@ -212,6 +213,24 @@ def test_a_row_that_is_none_is_damage_of_its_table(tmp_path):
     stream = Stream(tmp_path)
     with pytest.raises(CorruptInput, match=r"bank\.accounts"):
         stream.decoder.put(stream.chunk((b"1",)), stream.window)
+
+
+def test_a_copied_row_that_cannot_be_decoded_is_a_dead_letter(tmp_path):
+    """M2: it ended the edge."""
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(1, 0)
+    stream = Stream(tmp_path, history=history)
+    swe7 = NOTE._replace(charset="swe7", collation="swe7_bin")
+    copied = stream.tables.copied(table(columns=(ID, swe7)))
+    rows = [packet(b"1", None), packet(b"2", b"secret"), packet(b"3", None)]
+
+    stream.decoder.put(Chunk(table=copied, rows=rows, size=1, last=None, end=True, seen=None), stream.window)
+
+    first, second, third = [json.loads(value) for value in stream.batcher.values[1:]]
+    assert (first["after"]["id"], third["after"]["id"], second["op"]) == (1, 3, "r")
+    assert (second["after"], second["too_large"]["column"]) == ({"id": 2}, "note")
+    assert b"secret" not in b"".join(stream.batcher.values)
+    assert "note" in history.warnings["bank.accounts"]
 
 
 def test_bytes_that_are_no_characters_are_copied_as_the_stream_has_them(tmp_path):
