@@ -103,6 +103,13 @@ def blank(codec: ColumnCodec) -> ColumnCodec:
     return codec._replace(lines=(), form="null", arguments=(), is_text=False)
 
 
+def for_key(codec: ColumnCodec) -> ColumnCodec:
+    """Return the codec of a column of a key: it refuses a wrong value of an ENUM with an empty member, which looks the same."""
+    if codec.type_name != "ENUM" or "" not in codec.members:
+        return codec
+    return codec._replace(scope=codec.scope | {"members_{v}": values.key_members(codec.members)})
+
+
 def without_zero_dates(codec: ColumnCodec) -> ColumnCodec:
     """Return the codec of a column whose zero dates are null."""
     if codec.type_name not in {"DATE", "DATETIME", "TIMESTAMP"}:

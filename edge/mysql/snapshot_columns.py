@@ -90,6 +90,10 @@ def field(column: Catalogued, where: str) -> Field:
     )
 
 
+def _has_empty_member(column: Catalogued) -> bool:
+    return column.data_type == "enum" and b"" in _members(column)
+
+
 def _members(column: Catalogued) -> tuple[bytes, ...]:
     """Return the members of an ENUM or a SET, which the catalog prints as SQL: `enum('a','it''s')`."""
     printed = (match[1].replace("''", "'") for match in _MEMBER.finditer(column.column_type))
@@ -122,6 +126,9 @@ def selected(column: Catalogued) -> str:
         return f"{name} + 0"
     if column.data_type == "decimal" and "zerofill" in column.column_type:
         return f"cast({name} as decimal({column.precision}, {column.scale}))"
+    if _has_empty_member(column):
+        # By its number, which is another one than that of a wrong value.
+        return f"{name} + 0"
     if column.data_type in {"float", "double"}:
         # With all digits, and with the sign of zero.
         return f"{name} * 1e0"
@@ -144,6 +151,8 @@ def taken(codec: ColumnCodec, known: Field, column: Catalogued, where: str) -> C
         lines = (f"{{v}} = format(int({{v}}), '0{codec.length}b').encode()",)
     elif kind in {types.FLOAT, types.DOUBLE}:
         lines, form = ("{v} = float({v})", *codec.lines), "%b"
+    elif _has_empty_member(column):
+        return codec._replace(fixed="", read=(), lines=("{v} = members_{v}[int({v})]",))
     elif kind in {types.ENUM, types.SET, types.JSON}:
         lines, form = (f"{{v}} = encode(str({{v}}, {_codec(column, where)!r}, 'replace'))",), "%b"
     else:

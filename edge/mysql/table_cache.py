@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, types
 from edge.mysql.charset import BINARY, statement_text
-from edge.mysql.column_codec import ColumnCodec, Place, code, treated, without_zero_dates
+from edge.mysql.column_codec import ColumnCodec, Place, code, for_key, treated, without_zero_dates
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Name, Statement, read_statement
 from edge.mysql.debezium_types import with_debezium_form
@@ -330,6 +330,8 @@ class TableCache:
 
     def _hidden(self, described: TableMap, codes: list[ColumnCodec]) -> list[ColumnCodec]:
         """Return the codecs as settings and policy require."""
+        fields = described.fields
+        codes = [for_key(it) if field.name in described.key else it for field, it in zip(fields, codes, strict=True)]
         if self._zero_dates == "null":
             codes = [without_zero_dates(codec) for codec in codes]
         names = [field.name for field in described.fields]

@@ -160,6 +160,11 @@ def members(texts: tuple[str, ...]) -> tuple[bytes, ...]:
     return (b'""', *map(json.encode, texts))
 
 
+def key_members(texts: tuple[str, ...]) -> dict[int, bytes]:
+    """Return the same for a key, where a wrong value is none: one of the members may be written as it is."""
+    return dict(enumerate(map(json.encode, texts), 1))
+
+
 #: A table forgets everything when it has grown to so many entries.
 _MOST = 20_000
 _DATETIME_OFFSET, _TIME_OFFSET = 0x8000000000, 0x800000

@@ -141,11 +141,13 @@ from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
 join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
 where p.pubname = %s
 """
-#: The partitions of tables of which partitions arrive under the root's name. One that was made in another transaction than it
-#: became a partition had rows before, which never arrive.
+#: The partitions of tables of which partitions arrive under the root's name, with their files. One that was made in another
+#: transaction than it became a partition had rows before, which never arrive.
 _PARTITIONS = """
 select n.nspname || '.' || c.relname, (
-    select string_agg(t.relid::oid::text || case when i.xmin = own.xmin then '' else '+' end, ' ' order by t.relid::oid)
+    select string_agg(
+        t.relid::oid::text || case when i.xmin = own.xmin then '' else '+' end || ':' || p.relfilenode, ' ' order by t.relid::oid
+    )
     from pg_partition_tree(c.oid) t
     join pg_inherits i on i.inhrelid = t.relid join pg_class p on p.oid = t.relid join pg_type own on own.oid = p.reltype
 )
@@ -155,8 +157,19 @@ where p.pubname = %s and c.relkind = 'p'
 """
 
 
-def published(database: Database, name: str) -> Published:
-    """Return what a publication publishes, so that what is altered of it is found: the log has no record of that."""
+#: TRUNCATE gives a table and its indexes other files, and so do VACUUM FULL, CLUSTER, and some forms of ALTER TABLE, which keep
+#: rows that are older than that. Where a table has none in its first pages, or they cannot be read, it was emptied.
+_REWRITTEN_AT = """
+select max(age(c.xmin)), has_table_privilege(%s::int8::oid, 'select'), %s::int8::oid::regclass::text
+from pg_class c where c.oid = %s::int8::oid or c.oid in (select indexrelid from pg_index where indrelid = %s::int8::oid)
+"""
+
+
+def published(database: Database, name: str, former: Published | None = None) -> Published:
+    """Return what a publication publishes, so that what is altered of it is found: the log has no record of that.
+
+    `former`: what it published before, by which partitions that were truncated meanwhile are found.
+    """
     rows = database.rows(_PUBLISHES, name)
     if not rows:
         # Who checks the publication finds that.
@@ -164,7 +177,31 @@ def published(database: Database, name: str) -> Published:
     kinds, via_root = rows[0]
     partitions = database.rows(_PARTITIONS, name) if via_root else []
     listed = {table: listing or "" for table, listing in database.rows(_LISTED, name)}
-    return Published(f"{kinds}; {via_root}", listed, {table: oids or "" for table, oids in partitions})
+    before = former.partitions if former is not None else {}
+    found = {table: _with_emptied(database, before.get(table, ""), files or "") for table, files in partitions}
+    return Published(f"{kinds}; {via_root}", listed, found)
+
+
+def _with_emptied(database: Database, former: str, files: str) -> str:
+    """Return partitions with, behind each one's file, the file with which it was last seen to be empty, or seen at all."""
+    before = dict(entry.partition(":")[::2] for entry in former.split())
+    entries = []
+    for entry in files.split():
+        number, _, file = entry.partition(":")
+        was, _, emptied = before.get(number, "").partition(":")
+        if not was or (was != file and _is_emptied(database, int(number.rstrip("+")))):
+            emptied = file
+        entries.append(f"{number}:{file}:{emptied}")
+    return " ".join(entries)
+
+
+def _is_emptied(database: Database, oid: int) -> bool:
+    """Return whether a table whose file is another one than before has no row of before."""
+    ((age, is_readable, name),) = database.rows(_REWRITTEN_AT, oid, oid, oid, oid)
+    if not is_readable or age is None:
+        return True
+    kept = f"select exists (select from only {name} where ctid < '(64,0)'::tid and age(xmin) > {int(age)})"  # noqa: S608
+    return not database.value(kept)
 
 
 #: The table itself, and all that it is a partition of or inherits from.

@@ -153,7 +153,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
             labels = enum_labels(self._database)
             history.labels(labels)
             history.forget_dropped(table_names(self._database))
-            what = published(self._database, names.publication)
+            what = published(self._database, names.publication, history.published)
             history.publication(what)
             # What is altered from now on is found by a look, the first one included.
             self._known.labels, self._known.published = labels, what

@@ -191,7 +191,8 @@ class Watch(watch.Watch[Database, PostgresCheckpoint]):
     def _look_at_publication(self, connection: Database, name: str) -> None:
         """Have the next session compare what is published when it is something else, and warn of tables that this harms."""
         if self._known.published is not None:
-            former, self._known.published = self._known.published, published(connection, name)
+            former = self._known.published
+            self._known.published = published(connection, name, former)
             if former != self._known.published:
                 self._outbox.reopen(Retryable(f"publication {name!r} or partitions that it has were altered"))
                 self._harms_at = 0.0

@@ -70,7 +70,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     #: By `schema.table`: of a table that is listed its columns and row filter, with the number of the listing.
     tables: dict[str, str]
     #: By `schema.table`: of a table whose partitions arrive under its name, the numbers of these, with `+` where one had rows
-    #: before it became a partition.
+    #: before it became a partition, and behind `:` each one's file now, and the file with which it was last seen to be emptied.
     partitions: dict[str, str]
 
 

@@ -240,6 +240,11 @@ class TableHistory:
         """Add a warning about a table, by its own name, to what the status shows until the edge ends."""
         self._warned[name] = words
 
+    @property
+    def published(self) -> Published | None:
+        """What was published when it was last compared."""
+        return self._known.published
+
     def publication(self, found: Published) -> None:
         """Compare what is published with what was: changes of meanwhile, or rows that moved with a partition, are in no log."""
         known = self._known.published
@@ -267,8 +272,10 @@ class TableHistory:
                     if table not in found.tables
                     else "the table was added to the publication, or is published with other columns or another row filter"
                 )
-            elif table in found.partitions and _rows_moved(known.partitions.get(table, ""), found.partitions[table]):
-                reasons[table] = "partitions were attached, detached or dropped"
+            elif table in found.partitions and (
+                reason := _rows_moved(known.partitions.get(table, ""), found.partitions[table])
+            ):
+                reasons[table] = reason
         return reasons
 
     def copied(self, table: str, started_ms: int) -> None:
@@ -424,10 +431,18 @@ def _unreported(form: _Form) -> list[str]:
     return (form.rewritten or []) if form.reported is None else []
 
 
-def _rows_moved(known: str, found: str) -> bool:
-    """Whether rows came or went with partitions; one that is new and was made as a partition had none."""
-    before = {number.rstrip("+") for number in known.split()}
-    after = found.split()
-    return bool(before - {number.rstrip("+") for number in after}) or any(
-        number.endswith("+") and number.rstrip("+") not in before for number in after
-    )
+def _rows_moved(known: str, found: str) -> str:
+    """Return how rows came or went with partitions; a partition that is new and was made as one had none."""
+    before, after = _partitions(known), _partitions(found)
+    gone = before.keys() - after.keys()
+    if gone or any(number not in before and had_rows for number, (had_rows, _) in after.items()):
+        return "partitions were attached, detached or dropped"
+    # Releases before have no files.
+    emptied = [number for number, (_, file) in after.items() if before.get(number, (False, ""))[1] not in ("", file)]
+    return "partitions were truncated" if emptied else ""
+
+
+def _partitions(listed: str) -> dict[str, tuple[bool, str]]:
+    """Return by number whether a partition had rows before it was one, and the file with which it was last emptied."""
+    entries = [entry.split(":") for entry in listed.split()]
+    return {number.rstrip("+"): (number.endswith("+"), files[-1] if files else "") for number, *files in entries}

@@ -67,3 +67,33 @@ def test_partitions_that_take_rows_along_under_their_root_are_found_and_new_ones
         assert needs_copy(edge) == {}
         database.execute("drop table t_1")
         eventually(lambda: "detached or dropped" in needs_copy(edge).get("public.t", ""))
+
+
+def test_a_truncated_partition_under_its_root_is_found_and_a_rewritten_one_is_not(edges, database, interconnect):
+    """G11: pgoutput sends nothing of it."""
+    database.execute("create table t (id int, day int, primary key (id, day)) partition by list (day)")
+    database.execute(
+        "create table t_1 partition of t for values in (1); create table t_2 partition of t for values in (2)"
+    )
+    database.execute(f"create publication {database.name} for table t with (publish_via_partition_root = true)")
+    database.execute("insert into t select n, n %% 2 + 1 from generate_series(1, 2000) n", [])
+    edge = edges(database, interconnect.url)
+    edge.init()
+    with edge.running() as agent:
+        eventually(lambda: agent.figures.database_connections == 1)
+        database.execute("vacuum full t_1")
+        eventually(lambda: agent.figures.database_connections == 2, saying="the next session looks")
+        assert needs_copy(edge) == {}
+        database.execute("truncate t_2; insert into t values (2001, 2)")
+        eventually(lambda: needs_copy(edge).get("public.t") == "partitions were truncated")
+        arrive(interconnect, 1)
+        assert agent.figures.warned["copy of public.t"]
+    # And what happened while no edge ran.
+    edge.folder.joinpath("state", "tables.json").write_text(
+        edge.folder.joinpath("state", "tables.json")
+        .read_text()
+        .replace('"public.t":{"reasons"', '"public.gone":{"reasons"')
+    )
+    database.execute("truncate t_1")
+    with edge.running():
+        eventually(lambda: needs_copy(edge).get("public.t") == "partitions were truncated")

@@ -11,6 +11,7 @@ from edge.commands.retire import retire
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.edge.fix_edge import arrive, ids
 from tests.edge.undecodable import go_on_behind_what_cannot_be_decoded
+from tests.integration.edge.snapshots import copy
 from tests.rules.waiting import eventually
 
 
@@ -51,6 +52,23 @@ def test_rows_that_the_log_does_not_carry_whole_concern_their_table_alone(maria_
 def test_a_value_that_cannot_be_decoded_concerns_its_row_alone(maria_edge, maria, interconnect):
     """M2: it stopped the source for good."""
     go_on_behind_what_cannot_be_decoded(maria_edge, maria, interconnect)
+
+
+def test_a_wrong_value_in_a_key_is_not_the_empty_member_in_changes_and_copies(maria_edge, maria, interconnect):
+    """N8: two rows became one."""
+    maria.execute("create table k (kind enum('', 'a') primary key, note enum('', 'b'))")
+    with maria_edge.running() as running:
+        on_connection(
+            maria, "set session sql_mode = ''", "insert into k values ('', ''), ('a', 'wrong'), ('wrong', 'b')"
+        )
+        arrive(interconnect, 2)
+        copy(maria_edge, f"{maria.name}.k")
+        arrive(interconnect, 4)
+        (words,) = [words for words in running.figures.warnings if "needs a copy" in words]
+
+    rows = [{"kind": "", "note": ""}, {"kind": "a", "note": ""}]
+    assert [change["after"] for change in interconnect.changes] == rows * 2
+    assert "column kind, of the key" in words
 
 
 def test_commit_of_what_was_prepared_in_a_purged_file_stops_the_edge(own_maria, maria_edges, interconnect):

@@ -226,3 +226,19 @@ def test_reasons_that_no_schema_record_had_yet_are_joined(tmp_path):
     assert change == ("c", "accounts")
     assert reasons[0] == "a partition was dropped"
     assert "UPDATE accounts" in reasons[1]
+
+
+def test_a_wrong_value_in_a_key_is_not_the_empty_member(tmp_path):
+    """N8: both were "", so that two rows became one."""
+    session = Odd(tmp_path)
+    kind = Column("kind", 254, b"\xf7\1", members=("", "a"), real=247)
+
+    session.commit(
+        200, table_map(kind, ID, key=(0,)), rows(30, 2, b"".join(b"\0" + bytes([it]) + bytes(4) for it in range(3)))
+    )
+    session.commit(300, table_map(ID, kind), rows(30, 2, image(1, b"\0") + image(2, b"\1")))
+
+    assert [change["after"] for change in session.changes] == [
+        {"kind": "", "id": 0}, {"kind": "a", "id": 0}, {"id": 1, "kind": ""}, {"id": 2, "kind": ""},
+    ]  # fmt: skip
+    assert "column kind, of the key" in session.history.warnings["bank.accounts"]
