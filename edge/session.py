@@ -157,7 +157,7 @@ class CaptureSession:
     def _note_stop(self, error: CorruptInput | NeedsOperator) -> None:
         """Note the transaction that was being decoded when an error ended that, and add the last resort to the error."""
         transaction = self._session.present
-        if not transaction:
+        if not transaction or not error.is_of_content:
             return
         self._passed.stop_at(transaction)
         last = f"The last resort, which gives up this transaction's changes: headrace edge pass {self._pass_flag} {transaction}"

@@ -39,7 +39,7 @@ In a snapshot's thread the same classes concern one table alone: NeedsOperator e
 Messages and hints never hold row values or secrets. Exit code 1 is no error's: it means that the answer is no.
 """
 
-from typing import Final
+from typing import Final, Self
 
 #: Exit code of a command that ends with an error that nobody expected, a defect: "internal software error" of sysexits.h.
 UNEXPECTED: Final = 70
@@ -50,12 +50,19 @@ class ReplicationError(Exception):
 
     #: Exit code of a command that ends with this error.
     exit_code = UNEXPECTED
+    #: Whether it may be of what a log holds, so that passing over that helps; not of a server, or of a disk.
+    is_of_content = True
 
     def __init__(self, message: str = "", *, hint: str = "") -> None:
         self.message = message or (self.__doc__ or "").strip()
         #: What to do about it, one or two sentences; empty when the loop does it.
         self.hint = hint
         super().__init__(self.message)
+
+    def not_of_content(self) -> Self:
+        """Return the error, as one that no content of a log is to blame for."""
+        self.is_of_content = False
+        return self
 
 
 class NotConnected(ReplicationError):  # noqa: N818 - a state, which reads best without a suffix.

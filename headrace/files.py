@@ -95,9 +95,8 @@ def problem(path: Path, what: str, error: OSError) -> NoSpace | NeedsOperator:
     message = f"{path} cannot be {what}: {error.strerror or error}"
     if error.errno in _PASSING:
         return NoSpace(message)
-    return NeedsOperator(
-        message, hint="Make the folder writable for the edge's user, or fix the disk; nothing is lost meanwhile."
-    )
+    hint = "Make the folder writable for the edge's user, or fix the disk; nothing is lost meanwhile."
+    return NeedsOperator(message, hint=hint).not_of_content()
 
 
 def _write(path: Path, data: bytes) -> None:

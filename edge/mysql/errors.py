@@ -85,9 +85,11 @@ def running(number: int, words: str, address: str, user: str) -> ReplicationErro
             f"server {address}: {line}",
             hint=f"Run as an administrator: grant replication slave, replication client on *.* to {user}; "
             "in MariaDB also: grant replication master admin, binlog monitor on *.* to the same user.",
-        )
+        ).not_of_content()
     if number == _NO_BINLOG:
-        return NeedsOperator(f"server {address} writes no binlog", hint="Start it with log_bin and a server_id.")
+        return NeedsOperator(
+            f"server {address} writes no binlog", hint="Start it with log_bin and a server_id."
+        ).not_of_content()
     if number == _NO_EVENTS:
         return NoEvent(f"server {address}: {line}", hint="Look at the binlog files and the error log of the server.")
     return NotConnected(f"server {address}: {line}")
@@ -120,18 +122,18 @@ def streaming(number: int, words: str, address: str, user: str, server_id: int, 
         return NeedsOperator(
             f"the binlog of {address} no longer holds what follows {since}: changes after it are lost: {line}",
             hint=CAPTURE_AGAIN,
-        )
+        ).not_of_content()
     if "diverge" in lower or "has more gtids" in lower or "out of order" in lower:
         return NeedsOperator(
             f"the binlog of {address} does not continue {since}: the server was reset, or is another one: {line}",
             hint=CAPTURE_AGAIN,
-        )
+        ).not_of_content()
     if "shutdown" in lower or "is shutting down" in lower:
         return NotConnected(f"server {address} ended the stream: {line}")
     return NeedsOperator(
         f"server {address} cannot send its binlog from {since} on: {line}",
         hint="Look at the binlog files and the error log of the server. Nothing was skipped or confirmed.",
-    )
+    ).not_of_content()
 
 
 def first_line(words: str) -> str:

@@ -159,7 +159,7 @@ class ReplicationStream:
             f"somewhere after {self._since}",
             hint="Nothing was skipped or confirmed. Start the edge again; if it stops there again, the binlog file is damaged: "
             "look at it with mariadb-binlog --verify-binlog-checksum, start a new epoch and copy the tables again.",
-        )
+        ).not_of_content()
 
     def _receive(self) -> bytes | None:
         try:

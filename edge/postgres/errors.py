@@ -100,16 +100,16 @@ def running(state: str | None, words: str, address: str, user: str) -> Replicati
             hint = f"Run as a superuser: alter role {quoted(user)} replication;"
         else:
             hint = f"Grant user {user} what it lacks, or run the statement as a user who may."
-        return NeedsOperator(f"database {address}: {line}", hint=hint)
+        return NeedsOperator(f"database {address}: {line}", hint=hint).not_of_content()
     if state in {"53400", "53300"} and "slots" in words:
         return NeedsOperator(
             f"database {address}: {line}",
             hint="Raise max_replication_slots and max_wal_senders in the server and restart it, or drop unused slots.",
-        )
+        ).not_of_content()
     if state in {"42P01", "3F000"}:
         return NeedsOperator(
             f"database {address}: {line}", hint="Check [source.postgresql] tables, each as schema.table."
-        )
+        ).not_of_content()
     return NotConnected(f"database {address}: {line}")
 
 

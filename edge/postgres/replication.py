@@ -129,7 +129,7 @@ class ReplicationStream:
             raise NeedsOperator(
                 f"the server no longer publishes: {self._unpublished}; changes after {format_lsn(self.reached)} are missing",
                 hint=CAPTURE_AGAIN,
-            )
+            ).not_of_content()
         return fed
 
     def confirm(self, lsn: int, now_ms: int, *, wants_reply: bool = False) -> None:
@@ -161,7 +161,8 @@ class ReplicationStream:
             result = self._raw.get_result()
         message = result.get_error_message() if result is not None else ""
         state = result.error_field(pq.DiagnosticField.SQLSTATE) if result is not None else None
-        raise stream_failed(text(state) or None, message or "the server ended the stream", self._address, self._user)
+        words = message or "the server ended the stream"
+        raise stream_failed(text(state) or None, words, self._address, self._user).not_of_content()
 
     def _noticed(self, diagnostic: Diagnostic) -> None:
         words = diagnostic.message_primary or ""

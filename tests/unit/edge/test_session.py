@@ -1,13 +1,16 @@
 """A session with the database: when it counts as silent."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from edge import session as capture
 from edge.delivery.outbox import Outbox
+from edge.mysql.errors import missing_columns, streaming
 from edge.observability.figures import Figures
 from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.errors import corrupt, running
 from edge.progress.checkpoint import State
 from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
@@ -16,6 +19,7 @@ from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import NotConnected
+from headrace.files import problem
 from headrace.position import Position
 from headrace.waiting import Wakeup
 from tests.unit.edge.progress.test_checkpoint import checkpoint
@@ -35,12 +39,14 @@ class Unused:
 class Session:
     """A session that works without a frame of its server's: as a transaction that was prepared is decoded."""
 
-    pid, replies_requested, frames, passed, in_transaction = 1, 0, 1, 0, True
+    pid, replies_requested, frames, passed, in_transaction, present = 1, 0, 1, 0, True, "0-1-7"
 
-    def __init__(self, clock, works):
-        self.clock, self.works, self.turns, self.wakeup = clock, works, 0, Wakeup()
+    def __init__(self, clock, works, error):
+        self.clock, self.works, self.turns, self.wakeup, self.error = clock, works, 0, Wakeup(), error
 
     def read(self, _now_ms):
+        if self.error is not None:
+            raise self.error
         self.clock.now += TURN_SECONDS
         self.turns += 1
         return int(self.works)
@@ -78,9 +84,9 @@ def captured(tmp_path, monkeypatch):
     )
     (tmp_path / "state").mkdir()
 
-    def run(*, works):
+    def run(*, works=True, error=None):
         state = State(tmp_path / "state", PostgresCheckpoint)
-        session = Session(clock, works)
+        session = Session(clock, works, error)
         engine = SimpleNamespace(address="here", state=state, open=lambda _checkpoint, _pid: session)
         outbox = Outbox(limit_bytes=1000, tail=Position.start(7), confirmed=50)
         progress = Progress(state, checkpoint(Position.start(7), 50), outbox, PostgresCheckpoint.advanced)
@@ -114,3 +120,20 @@ def test_a_session_that_works_without_frames_is_not_silent(captured):
 def test_a_session_without_work_and_frames_is_silent(captured):
     with pytest.raises(NotConnected, match="nothing was heard from here for 120 s"):
         captured(works=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "helps"),
+    [
+        (corrupt(b"I", is_known=True, place="at 1"), True),
+        (missing_columns("at 1"), True),
+        (running("42501", "permission denied for table t", "here", "someone"), False),
+        (streaming(1236, "could not find first log file name", "here", "someone", 1, "binlog.1:4"), False),
+        (problem(Path("tables.json"), "written", PermissionError(13, "Permission denied")), False),
+    ],
+)
+def test_the_last_resort_is_named_where_it_helps(captured, error, helps):
+    """It was for errors of the server and of the disk too, at which the edge stops again behind it."""
+    with pytest.raises(type(error)) as stopped:
+        captured(error=error)
+    assert ("headrace edge pass --gtid 0-1-7" in stopped.value.hint) is helps
