@@ -47,6 +47,8 @@ _YEAR_2000 = 946_684_800_000_000
 _PLACES: Final = [(b"%08x" % ordinal, b"%d" % (ordinal + 1)) for ordinal in range(1000)]
 _OF_ROWS: Final = frozenset({b"I", b"U", b"D"})
 _NO_CHANGES: Mapping[bytes, Change] = {}
+#: Messages that are larger, in bytes, may be views of the driver's memory; no smaller one is too large for a record.
+VIEWED_BYTES: Final = 1 << 20
 #: Bytes of a frame's start, end and time, which are ahead of a message that is fed with its place.
 FRAME_PLACES = 24
 
@@ -128,14 +130,19 @@ class Decoder:
         return self._writer.transaction is not None
 
     def feed(self, message: bytes, now_ms: int) -> None:
-        """Decode one message, read at a time in milliseconds since 1970; raise CorruptInput when it is none."""
+        """Decode one message, read at a time in milliseconds since 1970; raise CorruptInput when it is none.
+
+        One above VIEWED_BYTES may be a view of bytes.
+        """
         try:
+            if len(message) > VIEWED_BYTES:
+                if self._adds_large(message, now_ms):
+                    return
+                message = bytes(message)
             # Type, relation, kind of tuple and number of columns decide which function decodes a change.
             change = self._changes.get(message[:8])
             if now_ms != self._now_ms:
                 self._read_at(now_ms)
-            if len(message) > self._largest and message[:1] in _OF_ROWS and self._add_large(message):
-                return
             if change is None:
                 self._others[message[:1]](message)
                 return
@@ -172,7 +179,9 @@ class Decoder:
             if self.in_transaction
             else f"after position {self.committed}"
         )
-        return errors.corrupt(message, is_known=message[:1] in self._others, place=f"{place} of {self._source}")
+        return errors.corrupt(
+            bytes(message), is_known=bytes(message[:1]) in self._others, place=f"{place} of {self._source}"
+        )
 
     def _read_at(self, now_ms: int) -> None:
         self._now_ms = self._writer.now_ms = now_ms
@@ -312,6 +321,14 @@ class Decoder:
         instead = Undecodable(len(message), repaired.column) if repaired.column is not None else None
         self._add_without(table, repaired.message, lambda _: instead, splits=splits)
 
+    def _adds_large(self, message: bytes, now_ms: int) -> bool:
+        """Add a message as `_add_large` does, where it is a change; whether that was done."""
+        if len(message) <= self._largest or bytes(message[:1]) not in _OF_ROWS:
+            return False
+        if now_ms != self._now_ms:
+            self._read_at(now_ms)
+        return self._add_large(message)
+
     def _add_large(self, message: bytes) -> bool:
         """Add the dead letter of a change whose record would be too large, without decoding it; whether it is one.
 
@@ -322,7 +339,7 @@ class Decoder:
         if not table.admitted:
             return False
         has_old_row = message[:1] == b"U" and message[5:6] != b"N"
-        splits = has_old_row and self._splits_keys and table.changes_key(message + PAD)
+        splits = has_old_row and self._splits_keys and table.changes_key(bytes(message) + PAD)
         if splits and message[5:6] != b"K":
             # Either row may be the large one.
             return False

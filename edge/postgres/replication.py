@@ -15,6 +15,7 @@ from typing import NamedTuple, NoReturn
 from edge.postgres.checkpoint import format_lsn, parse_lsn
 from edge.postgres.connection import Diagnostic, Error, connect, pq, text
 from edge.postgres.errors import CAPTURE_AGAIN, quoted, running, stream_failed
+from edge.postgres.pgoutput import VIEWED_BYTES
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, NotConnected
 
@@ -98,7 +99,8 @@ class ReplicationStream:
     def read(self, feed: Callable[[bytes, int], None], now_ms: int, *, with_place: bool = False) -> int:
         """Feed the messages that have arrived, up to a round of them; return how many, 0 when none has.
 
-        `with_place`: each with the 24 bytes of its frame ahead of it, of which the first eight are its LSN.
+        Those above VIEWED_BYTES are views that last as long as the call. `with_place`: each with the 24 bytes of its frame ahead
+        of it, of which the first eight are its LSN.
 
         Never blocks. Raises what ended the stream. A keepalive is only noted, in `reached` and `replies_requested`.
         """
@@ -114,7 +116,9 @@ class ReplicationStream:
                     break
                 frames += 1
                 if frame[0] == _XLOG_DATA:
-                    feed(bytes(frame[begins:]), now_ms)
+                    # Of a large one the driver's own copy is enough.
+                    message = frame[begins:]
+                    feed(message if size > VIEWED_BYTES else bytes(message), now_ms)  # type: ignore[arg-type]
                     fed += 1
                     taken += size
                 elif frame[0] == _KEEPALIVE and not self._unpublished:

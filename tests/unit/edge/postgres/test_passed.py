@@ -57,3 +57,25 @@ def test_a_table_whose_description_cannot_be_read_needs_a_copy_by_its_name(tmp_p
     (message,) = [json.loads(value) for value in log.batcher.values]
     assert json.loads(b64decode(message["message"]["content"]))["tables"] == ["public.accounts"]
     assert list(history.warnings) == ["public.accounts"]
+
+
+@pytest.mark.parametrize(
+    "options", [{"format": "avro"}, {"cloudevents": True}, {"format": "avro", "cloudevents": True}]
+)
+def test_the_message_is_one_in_json_among_records_of_every_form(tmp_path, options):
+    lsn = format_lsn(BAD)
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(1, 0)
+    log = Log(key_of=lambda _: ["id"], history=history, passed={lsn: Passed(lsn, "ani@edge", 17)}, **options)
+    log.transaction(TABLE, insert(1, "a"))
+    log.feed(begin(BAD), insert(1, "a")[:-1], commit(BAD, BAD + 0x100))
+    log.transaction(insert(2, "b"), commit_lsn=BAD + 0x2000, end=BAD + 0x2100)
+
+    (batch,) = log.batches()
+    _, _, message, schema, _ = batch.values
+    assert (json.loads(message)["op"], json.loads(schema)["tableChanges"][0]["type"]) == ("m", "CREATE")
+    assert json.loads(batch.keys[2]) == {"prefix": "headrace.passed"}
+    assert [value[0] == 0 for value in batch.values] == [False, "format" in options, False, False, "format" in options]
+    if "cloudevents" in options:
+        headers = dict(batch.headers[2])
+        assert headers["ce_specversion"] == b"1.0"
