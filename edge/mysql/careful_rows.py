@@ -25,8 +25,16 @@ class Undecodable(NamedTuple):
     size: int
 
 
+class LargeRow(NamedTuple):
+    """What a change lacks: bytes that its record would have in addition, the SHA-256 of its row's JSON, its largest column."""
+
+    more: int
+    digest: str
+    column: str
+
+
 #: Former key and old row, key and new row, None for those that a change does not have; and what it lacks.
-RowChange = tuple[bytes | None, bytes | None, bytes | None, bytes | None, Undecodable | None]
+RowChange = tuple[bytes | None, bytes | None, bytes | None, bytes | None, Undecodable | LargeRow | None]
 
 
 class Image(NamedTuple):

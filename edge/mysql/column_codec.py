@@ -39,6 +39,8 @@ class ColumnCodec(NamedTuple):
     policy: str | None = None
     #: Debezium's name for a form that is not the ordinary one.
     form_name: str | None = None
+    #: How many bytes ahead of the value have its length, of a binary value or UTF-8 as long as a record may be, as it is stored.
+    length_bytes: int = 0
 
 
 #: What every generated function may use.
@@ -87,7 +89,9 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: Place
         blob, text = _BLOB_NAMES.get(field.meta, _BLOB_NAMES[4])
         size = field.meta
         read = (f"n = number(m[p:p + {size}], 'little')", f"p += {size}", "{v} = m[p:(p := p + n)]")
-        return _characters(field, charset_of, where, read, (blob, text), compressed=known == types.BLOB_COMPRESSED)
+        codec = _characters(field, charset_of, where, read, (blob, text), compressed=known == types.BLOB_COMPRESSED)
+        plain = known != types.BLOB_COMPRESSED and (codec.is_text or codec.type_name == blob)
+        return codec._replace(length_bytes=size) if plain else codec
     if known in {types.ENUM, types.SET}:
         return _membered(field, charset_of, where)
     if (simple := _SIMPLE.get(known)) is not None:

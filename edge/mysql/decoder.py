@@ -64,12 +64,13 @@ class Decoder:
         #: Transactions that were fed whole, oldest first, until somebody takes them.
         self.marks: deque[Mark] = deque()
         self._epoch, self._base, self._tables, self._mariadb = epoch, base, tables, mariadb
+        self._largest = largest
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
             batcher, epoch=epoch, largest=largest, records=records, no_table=tables.no_table, history=history
         )
         self._truncates, self._history = records.truncates, history
         self._transaction = DebeziumTransaction if records.envelope == "debezium" else Transaction
-        self._one_by_one = SingleRows(self._writer, records)
+        self._one_by_one = SingleRows(self._writer, records, largest)
         # None where the rows of an event are added together.
         self._single = self._one_by_one if SingleRows.are_wanted(records) else None
         self._number = after >> 32
@@ -156,8 +157,8 @@ class Decoder:
         if single is not None:
             single.begin_event(transaction, found)
         for table, kind, images, at, until in self._located(found, end):
-            if single is not None:
-                single.add(table, kind, images, at, until, now_ms)
+            if single is not None or until - at > self._largest:
+                self._one_by_one.add(table, kind, images, at, until, now_ms)
                 continue
             first = writer.ordinal
             try:

@@ -56,6 +56,7 @@ class ReplicationStream:
         # What was received and not framed yet, and the parts of a packet that goes on.
         self._rest = b""
         self._parts: list[bytes] = []
+        self._kind = _END
 
     def start_mariadb(self, gtids: str) -> None:
         """Start after a GTID set of MariaDB's."""
@@ -103,13 +104,18 @@ class ReplicationStream:
                 if end > size:
                     break
                 if length == _FULL_PACKET or self._parts:
-                    self._parts.append(data[at + 4 : end])
+                    # The first one begins with its kind.
+                    if not self._parts:
+                        self._kind = data[at + 4]
+                    self._parts.append(data[at + 4 + (not self._parts) : end])
                     at = end
                     if length == _FULL_PACKET:
                         continue
-                    packet = b"".join(self._parts)
+                    # Of a large event as few copies as can be.
+                    data, at = data[at:], 0
+                    size = len(data)
+                    kind, found = self._kind, b"".join(self._parts)
                     self._parts = []
-                    kind, found = packet[0] if packet else _END, packet[1:]
                 else:
                     kind, found = data[at + 4] if length else _END, data[at + 5 : end]
                     at = end

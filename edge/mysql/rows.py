@@ -14,6 +14,7 @@ from edge.mysql import envelope, events
 from edge.mysql.careful_rows import CarefulRows, RowChange
 from edge.mysql.column_codec import ColumnCodec, blank
 from edge.mysql.envelope import Transaction
+from edge.mysql.large_rows import LargeRows
 from edge.mysql.rows_compiled import Images
 from edge.mysql.system_versioning import SystemVersioning
 from edge.mysql.table_map import TableMap, packed
@@ -89,6 +90,7 @@ class Table:
         self._bare = Images(names, codes, []) if key else self._keyed
         columns = list(index)
         self._careful = CarefulRows(self.schema, columns, codes, key)
+        self._large = LargeRows(columns, codes, key, self._keyed)
         keys_alone = [code if number in key else blank(code) for number, code in enumerate(codes)]
         self._keys_alone = CarefulRows(self.schema, columns, keys_alone, key)
         self._width = len(names)
@@ -120,6 +122,10 @@ class Table:
             % (row, middle, number, place, first + number, end, numbers(number + 1, number + 1))
             for number, row in enumerate(rows)
         ]
+
+    def large_changes(self, kind: int, m: bytes, p: int, e: int, largest: int) -> Iterator[RowChange]:
+        """Yield each change of a large event, without large columns where its record would be beyond `largest` bytes."""
+        return self._large.changes(kind, m, p, e, largest)
 
     def changes(self, kind: int, m: bytes, p: int, e: int, *, careful: bool = False) -> Iterator[RowChange]:
         """Yield each change; `careful`: also those with values that cannot be decoded."""

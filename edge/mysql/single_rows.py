@@ -5,11 +5,13 @@ For `[records] envelope = "debezium"` and `key_change = "delete-create"`. Other 
 """
 
 from edge.mysql import envelope
+from edge.mysql.careful_rows import LargeRow
+from edge.mysql.careful_rows import Undecodable as Lacking
 from edge.mysql.envelope import DebeziumTransaction, Transaction
 from edge.mysql.rows import Table
-from edge.records.envelope import Undecodable
+from edge.records.envelope import TooLarge, Undecodable
 from edge.records.form_limits import UNDECODABLE
-from edge.records.transaction_writer import TransactionWriter
+from edge.records.transaction_writer import Instead, TransactionWriter
 from headrace.configuration.records import Records
 
 _NULL = b"null"
@@ -18,9 +20,11 @@ _NULL = b"null"
 class SingleRows:
     """Adds the changes of one source to its writer."""
 
-    def __init__(self, writer: TransactionWriter[Transaction], records: Records) -> None:
+    def __init__(self, writer: TransactionWriter[Transaction], records: Records, largest: int) -> None:
+        """`largest`: the limit of a record's value, in bytes."""
         self._writer = writer
         self._splits_keys = records.key_change == "delete-create"
+        self._largest = largest
 
     @staticmethod
     def are_wanted(records: Records) -> bool:
@@ -43,26 +47,31 @@ class SingleRows:
         """
         writer = self._writer
         try:
-            changes = list(table.changes(kind, images, at, until))
+            if until - at > self._largest:
+                changes = list(table.large_changes(kind, images, at, until, self._largest))
+            else:
+                changes = list(table.changes(kind, images, at, until))
         except UNDECODABLE:
             if not writer.passes_undecodable:
                 raise
             changes = list(table.changes(kind, images, at, until, careful=True))
         for row, (former, old, key, new, lacks) in enumerate(changes):
-            instead = Undecodable(lacks.size, lacks.column) if lacks is not None else None
-            if lacks is not None and lacks.in_key:
+            if isinstance(lacks, Lacking) and lacks.in_key:
                 writer.leave_out(table, lacks.column)
             elif old is None:
-                writer.add(table, key, self._record(table, _NULL, new or _NULL, b"c", row, now_ms), instead_of=instead)
+                value = self._record(table, _NULL, new or _NULL, b"c", row, now_ms)
+                writer.add(table, key, value, instead_of=_instead_of(value, lacks))
             elif new is None:
                 value = self._record(table, old, _NULL, b"d", row, now_ms)
-                writer.add(table, former, value, is_delete=True)
+                instead = _instead_of(value, lacks) if isinstance(lacks, LargeRow) else None
+                writer.add(table, former, value, is_delete=True, instead_of=instead)
             elif former == key or not self._splits_keys or former is None or key is None:
-                writer.add(table, key, self._record(table, old, new, b"u", row, now_ms), instead_of=instead)
+                value = self._record(table, old, new, b"u", row, now_ms)
+                writer.add(table, key, value, instead_of=_instead_of(value, lacks))
             else:
                 deleted = self._record(table, old, _NULL, b"d", row, now_ms)
                 created = self._record(table, _NULL, new, b"c", row, now_ms, 1, b'"former_key":%b,' % former)
-                writer.add_key_change(table, (former, deleted), (key, created), instead)
+                writer.add_key_change(table, (former, deleted), (key, created), _instead_of(created, lacks))
 
     def _record(
         self,
@@ -83,3 +92,10 @@ class SingleRows:
             before, after, more, table.envelope.middle(transaction), row, transaction.place, writer.ordinal,
             envelope.end(op, transaction, now_ms), transaction.number(total, of_table),
         )  # fmt: skip
+
+
+def _instead_of(value: bytes, lacks: Lacking | LargeRow | None) -> Instead:
+    """Return what a record's value would be without what it lacks."""
+    if isinstance(lacks, LargeRow):
+        return TooLarge(len(value) + lacks.more, lacks.digest, lacks.column)
+    return Undecodable(lacks.size, lacks.column) if lacks is not None else None

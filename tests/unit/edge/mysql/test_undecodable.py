@@ -242,3 +242,31 @@ def test_a_wrong_value_in_a_key_is_not_the_empty_member(tmp_path):
         {"kind": "", "id": 0}, {"kind": "a", "id": 0}, {"id": 1, "kind": ""}, {"id": 2, "kind": ""},
     ]  # fmt: skip
     assert "column kind, of the key" in session.history.warnings["bank.accounts"]
+
+
+LONG = Column("note", 252, b"\3", collation=255), Column("data", 252, b"\4", collation=63)
+
+
+def long_image(number, note, data):
+    return image(number, len(note).to_bytes(3, "little") + note, len(data).to_bytes(4, "little") + data)
+
+
+@pytest.mark.parametrize("envelope", ["headrace", "debezium"])
+def test_a_change_that_is_not_decoded_has_the_same_dead_letter(tmp_path, monkeypatch, envelope):
+    """G7: decoding a value of 64 MB took 443 MB."""
+    note, data = 'Größe "\n'.encode() * 150_000, bytes(range(256)) * 3_000
+    described = table_map(ID, *LONG)
+    old, new = long_image(1, b"a", data), long_image(1, note, b"b")
+    letters = []
+    for largest in (1 << 20, 1 << 40):
+        monkeypatch.setattr("edge.mysql.large_rows._LARGE", 64 << 10 if largest == 1 << 20 else 1 << 40)
+        session = Odd(tmp_path, records=Records(envelope=envelope), largest=1 << 20)
+        session.commit(200, described, rows(30, 3, new), rows(31, 3, old + new), rows(32, 3, new))
+        letters.append(session.changes)
+        # Large, and not beyond the limit.
+        session.commit(300, described, rows(30, 3, old))
+        assert session.batcher.dead_letters == 3
+
+    assert letters[0] == letters[1]
+    assert [("too_large" in change, change["op"]) for change in letters[0]] == [(True, "c"), (True, "u"), (True, "d")]
+    assert letters[0][0]["too_large"]["bytes"] > 1 << 20
