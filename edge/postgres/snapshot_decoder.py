@@ -46,6 +46,8 @@ class SnapshotDecoder(Decoder):
         super().__init__(**options)
         self.on_watermark = _nobody
         self._unseen = unseen or Unseen()
+        # The transaction that is decoded.
+        self._xid = 0
         # Transactions that are ahead of the window.
         self._before: tuple[int, ...] = ()
         self._watched: SnapshotTable | None = None
@@ -100,12 +102,16 @@ class SnapshotDecoder(Decoder):
 
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether the chunk has the table's present shape, and saw every transaction that is ahead of its window."""
+        if chunk.seen is None:
+            # The moment that is copied was found to fit at its first chunk.
+            return not window.altered
         return not window.altered and not hidden(chunk.seen, self._before)
 
     def put(self, chunk: Chunk, window: DedupWindow) -> Put:
         """Put the rows here that the window keeps."""
         chunk_table: SnapshotTable = chunk.table
         table = self._announced_now(chunk_table)
+        self._put_lacking(chunk, window)
         read = self._change_of(table)
         message_of = snapshot_reader.insert(chunk_table.oid, chunk_table.count)
         batcher, writer, keeps = self._batcher, self._writer, window.keeps
@@ -125,10 +131,11 @@ class SnapshotDecoder(Decoder):
             except UNDECODABLE:
                 if not writer.passes_undecodable:
                     raise
-                key, value, instead = self._read_repaired(table, message, read, around)
-            if key is None:
-                continue
-            if not keeps(key):
+                repaired = self._read_repaired(table, message, read, around)
+                if repaired is None:
+                    continue
+                key, value, instead = repaired
+            if key is not None and not keeps(key):
                 if window.must_reread(key):
                     again.append(snapshot_reader.key_of(row, chunk_table))
                 continue
@@ -147,14 +154,22 @@ class SnapshotDecoder(Decoder):
 
     def _read_repaired(
         self, table: Table, message: bytes, read: Change, around: tuple[bytes, ...]
-    ) -> tuple[bytes | None, bytes, Instead]:
-        """Return key and value of a row without what of it cannot be decoded, and what it lacks; no key where that is in it."""
+    ) -> tuple[bytes | None, bytes, Instead] | None:
+        """Return key and value of a row without what of it cannot be decoded, and what it lacks; None where that is in the key."""
         repaired = without_undecodable(table, message[: -len(PAD)])
         if repaired.key_column is not None:
             self._writer.leave_out_copied(table, repaired.key_column)
-            return None, b"", None
+            return None
         instead = Undecodable(len(message), repaired.column) if repaired.column is not None else None
         return *read(repaired.message + PAD, *around), instead
+
+    def _put_lacking(self, chunk: Chunk, window: DedupWindow) -> None:
+        """Put what the log has ahead of this place, and the moment that is copied lacks, behind the beginning of the copy."""
+        if chunk.lacks is None:
+            return
+        for xid, change in window.kept:
+            if chunk.lacks(xid):
+                super()._change(change)
 
     def _present(self, table: SnapshotTable) -> Table:
         """Return a table as the log has announced it; if it has not, as the catalog described it."""
@@ -176,7 +191,7 @@ class SnapshotDecoder(Decoder):
 
     def _begin(self, message: bytes) -> None:
         super()._begin(message)
-        self._unseen.add(_XID(message, 17)[0])
+        self._xid = self._unseen.add(_XID(message, 17)[0])
 
     def _message(self, message: bytes) -> None:
         """Byte1('M'): watermarks are our own, and take no ordinal."""
@@ -205,8 +220,10 @@ class SnapshotDecoder(Decoder):
         """Report a change that was added just now."""
         key, value = self._batcher.keys[-1], self._batcher.values[-1]
         if key is None:
-            if window is not None:
+            if window is not None and self._watched is not None and self._watched.key:
                 window.alter()
+            elif window is not None:
+                window.keep(self._xid, message)
             return
         # One in Avro lacks none: those that do are made in JSON.
         whole = value is None or value[0] == AVRO_MARK or _UNCHANGED not in value
@@ -220,6 +237,14 @@ class SnapshotDecoder(Decoder):
         if former is not None and not whole:
             for one in followed:
                 self._moved(one, _new_key(message + PAD, table, one.key))
+
+    def _add_large(self, message: bytes) -> bool:
+        added = super()._add_large(message)
+        watched = self._watched
+        if added and watched is not None and not watched.key and watched.oid == _XID(message, 1)[0]:
+            assert self._window is not None
+            self._window.alter()
+        return added
 
     def _note_passed(self, passed: Passed, oids: set[int], undescribed: dict[int, str]) -> None:
         super()._note_passed(passed, oids, undescribed)

@@ -11,13 +11,14 @@ from collections.abc import Callable
 
 from edge.postgres.catalog import tables_above
 from edge.postgres.connection import Database
+from edge.postgres.moment import Moment
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD
-from edge.postgres.snapshot_table import SnapshotTable, describe, named, published, shape
+from edge.postgres.snapshot_table import SnapshotTable, describe, named, published
 from edge.records.column_policy import Policy
 from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.plan import Key, LogTable
-from edge.snapshot.ports import Described
+from edge.snapshot.ports import Chunk, Described, MomentGone
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, Retryable
 
@@ -110,6 +111,9 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
 
     def __init__(self, config: Postgresql, source: str, policy: Policy) -> None:
         super().__init__(Database(config, source))
+        self._config, self._source = config, source
+        # Of a table without a key.
+        self._moment: Moment | None = None
         self._publication = config.publication
         self._policy = policy
         self._database.rows(_SETTINGS)
@@ -133,12 +137,38 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
                 hint="Name it in [policy] include_tables, or take it out of exclude_tables.",
             )
         table = describe(self._database, self._publication, name)
+        if not table.key and where is not None:
+            raise NeedsOperator(
+                f"table {name} has no key, so it is copied whole, and never by a condition",
+                hint="Request its snapshot without --where.",
+            )
         relation = Relation.parse(table.messages[-1], {})
         columns = [column.name for column in relation.columns]
         # Raises for a table that the stream leaves out.
         self._policy.treatments(relation.schema, relation.table, columns, table.key_names)
         (plan,) = self._database.checked_rows(table.estimate(where))[0][0]
-        return Described(table, int(plan["Plan"]["Plan Rows"]), LogTable(table.oid, table.key_names, table.order))
+        estimate = int(plan["Plan"]["Plan Rows"])
+        if not table.key:
+            return Described(table, estimate, of_moment=True)
+        return Described(table, estimate, LogTable(table.oid, table.key_names, table.order))
+
+    def rows(self, table: SnapshotTable, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
+        """Return the next rows in key order, or of a table without a key by their places at one moment."""
+        if table.key:
+            return super().rows(table, where, after, count, limit_bytes)
+        if after is None:
+            self.leave()
+            self._moment = Moment(self._config, self._source, table)
+        elif self._moment is None:
+            raise MomentGone("rows without a key are of one moment, and the transaction that held it is gone")
+        assert self._moment is not None
+        return self._moment.chunk(self._database, table, after, count, limit_bytes)
+
+    def leave(self) -> None:
+        """Leave the moment of which a table without a key is copied, if any."""
+        moment, self._moment = self._moment, None
+        if moment is not None:
+            moment.leave()
 
     def write_watermark(self, content: bytes, table: SnapshotTable | None = None) -> None:
         """Commit a watermark; the server's own synchronous_commit decides when that is done.
@@ -177,5 +207,5 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
         return rows, size, whole, seen
 
     def _check(self, table: SnapshotTable) -> None:
-        if shape(self._database, table.oid, table.publication_oid) != table.shape:
+        if not table.is_still(self._database):
             raise Retryable("a table was altered or its publication changed since it was described")

@@ -121,10 +121,20 @@ class SnapshotTable:
         """By what rows are ordered, with types and collations: behind a key of another order are other rows."""
         return f"{self.ordered} ({', '.join(self.casts)})"
 
+    def is_still(self, database: Database) -> bool:
+        """Whether the table is as described."""
+        return shape(database, self.oid, self.publication_oid) == self.shape
+
     def select_after(self, where: str | None, after: Key | None, count: int) -> str:
         """Return the statement that copies rows behind a key, in key order."""
         behind = f"({self.ordered}) > ({self._literal(after)})" if after is not None else None
         return self._copy([self.row_filter, where, behind], f" order by {self.ordered} limit {count}")
+
+    def select_between(self, first: str, before: int) -> str:
+        """Return the statement that copies rows by their places, from one on up to a block, each place ahead of its row."""
+        there = f"ctid >= {literal(first)} and ctid < '({before},0)'"
+        conditions = where_clause([self.row_filter, there])
+        return f"copy (select ctid, {self.selected} from {self.source}{conditions}) to stdout"  # noqa: S608 - as in _copy.
 
     def select_keys(self, where: str | None, keys: list[Key]) -> str:
         """Return the statement that copies the rows of these keys."""
@@ -194,24 +204,31 @@ def describe(database: Database, publication: str, name: str) -> SnapshotTable:
             hint="Make it one that is not deferrable, or give the table a unique index over columns that are not null: "
             "alter table … replica identity using index …; then request the snapshot again.",
         )
-    if key is None or not set(key[0]) <= set(numbers):
+    if key is None and kind == "p":
+        raise NeedsOperator(
+            f"table {name} has no key, and is published with its partitions' rows as its own: they are of no one moment",
+            hint="Give it a primary key, or let the publication carry the partitions: publish_via_partition_root = false; "
+            "then request the snapshot again.",
+        )
+    if key is not None and not set(key[0]) <= set(numbers):
         raise NeedsOperator(
             f"table {name} has no key that is published, so its rows cannot be distinguished",
             hint="Give it a primary key, or a unique index over columns that are not null: alter table … replica identity "
             "using index …; then request the snapshot again.",
         )
+    key_numbers, collations = key or ([], [])
     return SnapshotTable(
         oid=oid,
         publication_oid=publication_oid,
         count=len(columns),
         selected=", ".join(quoted(column[1]) for column in columns),
-        key=tuple(numbers.index(number) for number in key[0]),
-        key_names=tuple(_named(columns, number) for number in key[0]),
+        key=tuple(numbers.index(number) for number in key_numbers),
+        key_names=tuple(_named(columns, number) for number in key_numbers),
         ordered=", ".join(
             quoted(_named(columns, number)) + (f" collate {collation}" if collation else "")
-            for number, collation in zip(*key, strict=True)
+            for number, collation in zip(key_numbers, collations, strict=True)
         ),
-        casts=tuple(columns[numbers.index(number)][4] for number in key[0]),
+        casts=tuple(columns[numbers.index(number)][4] for number in key_numbers),
         # Other tables that inherit from this one are published by themselves.
         source=("" if kind == "p" else "only ") + f"{quoted(schema)}.{quoted(table)}",
         row_filter=row_filter,

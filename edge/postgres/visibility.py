@@ -65,10 +65,11 @@ class Unseen:
         self._xids.update(known)
         self._look(database)
 
-    def add(self, xid: int) -> None:
-        """Keep a transaction that is decoded, by the lower 32 bits of its number."""
+    def add(self, xid: int) -> int:
+        """Keep a transaction that is decoded, by the lower 32 bits of its number; return all of it."""
         self._near = full = near(xid, self._near)
         self._xids.add(full)
+        return full
 
     @property
     def xids(self) -> tuple[int, ...]:

@@ -62,8 +62,10 @@ class ActivePlan:
         self._dirty = True
         self._save_if_possible()
 
-    def started(self, table: TablePlan, estimate: int, log_table: LogTable | None) -> None:
+    def started(self, table: TablePlan, estimate: int, log_table: LogTable | None, *, of_moment: bool = False) -> None:
         """Note that a table is being copied; from its first row where it is not the table of before, or has another key.
+
+        `of_moment`: it has no key, and is replaced by the rows of one moment.
 
         Durable when this returns, so before a row is read.
         """
@@ -73,6 +75,7 @@ class ActivePlan:
             table.restart()
         if table.is_of_whole_table and table.is_at_first_row:
             table.marks_open = True
+        table.replace = table.replace or of_moment
         table.state, table.estimate, table.log_table = "running", estimate, log_table
         table.started_ms = table.started_ms or time.time_ns() // 1_000_000
         self.save()

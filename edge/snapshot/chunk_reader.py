@@ -56,8 +56,12 @@ class ChunkReader(ABC, Generic[D, T]):
             # The statement was cancelled, and which rows it had not reached is not known.
             keys = keys[: len(keys) // 2]
 
+    def leave(self) -> None:
+        """Leave the moment of which a table without a key is copied, if any."""
+
     def close(self) -> None:
         """Close the connection."""
+        self.leave()
         self._database.close()
 
     @abstractmethod

@@ -25,7 +25,7 @@ from typing import Any
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.chunk_reader import Job, Worker
 from edge.snapshot.plan import Key, LogTable, TablePlan
-from edge.snapshot.ports import Chunk, DedupWindow, Described, Reader, Source
+from edge.snapshot.ports import Chunk, DedupWindow, Described, MomentGone, Reader, Source
 from edge.snapshot.store import Request
 from edge.snapshot.table_copy import TableCopy
 from headrace.errors import NeedsOperator, NoSpace, NotConnected, Retryable
@@ -199,14 +199,16 @@ class SnapshotCoordinator:
         self._cannot_end.discard(plan.name)
         if not self._only_end:
             try:
-                self._active.started(plan, described.estimate, described.log_table)
+                self._active.started(plan, described.estimate, described.log_table, of_moment=described.of_moment)
             except NoSpace as error:
                 self._reset()
                 self._pause(error)
                 return
             self._follow_moved_rows()
             _log.info("%s the snapshot of %s", "going on with" if plan.cursor else "starting", plan.name)
-        self.phase, self._copy = Phase.READY, TableCopy(plan, described.table, self._aim_bytes)
+        self.phase = Phase.READY
+        self._copy = TableCopy(plan, described.table, self._aim_bytes, of_moment=described.of_moment)
+        self._window.keeps_changes = self._copy.of_moment and self._copy.begins
         self._stream.watch(described.table, self._window)
 
     def _can_read(self) -> bool:
@@ -230,7 +232,10 @@ class SnapshotCoordinator:
         self._expected = content = f"{self._session}:{self._number}".encode()
 
         def job(reader: Reader) -> None:
-            self._read = content, read(reader) if read is not None else None
+            chunk = read(reader) if read is not None else None
+            self._read = content, chunk
+            if chunk is not None:
+                self._window.lacks = chunk.lacks
             reader.write_watermark(content, held)
 
         self._submit(job, lambda _: self._backoff.reset())
@@ -243,6 +248,10 @@ class SnapshotCoordinator:
         self.phase = Phase.READY
         chunk = self._read[1] if self._read[0] == content else None
         self._read = b"", None
+        if copy.of_moment and not copy.begins and (window.truncated or window.altered):
+            # What is copied is not what was there at the copy's beginning any more.
+            self._begin_again(copy.plan, "it was emptied or altered, or its changes are too many")
+            return
         if chunk is None:
             self._put_marks(copy)
         elif not self._stream.fits(chunk, window):
@@ -252,6 +261,9 @@ class SnapshotCoordinator:
         else:
             self._misfits = 0
             self._patience.reset()
+            if copy.of_moment and copy.begins:
+                self._put_beginning(copy)
+                window.keeps_changes = False
         sent = copy.read(chunk) if chunk is not None else None
         # The next chunk is read while this one is put: for both this is the watermark.
         reads_on = self._can_read() and self._now >= self._not_before
@@ -277,15 +289,22 @@ class SnapshotCoordinator:
             )
 
     def _put_marks(self, copy: TableCopy) -> None:
-        """Mark that a copy begins, with a truncate where it replaces what consumers have, or that it ends."""
+        """Mark that a copy begins, with a truncate where it replaces what consumers have, or that it ends.
+
+        One of a moment begins with its first chunk.
+        """
+        if not copy.of_moment:
+            self._put_beginning(copy)
+        if copy.ends:
+            copy.marked(self._mark_end(copy), end=True)
+
+    def _put_beginning(self, copy: TableCopy) -> None:
         if copy.begins:
             copy.plan.marked_schema = self._stream.schema_of(copy.table)
             self._active.progressed()
             copy.marked(self._stream.mark_copy(copy.table, COPY_BEGINS), end=False)
         if copy.replaces:
             copy.replaced(self._stream.truncate(copy.table))
-        if copy.ends:
-            copy.marked(self._mark_end(copy), end=True)
 
     def _mark_end(self, copy: TableCopy) -> Position:
         if copy.table is not None:
@@ -304,14 +323,18 @@ class SnapshotCoordinator:
         """Have a row read once more that moved without all of its columns: its new key may be among those that are copied."""
         for plan in [plan for plan in self._active.plan.unfinished() if plan.log_table == log_table]:
             if key is None:
-                _log.warning("the snapshot of %s begins again: its key was altered", plan.name)
-                if plan is self._plan:
-                    self._reset()
-                self._active.restart(plan)
+                self._begin_again(plan, "its key was altered")
                 continue
             if self._copy is not None and plan is self._copy.plan:
                 self._copy.moved(key)
             self._active.moved(plan, key)
+
+    def _begin_again(self, plan: TablePlan, reason: str) -> None:
+        """Copy a table again from its first row."""
+        _log.warning("the snapshot of %s begins again: %s", plan.name, reason)
+        if plan is self._plan:
+            self._reset()
+        self._active.restart(plan)
 
     def _submit(self, job: Job, then: Callable[[Any], None]) -> None:
         """Do a job, and then what follows; a failure ends the attempt at the table, or its snapshot."""
@@ -323,7 +346,9 @@ class SnapshotCoordinator:
                 return
             if self._plan is plan:
                 self._reset()
-            if isinstance(outcome, NotConnected | Retryable):
+            if isinstance(outcome, MomentGone) and plan is not None and plan.unfinished:
+                self._begin_again(plan, outcome.message)
+            elif isinstance(outcome, NotConnected | Retryable):
                 self._pause(outcome)
             elif isinstance(outcome, NeedsOperator):
                 _log.error("snapshot of %s: %s. %s", plan and plan.name, outcome.message, outcome.hint)
@@ -349,6 +374,8 @@ class SnapshotCoordinator:
 
     def _reset(self) -> None:
         """Be done with a table, or with the attempt at it."""
+        if self._copy is not None and self._copy.of_moment:
+            self._worker.do(lambda reader: reader.leave(), lambda _: None)
         self.phase, self._plan, self._copy, self._only_end = Phase.IDLE, None, None, False
         self._read = b"", None
         self._stream.unwatch()

@@ -115,7 +115,7 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         An earlier snapshot of the table that has ended is forgotten, but not that the end of its copy is still to be marked.
         `restart`: one that is not finished begins again.
         """
-        same = [it for it in self.unfinished() if (it.name, it.where, it.replace) == (name, where, replace)]
+        same = [it for it in self.unfinished() if (it.name, it.where) == (name, where) and (it.replace or not replace)]
         if same:
             if restart:
                 same[0].restart()

@@ -12,8 +12,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from edge.snapshot.plan import Key, LogTable
+from headrace.errors import Retryable
 from headrace.position import Position
 from headrace.schema import TableSchema
+
+
+class MomentGone(Retryable):
+    """The moment of which a table without a key is copied cannot be read any more: its copy begins again."""
+
+
+#: Bytes of changes of a table without a key that are kept at most.
+_MOST_KEPT = 16 * 1024 * 1024
 
 
 class DedupWindow:
@@ -29,10 +38,18 @@ class DedupWindow:
         #: Whether the table was emptied, and whether it was altered.
         self.truncated = False
         self.altered = False
+        #: Whether the changes of a table without a key are kept: until its copy has begun.
+        self.keeps_changes = False
+        #: Which of them the moment lacks that is copied; None until that is known. Set by the snapshot's thread.
+        self.lacks: Callable[[Any], bool] | None = None
+        #: Its changes since the window opened, but for those that the moment is known to have, each with its transaction.
+        self.kept: list[tuple[Any, bytes]] = []
+        self._kept_bytes = 0
 
     def open(self) -> None:
         """Start again at a watermark: what is noted from here on counts."""
         self._changed, self._partly = set(), set()
+        self.lacks, self.kept, self._kept_bytes = None, [], 0
         self.truncated = self.altered = False
         self.is_open = True
 
@@ -50,6 +67,22 @@ class DedupWindow:
             self._changed.add(former)
         if not whole:
             self._partly.add(key)
+
+    def keep(self, transaction: Any, change: bytes) -> None:
+        """Keep a change of a table without a key: where the moment lacks it, it belongs behind the beginning of the copy."""
+        lacks = self.lacks
+        if not self.is_open or not self.keeps_changes or (lacks is not None and not lacks(transaction)):
+            return
+        self.kept.append((transaction, change))
+        self._kept_bytes += len(change)
+        if self._kept_bytes <= _MOST_KEPT:
+            return
+        if lacks is not None:
+            self.kept = [one for one in self.kept if lacks(one[0])]
+            self._kept_bytes = sum(len(one[1]) for one in self.kept)
+        if self._kept_bytes > _MOST_KEPT:
+            # Too many: another moment is chosen.
+            self.kept, self._kept_bytes, self.altered = [], 0, True
 
     def truncate(self) -> None:
         """Note that the table was emptied: what a chunk read before is gone."""
@@ -81,8 +114,10 @@ class Chunk:
     last: Key | None
     #: Whether no row comes behind them.
     end: bool
-    #: By which the engine determines which transactions the chunk has.
+    #: By which the engine determines which transactions the chunk has; of a table without a key the first chunk alone has it.
     seen: Any = None
+    #: Of a table without a key, in the first chunk: whether the moment that is copied lacks a transaction.
+    lacks: Callable[[Any], bool] | None = None
     #: Of rows that were read by their keys, how many of the keys these are: all, or as many as their size allows.
     keys: int = 0
 
@@ -96,6 +131,8 @@ class Described(NamedTuple):
     estimate: int
     #: What identifies it in the log; None where every row in the log has all columns.
     log_table: LogTable | None = None
+    #: Whether it has no key: then all chunks are of one moment, which is where the copy begins, and replace what consumers have.
+    of_moment: bool = False
 
 
 class Put(NamedTuple):
@@ -129,10 +166,17 @@ class Reader(Protocol):
         """
 
     def rows(self, table: Any, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
-        """Return the rows behind a key, at most `count`, fewer when they grow beyond `limit_bytes`."""
+        """Return the rows behind a key, at most `count`, fewer when they grow beyond `limit_bytes`.
+
+        Of a table without a key, about so many, by their places at one moment: that at which those behind None were read.
+        Raises MomentGone where that cannot be read any more.
+        """
 
     def read_keys(self, table: Any, where: str | None, keys: list[Key], limit_bytes: int) -> Chunk:
         """Return the rows of the first of these keys that are there, of fewer keys where they grow beyond `limit_bytes`."""
+
+    def leave(self) -> None:
+        """Leave the moment of which a table without a key is copied, if any."""
 
     def close(self) -> None:
         """Close the connection."""

@@ -36,7 +36,7 @@ class _Sent(NamedTuple):
 class TableCopy:
     """An attempt at a table, from where the plan is; of one that was cancelled or failed only the end is to be marked."""
 
-    def __init__(self, plan: TablePlan, table: Any, aim_bytes: int) -> None:
+    def __init__(self, plan: TablePlan, table: Any, aim_bytes: int, *, of_moment: bool = False) -> None:
         self.plan = plan
         self.table = table
         self._cursor, self._whole, self._again = plan.cursor, plan.whole, list(plan.again)
@@ -48,6 +48,8 @@ class TableCopy:
         self._sent: deque[_Sent] = deque()
         self._size = ChunkSize(aim_bytes)
         self._settled_at = time.monotonic()
+        #: Whether all chunks are of one moment, as those of a table without a key, which begins where the first one is put.
+        self.of_moment = of_moment
         #: Whether consumers still need the truncate that empties the table.
         self.replaces = plan.replace and plan.is_at_first_row and plan.unfinished
         #: Whether the beginning still has to be marked.

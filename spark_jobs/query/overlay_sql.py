@@ -7,7 +7,7 @@ from spark_jobs import storage
 from spark_jobs.silver import truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.table_task import TableTask
-from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
+from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.storage import name as _q
 
@@ -34,8 +34,14 @@ def statement(
     old = ", ".join(
         marks.get(column) or _stored(column, column in below.columns, target.columns.get(column)) for column in columns
     )
-    same = " AND ".join(f"t.{_q(column)} = s.{placed[column]}" for column in (SOURCE, *target.key))
-    join = f" LEFT ANTI JOIN {changed} s ON {same}" if target.key else ""
+    known_by = {column: placed[column] for column in (SOURCE, *target.key)}
+    if TAKEN in placed:
+        # Of a table without a key: the row that a change takes.
+        known_by |= {POSITION: placed[TAKEN]}
+    same = " AND ".join(f"t.{_q(column)} = s.{place}" for column, place in known_by.items())
+    if TAKEN in placed and DELETED_AT in below.columns:
+        same += f" AND t.{DELETED_AT} IS NULL"
+    join = f" LEFT ANTI JOIN {changed} s ON {same}" if target.key or TAKEN in placed else ""
     conditions = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
     if cleared and not target.soft:
         conditions += f" AND NOT ({truncates.removed(cleared, 't.')})"

@@ -24,7 +24,7 @@ from spark_jobs.silver import batch_profile, copies, prechecks, table_load, tabl
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.table_task import TableTask
-from spark_jobs.silver.target_schema import DELETED_AT, TargetSchema
+from spark_jobs.silver.target_schema import DELETED_AT, TAKEN, TargetSchema
 from spark_jobs.state import bronze_identity, delta_log, offsets
 from spark_jobs.state.published import Positions, Published
 from spark_jobs.storage import name as _q
@@ -149,8 +149,8 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
     cleared = table_task.truncated(task, ahead, low)
     raw = at.raw if task.after == at.after else _whole(spark, lake, at)
     with table_load.persist_scope() as persist:
-        found = table_load.rows(target, raw, batch_profile.within(low, task.high), ahead, below, persist, cleared)
-        columns = [*target.columns, *target.own, OP]
+        found, _ = table_load.rows(target, raw, batch_profile.within(low, task.high), ahead, below, persist, cleared)
+        columns = [*target.columns, *target.own, OP, *(name for name in found.columns if name == TAKEN)]
         # Numbered, since Parquet does not take every name that a database does.
         placed = {column: f"c{place}" for place, column in enumerate(columns)}
         changed = found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))

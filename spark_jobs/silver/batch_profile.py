@@ -103,7 +103,8 @@ def _groups(
 ) -> list[dict[str, Any]]:
     """Return what each source has for each table in each partition after its low watermark, where `late` before it too."""
     change = F.col("op").isNotNull()
-    key_less = F.col("key").isNull() & F.col("op").isin("u", "d")
+    rewrites = F.col("op").isin("u", "d")
+    key_less = F.col("key").isNull() & rewrites & F.get_json_object("value", "$.before").isNull()
     # The mark of a table's copy ends a transaction as a change does; a message outside of one is whole by itself.
     alone = (F.col("op") == "m") & F.col("transaction_id").isNull()
     ends = (change | _of_tables()) & (F.col("last") | F.coalesce(alone, F.lit(False)))
@@ -131,6 +132,7 @@ def _groups(
             F.bool_or(F.col("op") == "d").alias("deletes"),
             F.bool_or(of_changes("partial")).alias("partial"),
             F.bool_or(of_changes("rekeyed")).alias("rekeyed"),
+            F.bool_or(rewrites).alias("rewrites"),
             F.min(F.when(key_less, F.col("position"))).alias("keyless"),
         )
         .collect()
@@ -177,7 +179,7 @@ def _joined(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             known[name] += group[name]
         for name, choose in (("first", min), ("final", max), ("keyless", min)):
             known[name] = choose((it for it in (known[name], group[name]) if it is not None), default=None)
-        for name in ("deletes", "partial", "rekeyed"):
+        for name in ("deletes", "partial", "rekeyed", "rewrites"):
             known[name] = known[name] or group[name]
     return list(found.values())
 

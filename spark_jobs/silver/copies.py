@@ -19,6 +19,7 @@ from itertools import pairwise
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
 from spark_jobs.silver import types
+from spark_jobs.silver.profiles import Missing
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.state.published import Positions, Table
@@ -44,6 +45,16 @@ def warnings(
             if reason := _reason(old, new):
                 found[f"{source} {position}"] = _advice(reason, table, source)
     return {place: text for place, text in sorted(found.items()) if not _ended(place, cleared)}
+
+
+def lacking(table: str, missing: Sequence[Missing]) -> dict[str, str]:
+    """Return the warnings about rows that sources took from a table without a key and that it does not have."""
+    return {
+        f"{one.source} {one.position}": _advice(
+            f"{NEEDS_COPY}: {one.rows} rows that were updated or deleted are not in silver", table, one.source
+        )
+        for one in missing
+    }
 
 
 def _advice(reason: str, table: str, source: str) -> str:

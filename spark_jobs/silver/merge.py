@@ -31,7 +31,7 @@ from spark_jobs import storage
 from spark_jobs.silver import key_range, target_schema, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
-from spark_jobs.silver.target_schema import DELETED_AT, POSITION, SOURCE, TargetSchema
+from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import log_files
 from spark_jobs.state.published import Table
@@ -178,12 +178,37 @@ def _leading(rows: DataFrame, lead: Sequence[str]) -> DataFrame:
 def _without_deleted(rows: DataFrame) -> DataFrame:
     """Return the rows without the kind of change, and without deleted ones unless these stay, marked."""
     gone = OP in rows.columns and DELETED_AT not in rows.columns
-    return (rows.filter(F.col(OP) != "d") if gone else rows).drop(OP)
+    return (rows.filter(F.col(OP) != "d") if gone else rows).drop(OP, TAKEN)
 
 
 def append(rows: DataFrame, path: str, note: str, own: Mapping[str, str]) -> None:
     """Add rows of a table without a key."""
-    _writer(rows.drop(OP), note, own).mode("append").save(path)
+    _writer(rows.drop(OP, TAKEN), note, own).mode("append").save(path)
+
+
+def take(spark: SparkSession, rows: DataFrame, path: str, target: TargetSchema, note: str) -> None:
+    """Add rows of a table without a key, and remove, or mark, those that changes take: each by the position that put it.
+
+    The session is this table's own: the note is a setting of the session.
+    """
+    bounds = rows.agg(F.collect_set(SOURCE), F.min(TAKEN), F.max(TAKEN)).first()
+    assert bounds is not None
+    sources, least, greatest = bounds
+    stored = F.col(f"t.{POSITION}")
+    same = F.col(f"t.{SOURCE}").isin(sorted(sources)) & stored.between(least, greatest)
+    same &= (F.col(f"t.{SOURCE}") == F.col(f"s.{SOURCE}")) & (stored == F.col(f"s.{TAKEN}"))
+    table = DeltaTable.forPath(spark, path)
+    spark.conf.set(_VECTORS, str(log_files.size(spark, path) >= _SMALL).lower())
+    values = {name: F.col(f"s.{_q(name)}") for name in rows.columns if name not in {OP, TAKEN}}
+    if target.soft:
+        # A row that is marked has the position of what marked it.
+        same &= F.col(f"t.{DELETED_AT}").isNull()
+        marks = {name: values[name] for name in (DELETED_AT, COMMIT_TIME, POSITION)}
+        plan = table.alias("t").merge(rows.alias("s"), same).whenMatchedUpdate(set=quoted(marks))
+    else:
+        plan = table.alias("t").merge(rows.alias("s"), same).whenMatchedDelete()
+    spark.conf.set(NOTE_SETTING, note)
+    plan.whenNotMatchedInsert(F.col(f"s.{TAKEN}").isNull(), values=quoted(values)).execute()
 
 
 def _writer(rows: DataFrame, note: str, own: Mapping[str, str]) -> DataFrameWriter:

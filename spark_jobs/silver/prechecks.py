@@ -58,13 +58,15 @@ def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: Da
 
 
 def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Positions, task: TableTask) -> None:
-    """Raise NeedsOperator for an update or delete of a table without a key."""
+    """Raise NeedsOperator for an update or delete of a table without a key that does not have the whole old row."""
     for one in ahead:
         if not target.key and one.keyless and between(low, one.keyless, one.source, task.high):
             raise NeedsOperator(
-                f"{task.table} has no key, and {one.source} updates or deletes rows of it (from position {one.keyless} on)",
-                hint="Without a key silver cannot know which row is meant; other tables go on. Give the table a primary key of "
-                "columns that it has, in every source: once a change has followed, the load goes on where the table is.",
+                f"{task.table} has no key, and {one.source} updates or deletes rows of it without their old values (from "
+                f"position {one.keyless} on)",
+                hint="So silver cannot know which row is meant; other tables go on. Let the source log whole rows (alter table … "
+                "replica identity full; binlog_row_image = FULL) and copy the table again, or give it a primary key of columns "
+                "that it has, in every source: once a change has followed, the load goes on where the table is.",
             )
 
 

@@ -32,13 +32,25 @@ class TableProfile:
     partial: bool
     #: Whether an update may have changed a key.
     rekeyed: bool
-    #: Position of the first update or delete without a key; None when there is none.
+    #: Whether rows are updated or deleted.
+    rewrites: bool
+    #: Position of the first update or delete that has neither a key nor the whole old row; None when there is none.
     keyless: str | None
 
     @property
     def only_truncates(self) -> bool:
         """Whether no change is of a row."""
         return self.changes <= len(self.truncates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Missing:
+    """Rows of a table without a key that a source took, and that silver does not have."""
+
+    source: str
+    rows: int
+    #: Of the first change that took one.
+    position: str
 
 
 @dataclass(frozen=True, kw_only=True)

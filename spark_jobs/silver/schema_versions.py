@@ -76,14 +76,17 @@ class SchemaVersions:
         """Return the schemas that others replaced in the range."""
         return [schema for versions in self.of.values() for _, schema in versions[:-1]]
 
-    def key_changes(self) -> dict[str, list[str]]:
+    def key_changes(self, *, whole: bool) -> dict[str, list[str]]:
         """Return the positions at which each source's records change from one key to another.
 
-        A table that is given a key, or loses it, is not among them: its records are all read by the key that it has at last.
+        To a key from none, or the other way round, where the records without a key have `whole` old rows. Otherwise these are
+        read by the key that the table has at last.
         """
         return {
             source: [
-                since for (_, old), (since, new) in pairwise(versions) if old.key and new.key and old.key != new.key
+                since
+                for (_, old), (since, new) in pairwise(versions)
+                if old.key != new.key and (whole or (old.key and new.key))
             ]
             for source, versions in self.of.items()
         }

@@ -4,7 +4,7 @@ Guarantees that applying is harmless to repeat at any point. Raises NeedsOperato
 load, each table with a session of its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from headrace.schema import TableSchema
 from spark_jobs.silver import (
+    bag,
     batch_profile,
     changes,
     commit,
@@ -25,7 +26,7 @@ from spark_jobs.silver import (
 )
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import Base
-from spark_jobs.silver.profiles import TableProfile
+from spark_jobs.silver.profiles import Missing, TableProfile
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.timeline_values import Persist
@@ -45,24 +46,27 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> Table:
     commit.check_order(base, task.high, task.table)
     commit.check_own(base, task.table)
     version, exists = base.current, base.exists
+    missing: list[Missing] = []
     for step, since in table_task.steps(spark, context, task, base.positions):
         if table_task.ahead_of(step, since) or not exists:
-            version = _write(spark, context, step, since, "change" if exists else "create")
+            version = _write(spark, context, step, since, "change" if exists else "create", missing)
             exists = True
-    return _done(task, version)
+    return _done(task, version, missing)
 
 
 def build(spark: SparkSession, context: LoadContext, task: TableTask, low: Positions) -> Table:
     """Replace all that the table has by what comes after the low watermarks, up to the high ones; return its state."""
     version = None
+    missing: list[Missing] = []
     for number, (step, since) in enumerate(table_task.steps(spark, context, task, low)):
-        version = _write(spark, context, step, since, "change" if number else "replace")
-    return _done(task, version)
+        version = _write(spark, context, step, since, "change" if number else "replace", missing)
+    return _done(task, version, missing)
 
 
-def _done(task: TableTask, version: int | None) -> Table:
+def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ()) -> Table:
     versions = SchemaVersions.read(task.known.schemas, task.records, {})
     cleared = truncates.last_of_each(table_task.truncated(task, task.seen, {}))
+    known = dict(task.known.warnings) | copies.lacking(task.table, missing)
     return replace(
         task.known,
         version=version,
@@ -74,7 +78,7 @@ def _done(task: TableTask, version: int | None) -> Table:
         bronze_after=task.known.bronze_after if task.known.copying else None,
         tried=None,
         failures=0,
-        warnings=copies.warnings(task.table, task.known.warnings, versions, cleared),
+        warnings=copies.warnings(task.table, known, versions, cleared),
         keyed=any(TableSchema.parse(text).key for text in table_task.newest_schemas(task).values()),
         since=task.known.since if task.known.version is not None else NEW,
     )
@@ -91,8 +95,9 @@ def _write(
     task: TableTask,
     low: Positions,
     how: Literal["create", "replace", "change"],
+    missing: list[Missing],
 ) -> int:
-    """Write what comes after the low watermarks; return the version of the commit."""
+    """Write what comes after the low watermarks; return the version of the commit. Adds rows without a key that were missing."""
     target = table_task.target_of(task)
     ahead = table_task.ahead_of(task, low)
     prechecks.refuse_keyless(target, ahead, low, task)
@@ -111,7 +116,8 @@ def _write(
     silver = spark.read.format("delta").load(task.path) if exists else None
     text = note(context, task, NOTE, base)
     with persist_scope() as persist:
-        found = rows(target, bronze, within, ahead, silver, persist, cleared)
+        found, taken = rows(target, bronze, within, ahead, silver, persist, cleared)
+        missing += taken.missing
         lead = (target_schema.SOURCE, target_schema.POSITION, *target.key)
         if how == "create":
             write.create(found, task.path, text, own, lead, is_open=task.open)
@@ -120,9 +126,14 @@ def _write(
         elif target.key:
             write.merge(spark, persist(found), task.path, target, text, cleared)
         else:
+            # Read, which rows are taken, before the table changes.
+            found = persist(found) if taken.any else found
             if cleared:
                 write.clear(spark, task.path, target, cleared)
-            write.append(found, task.path, text, own)
+            if taken.any:
+                write.take(spark, found, task.path, target, text)
+            else:
+                write.append(found, task.path, text, own)
     return commit.made(spark, task.path, base, table=task.table, kind=NOTE, attempt=context.attempt)
 
 
@@ -162,18 +173,23 @@ def rows(
     silver: DataFrame | None,
     persist: Persist,
     cleared: list[Truncate],
-) -> DataFrame:
-    """Return the newest row of each key; of a table without a key, every row. `silver` is the table at the low watermarks."""
+) -> tuple[DataFrame, bag.Taken]:
+    """Return the newest row of each key; of a table without a key, every row, and what is known of those that changes take.
+
+    `silver` is the table at the low watermarks.
+    """
     # What is truncated is gone before anything is parsed, unless it stays, marked.
     inside = changes.of_range(bronze, target.table, within, {} if target.soft else truncates.last_of_each(cleared))
+    if silver is not None and not target.soft:
+        silver = truncates.surviving(silver, cleared)
+    if not target.key and any(one.rewrites for one in ahead):
+        return bag.changed(inside, target, silver, persist, cleared)
     if not target.key:
         found = changes.parsed(inside, target)
-        return truncates.marked(found, cleared) if target.soft else found
+        return truncates.marked(found, cleared) if target.soft else found, bag.NOTHING
     partial = any(one.partial for one in ahead)
     ended = target.soft and (cleared or any(one.deletes for one in ahead))
     if partial or ended or not target.canonical_key or any(one.rekeyed for one in ahead):
-        if silver is not None and not target.soft:
-            silver = truncates.surviving(silver, cleared)
-        return ordered_apply.latest_rows(inside, target, silver, persist, cleared, partial=partial)
+        return ordered_apply.latest_rows(inside, target, silver, persist, cleared, partial=partial), bag.NOTHING
     newest = changes.newest(inside, hot=sum(one.changes for one in ahead) > _HOT * sum(one.keys for one in ahead))
-    return changes.parsed(newest if silver is not None else newest.filter(newest["op"] != "d"), target)
+    return changes.parsed(newest if silver is not None else newest.filter(newest["op"] != "d"), target), bag.NOTHING

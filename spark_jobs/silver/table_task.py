@@ -171,7 +171,8 @@ def steps(
 
     The sources' changes of the key are matched from the last one back, since all have one key in the end.
     """
-    changes = SchemaVersions.read(task.known.schemas, task.records, low).key_changes()
+    whole = not any(one.keyless for one in task.seen)
+    changes = SchemaVersions.read(task.known.schemas, task.records, low).key_changes(whole=whole)
     for left in range(max(map(len, changes.values()), default=0), 0, -1):
         ends = [(source, found[-left]) for source, found in changes.items() if len(found) >= left]
         reached = batch_profile.last_before(context.rows(spark, task.after), task.table, low, ends)

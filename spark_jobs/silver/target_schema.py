@@ -23,8 +23,10 @@ from spark_jobs.silver.types import recased, rekeyed, retyped
 #: Names of columns that silver adds, or that a load adds while it works.
 RESERVED = frozenset(
     {"_source", "_position", "_commit_time", "_deleted_at", "_nan"}
-    | {"_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank"}
+    | {"_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank", "_taken"}
 )
+#: Of a change that takes a row of a table without a key: the position of the stored row that it takes.
+TAKEN = "_taken"
 _SUFFIX = 8
 #: Characters that names of columns have in Parquet only where a table maps its names.
 _MAPPED = re.compile(r"[ ,;{}()\n\t=]")
@@ -112,6 +114,8 @@ class TargetSchema:
     source_names: Mapping[str, str] = field(default_factory=dict)
     #: Where the source declared a column with single precision, by the source's name.
     single_precision: Mapping[str, Sequence[Span]] = field(default_factory=dict)
+    #: The columns by which rows without a key are compared: those that the latest schemas have.
+    compared: tuple[str, ...] = ()
     #: Where the edge wrote a column in one of Debezium's forms, by the source's name.
     forms: Mapping[str, Sequence[tuple[Span, debezium_forms.Form]]] = field(default_factory=dict)
 
@@ -166,6 +170,7 @@ def of(
     ):
         columns[NAN] = T.ArrayType(T.StringType())
     same_text = debezium_forms.NAMES
+    present = {column.name for schema in latest for column in schema.columns}
     # Under another key the records' own keys do not have this one: it is read from the rows.
     canonical = not former and all(
         types.canonical(column) and column.form in {None, *same_text}
@@ -179,6 +184,7 @@ def of(
         columns=columns,
         canonical_key=canonical,
         former_keys=tuple(sorted(former)),
+        compared=tuple(name for name in columns if name in {NAN, *present}),
         source_names={stored: name for name, stored in names.items()},
     )
 

@@ -169,7 +169,7 @@ def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_fil
     source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="one"))
     bronze.load(spark, lake, "bank")
     silver.load(spark, lake, "bank")
-    source.commit(source.update("public.log", before={"entry": "one"}, entry="two"))
+    source.commit(source.update("public.log", entry="two"))
     source.commit(source.update(id=1, name="b", balance="1.00"))
     bronze.load(spark, lake, "bank")
     desk = desks(lake)

@@ -12,7 +12,7 @@ J, L = "jakarta/bank", "london/bank"
 
 def group(partition, first, final, *, source=J, table="public.t", new=True, **more):
     counts = {"changes": 2, "keys": 1, "schemas": 0, "truncates": [], "keyless": None}
-    flags = {"deletes": False, "partial": False, "rekeyed": False}
+    flags = {"deletes": False, "partial": False, "rekeyed": False, "rewrites": False}
     place = {"source": source, "table": table, "partition": partition, "new": new, "first": first, "final": final}
     return place | counts | flags | {"needed": final, "last": final, "last_ms": 1} | more
 

@@ -108,6 +108,7 @@ def profile(records, low, upto=None):
                 deletes=False,
                 partial=False,
                 rekeyed=False,
+                rewrites=False,
                 keyless=None,
             )
         )

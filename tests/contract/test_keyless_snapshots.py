@@ -1,0 +1,127 @@
+"""Copies of tables without a key (Q3): a moment and what changed since are what the source has, equal rows counted."""
+
+import random
+import threading
+from collections import Counter
+from contextlib import closing
+
+from headrace.schema import COPY_BEGINS, COPY_ENDS
+from tests.rules.waiting import eventually
+
+WRITES = [
+    "insert into w values (1, null), (1, null), ({n}, {n})",
+    "update w set n = n + 1 where id = {n} {one}",
+    "delete from w where id = {n} {one}",
+    "update w set n = null where id = {n}",
+]
+
+
+class Writers:
+    """Write to the table `w` until they are stopped; equal rows are all there is."""
+
+    def __init__(self, source, count=3):
+        self._source, self._stop = source, threading.Event()
+        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(count)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _write(self, number):
+        chance = random.Random(number)
+        with closing(self._source.database.connect()) as connection, connection.cursor() as cursor:
+            while not self._stop.wait(0.002):
+                # Each has numbers of its own, so none waits for another.
+                n = 2 + number + 3 * chance.randrange(300)
+                first = f"and ctid = (select ctid from w where id = {n} limit 1)"
+                one = "limit 1" if self._source.is_mariadb else first
+                cursor.execute(chance.choice(WRITES).format(n=n, one=one))
+
+
+def made(source, rows):
+    source.fill("w", rows, columns="id int, n int", values="2 + i % 900, case when i % 7 > 0 then i % 5 end")
+    if not source.is_mariadb:
+        source.run("alter table w replica identity full")
+
+
+def bag(interconnect, table="w"):
+    """Return the rows that a consumer holds which counts equal ones."""
+    found = Counter()
+    seen = {position: value for position, _, value in list(interconnect.records) if value and value.get("op")}
+    for _, value in sorted(seen.items(), key=lambda one: str(one[0])):
+        if value["source"]["table"] != table:
+            continue
+        if value["op"] == "t":
+            found.clear()
+        for name, count in (("before", -1), ("after", 1)):
+            if value[name] is not None:
+                found[value[name]["id"], value[name]["n"]] += count
+    return {row: count for row, count in found.items() if count}
+
+
+def stored(source, table="w"):
+    return dict(Counter(tuple(row) for row in source.database.execute(f"select id, n from {table}")))
+
+
+def equal(source, interconnect):
+    wanted = stored(source)
+    eventually(lambda: bag(interconnect) == wanted, saying="the consumer holds what the database holds")
+
+
+def test_writers_beside_a_copy_leave_each_row_as_often_as_it_is_there(source, interconnect):
+    made(source, 12_000)
+    with source.edge.running(), Writers(source):
+        source.asks("w")
+        table = source.ends("w")["w"]
+        source.asks("w")
+        again = source.ends("w")["w"]
+    assert (table.state, again.state) == ("done", "done")
+    with source.edge.running():
+        equal(source, interconnect)
+    of_table = [value for _, _, value in interconnect.records if value and value["source"].get("table") == "w"]
+    kinds = [value.get("op") or value["source"]["snapshot"] for value in of_table]
+    assert kinds.count("t") == kinds.count(COPY_BEGINS) == kinds.count(COPY_ENDS) == 2
+    assert kinds.index(COPY_BEGINS) < kinds.index("t") < kinds.index("r") < kinds.index(COPY_ENDS)
+
+
+def test_a_copy_that_was_killed_or_whose_table_was_emptied_or_altered_begins_again(source, interconnect):
+    made(source, 60_000)
+    edge = source.edge
+    source.asks("w")
+    with Writers(source, 1):
+        for _ in range(2):
+            edge.start()
+            before = len(interconnect.records)
+            eventually(lambda before=before: len(interconnect.records) >= before + 5_000, saying="rows arrive")
+            edge.kill()
+    with edge.running():
+        eventually(lambda: source.plan("w").chunks > 1, saying="it is copied")
+        source.run("alter table w add column late int")
+        eventually(lambda: source.plan("w").chunks > 1, saying="it is copied again")
+        source.run("truncate table w", "insert into w values (1, 1, 1), (1, 1, 1)")
+        table = source.ends("w")["w"]
+        equal(source, interconnect)
+    assert table.state == "done"
+    assert not open_transactions(source)
+
+
+def open_transactions(source):
+    if source.is_mariadb:
+        return source.database.execute("select count(*) from information_schema.innodb_trx")[0][0]
+    found = (
+        "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in transaction%'"
+    )
+    return source.database.execute(found)[0][0]
+
+
+def test_a_table_without_a_key_is_copied_whole_alone(source):
+    made(source, 1)
+    with source.edge.running():
+        source.asks("w", where="id = 1")
+        table = source.ends("w")["w"]
+    assert (table.state, "copied whole" in table.problem) == ("failed", True)
