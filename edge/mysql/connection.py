@@ -7,6 +7,7 @@ import contextlib
 import re
 import socket
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 import pymysql
@@ -142,6 +143,19 @@ class SnapshotConnection(Database):
             if size > limit_bytes:
                 break
         return rows, size, False
+
+    def selected_on(self, statement: str) -> Iterator[bytes]:
+        """Run a select, and return its row packets as they are taken: the server waits for that. Raises as `rows` does."""
+        connection = self._connection
+        with self._translated():
+            connection._execute_command(_QUERY, statement)  # noqa: SLF001 - as in `selected`.
+            connection._sock.settimeout(_SILENCE_SECONDS)  # noqa: SLF001 - as above.
+        packets = self._packets()
+        # Columns are described up to the first end; an error of the statement is there in place of it.
+        for packet in packets:
+            if _ends(packet):
+                break
+        return takewhile(lambda packet: not _ends(packet), packets)
 
     def abandon(self) -> None:
         """Close the socket without sending COM_QUIT."""

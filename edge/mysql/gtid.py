@@ -140,6 +140,14 @@ class MysqlGtids:
             for start, end in ranges
         )
 
+    def joined(self, other: "MysqlGtids") -> Self:
+        """Return the set with everything of another one."""
+        found = self
+        for origin, ranges in other._ranges.items():  # noqa: SLF001 - of one kind.
+            for first, last in ranges:
+                found = found._with(origin, first, last)
+        return found
+
     def encoded(self) -> bytes:
         """Int64 origins, then for each Byte16 UUID, Int64 ranges, and for each Int64 first, Int64 after the last.
 

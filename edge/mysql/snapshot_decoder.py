@@ -17,6 +17,8 @@ from edge.mysql.ddl import Kind, Name
 from edge.mysql.decoder import Decoder
 from edge.mysql.envelope import Transaction
 from edge.mysql.gtid import MysqlGtids
+from edge.mysql.moment import Seen
+from edge.mysql.moment import Transaction as MomentTransaction
 from edge.mysql.rows import Table
 from edge.mysql.snapshot_reader import Watermark
 from edge.mysql.snapshot_rows import SnapshotOrdinals
@@ -60,6 +62,8 @@ class SnapshotDecoder(Decoder):
         self._before = self._decoded
         self._watched: tuple[str, str] | None = None
         self._window: DedupWindow | None = None
+        # Whether the watched table has no key.
+        self._of_moment = False
 
     def feed_and_arrive(self, found: bytes, end: int, now_ms: int) -> None:
         """Decode an event, and then come to the watermarks that it leads to."""
@@ -80,6 +84,7 @@ class SnapshotDecoder(Decoder):
     def watch(self, table: Copied, window: DedupWindow) -> None:
         """Report every change of a table to a window from here on."""
         self._watched, self._window = (table.table.schema.schema, table.table.schema.table), window
+        self._of_moment = not table.source.key
 
     def unwatch(self) -> None:
         """Report to no window any more."""
@@ -116,20 +121,25 @@ class SnapshotDecoder(Decoder):
 
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether the table was not altered, and the chunk saw every transaction that is ahead of its window."""
-        if window.altered:
+        if window.altered or chunk.seen is None:
+            # The moment of a table without a key was found to fit at its first chunk.
+            return not window.altered
+        if chunk.is_unsure is not None and any(chunk.is_unsure(transaction) for transaction, _, _ in window.kept):
             return False
+        seen = chunk.seen.certain if isinstance(chunk.seen, Seen) else chunk.seen
         place, transactions = self._before
-        if isinstance(chunk.seen, MysqlGtids):
-            return chunk.seen.covers(transactions)
-        return bool(chunk.seen >= place)
+        if isinstance(seen, MysqlGtids):
+            return seen.covers(transactions)
+        return bool(seen >= place)
 
     def put(self, chunk: Chunk, window: DedupWindow) -> Put:
         """Put the rows here that the window keeps."""
         copied: Copied = chunk.table
+        self._put_lacking(chunk, window)
         read, keeps = copied.rows.read, window.keeps
         lacking: dict[int, Undecodable] = {}
         try:
-            found = [(key, row) for key, row in map(read, chunk.rows) if keeps(key)]
+            found = [(key, row) for key, row in map(read, chunk.rows) if key is None or keeps(key)]
         except UNDECODABLE as error:
             if not self._writer.can_replace:
                 raise self._undecodable(copied) from error
@@ -162,7 +172,7 @@ class SnapshotDecoder(Decoder):
                 raise self._undecodable(copied) from error
             if lacks is not None and lacks.in_key:
                 self._writer.leave_out_copied(copied.table, lacks.column)
-            elif window.keeps(key):
+            elif key is None or window.keeps(key):
                 if lacks is not None:
                     lacking[len(found)] = lacks
                 found.append((key, row))
@@ -175,6 +185,17 @@ class SnapshotDecoder(Decoder):
             f"a row of {name} that the server selected cannot be decoded",
             hint="Cancel the table's snapshot (headrace edge snapshot --cancel), and report what columns it has.",
         )
+
+    def _put_lacking(self, chunk: Chunk, window: DedupWindow) -> None:
+        """Put what the log has ahead of this place, and the moment that is copied lacks, behind the beginning of the copy."""
+        if chunk.lacks is None:
+            return
+        for transaction, (table, kind, images), _ in window.kept:
+            if chunk.lacks(transaction):
+                count = sum(1 for _ in table.changes(kind, images, 0, len(images)))
+                first, own = self._begin_own(count)
+                self._add(table, kind, images, 0, len(images), own, first)
+                self._writer.end(self.passed)
 
     def _put(
         self, table: Table, keys: list[bytes | None], made: Callable[[Transaction, int], list[bytes | None]]
@@ -209,11 +230,18 @@ class SnapshotDecoder(Decoder):
     def _rows(self, found: bytes, end: int) -> None:
         super()._rows(found, end)
         window = self._window
-        if window is None or not window.is_open:
+        if window is None or not window.is_open or (self._of_moment and not window.keeps_changes):
             return
-        for table, _, images, start, until in self._located(found, end):
+        for table, kind, images, start, until in self._located(found, end):
             if (table.schema.schema, table.schema.table) != self._watched:
                 return
+            if self._of_moment:
+                transaction = self._writer.transaction
+                assert transaction is not None
+                assert self._group is not None
+                change = table, kind, images[start:until]
+                window.keep(MomentTransaction(transaction.commit, self._group), change, until - start)
+                continue
             for key in table.keys(images, start, until):
                 if key is None:
                     window.alter()

@@ -14,11 +14,12 @@ from edge.mysql.checkpoint import MysqlCheckpoint, file_name, place, split_name
 from edge.mysql.checks import executed, gtids_at, log_status
 from edge.mysql.connection import SnapshotConnection
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
+from edge.mysql.moment import Moment
 from edge.mysql.snapshot_table import SnapshotTable, describe, listed, shape
 from edge.mysql.table_cache import Copied, TableCache
 from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.plan import Key
-from edge.snapshot.ports import Described
+from edge.snapshot.ports import Chunk, Described, MomentGone
 from headrace.errors import NeedsOperator, Retryable
 
 #: What a chunk saw: everything ahead of a place of the binlog, or these transactions at least.
@@ -48,6 +49,8 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
     ) -> None:
         self._connect, self._tables, self._watermarks, self._decided = connect, tables, watermarks, decided
         super().__init__(connect())
+        # Of a table without a key.
+        self._moment: Moment | None = None
         # What the stream does not carry any more, until a snapshot was seen to have it.
         self._behind: MysqlCheckpoint | None = checkpoint
 
@@ -68,12 +71,46 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
                 hint="Name it in the source's databases or tables, and let [policy] include it; then start the edge again.",
             )
         found, estimate = describe(self._database, of, table)
+        if not found.key and where is not None:
+            raise NeedsOperator(
+                f"table {name} has no key, so it is copied whole, and never by a condition",
+                hint="Request its snapshot without --where.",
+            )
         if where is not None:
             # MySQL's newer releases explain as a tree unless they are asked for rows of columns.
             explain = "explain extended" if self._database.is_mariadb else "explain format = traditional"
             plan = self._database.dictionaries(f"{explain} {found.matching(where)}")[0]
             estimate = int(int(plan["rows"] or 0) * float(plan["filtered"] or 100) / 100)
-        return Described(self._tables.copied(found), estimate)
+        return Described(self._tables.copied(found), estimate, of_moment=not found.key)
+
+    def rows(self, table: Copied, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
+        """Return the next rows in key order, or of a table without a key in the order of one statement."""
+        if table.source.key:
+            return super().rows(table, where, after, count, limit_bytes)
+        if after is None:
+            self.leave()
+            self._moment = self._begun(table)
+        elif self._moment is None:
+            raise MomentGone("rows without a key are of one moment, and the transaction that held it is gone")
+        assert self._moment is not None
+        return self._moment.chunk(after, count, limit_bytes)
+
+    def leave(self) -> None:
+        """Leave the moment of which a table without a key is copied, if any."""
+        moment, self._moment = self._moment, None
+        if moment is not None:
+            moment.leave()
+
+    def _begun(self, table: Copied) -> Moment:
+        def check(connection: SnapshotConnection, saw: int | MysqlGtids) -> None:
+            self._check_behind(saw)
+            # From here on its lock keeps the table as it is.
+            connection.rows(f"select 1 from {table.source.name} limit 0")  # noqa: S608 - the name is quoted.
+            self._check(table)
+
+        if self._database.is_mariadb:
+            self._check_decided()
+        return Moment(self._connect(), table, self._place, check)
 
     def write_watermark(self, content: bytes, table: Copied | None = None) -> None:
         """Let a watermark come back when the stream has got to where the binlog ends now.
@@ -107,7 +144,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
             self._check_decided()
         seen = None if database.is_mariadb else MysqlGtids.parse(executed(database))
         database.rows("start transaction with consistent snapshot, read only")
-        saw = self._place() if seen is None else seen
+        saw = self._place(database) if seen is None else seen
         self._check_behind(saw)
         rows, size, whole = database.selected(statement, limit_bytes)
         if not whole:
@@ -121,9 +158,10 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
         if shape(self._database, table.source.name) != table.source.shape:
             raise Retryable("a table was altered since it was described")
 
-    def _place(self) -> int:
+    @staticmethod
+    def _place(database: SnapshotConnection) -> int:
         """Return where in the binlog the snapshot is."""
-        shown = self._database.rows("show status like 'binlog_snapshot_%'")
+        shown = database.rows("show status like 'binlog_snapshot_%'")
         found = {str(name).lower(): str(value) for name, value in shown}
         return place(split_name(found["binlog_snapshot_file"])[1], int(found["binlog_snapshot_position"]))
 

@@ -37,8 +37,8 @@ class Rows:
         self._split = _splitting(count)
         self._bytes = (count + 7) // 8
 
-    def read(self, packet: bytes) -> tuple[bytes, bytes]:
-        """Return a row's key and the row, as JSON."""
+    def read(self, packet: bytes) -> tuple[bytes | None, bytes]:
+        """Return a row's key and the row, as JSON; no key of a table without one."""
         nulls, columns = self._split(packet)
         image = self._patterns.get(nulls)
         if image is None:
@@ -47,7 +47,6 @@ class Rows:
             if pattern in self._images:
                 self._patterns[nulls] = image
         _, key, row = image(columns, 0)  # type: ignore[arg-type]
-        assert key is not None
         return key, row
 
     def read_carefully(self, packet: bytes) -> tuple[bytes, bytes, Undecodable | None]:

@@ -26,6 +26,10 @@ from headrace.errors import NeedsOperator
 
 _TABLES = "select table_schema, table_name from information_schema.tables where table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"
 _NAMED = "select table_type, table_rows from information_schema.tables where table_schema = %s and table_name = %s"
+_ENGINE = """
+    select e.transactions from information_schema.tables t join information_schema.engines e on e.engine = t.engine
+    where t.table_schema = %s and t.table_name = %s
+"""
 #: Without the period of a table with versions, which no record has.
 _COLUMNS = f"""
     select {CATALOGUED} from information_schema.columns where table_schema = %s and table_name = %s
@@ -59,6 +63,11 @@ class SnapshotTable:
         """Return the statement that selects rows behind a key, in key order."""
         behind = self._behind(after) if after is not None else None
         return self._select([where, behind], f" limit {count}")
+
+    def select_all(self) -> str:
+        """Return the statement that selects all rows, in no order."""
+        # Names are quoted.
+        return f"select {', '.join(map(selected, self.columns))} from {self.name}"  # noqa: S608
 
     def select_keys(self, where: str | None, keys: list[Key]) -> str:
         """Return the statement that selects the rows of these keys."""
@@ -140,7 +149,12 @@ def describe(database: Database, of: str, table: str) -> tuple[SnapshotTable, in
     rows = database.rows(_COLUMNS, of, table)
     columns = tuple(Catalogued(*row).as_logged(mariadb=database.is_mariadb) for row in rows)
     names = [column.name for column in columns]
-    index, key = _key(database, name, where, names)
+    index, key = _key(database, name, names)
+    if not key and not _has_moments(database, of, table):
+        raise NeedsOperator(
+            f"table {where} has no key, and its engine knows no snapshots: its rows are of no one moment",
+            hint="Give it a primary key, or make it a table of InnoDB; then request the snapshot again.",
+        )
     described = TableMap(
         database=of,
         table=table,
@@ -154,8 +168,13 @@ def describe(database: Database, of: str, table: str) -> tuple[SnapshotTable, in
     return made, int(found[0][1] or 0)
 
 
-def _key(database: Database, name: str, where: str, columns: list[str]) -> tuple[str, list[str]]:
-    """Return the index that the log takes for the key, and its columns: the primary key, or the first that is as good."""
+def _has_moments(database: Database, of: str, table: str) -> bool:
+    """Whether a snapshot holds the rows of a table still."""
+    return database.rows(_ENGINE, of, table) == [("YES",)]
+
+
+def _key(database: Database, name: str, columns: list[str]) -> tuple[str, list[str]]:
+    """Return the index that the log takes for the key, and its columns: the primary key, the first that is as good, or none."""
     indexes: dict[str, list[dict[str, object]]] = {}
     for row in database.dictionaries(f"show index from {name}"):
         # The end of a period distinguishes former rows, and is the same in all current ones.
@@ -165,10 +184,7 @@ def _key(database: Database, name: str, where: str, columns: list[str]) -> tuple
         unique = all(not part["Non_unique"] and part["Null"] != "YES" and part["Column_name"] for part in parts)
         if index == "PRIMARY" or (unique and all(part["Sub_part"] is None for part in parts)):
             return index, [str(part["Column_name"]) for part in parts]
-    raise NeedsOperator(
-        f"table {where} has no key, so its rows cannot be distinguished",
-        hint="Give it a primary key, or a unique index over columns that are not null; then request the snapshot again.",
-    )
+    return "", []
 
 
 _TEXTS = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})

@@ -167,7 +167,7 @@ class SnapshotDecoder(Decoder):
         """Put what the log has ahead of this place, and the moment that is copied lacks, behind the beginning of the copy."""
         if chunk.lacks is None:
             return
-        for xid, change in window.kept:
+        for xid, change, _ in window.kept:
             if chunk.lacks(xid):
                 super()._change(change)
 
@@ -223,7 +223,7 @@ class SnapshotDecoder(Decoder):
             if window is not None and self._watched is not None and self._watched.key:
                 window.alter()
             elif window is not None:
-                window.keep(self._xid, message)
+                window.keep(self._xid, message, len(message))
             return
         # One in Avro lacks none: those that do are made in JSON.
         whole = value is None or value[0] == AVRO_MARK or _UNCHANGED not in value

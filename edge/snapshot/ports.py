@@ -42,8 +42,8 @@ class DedupWindow:
         self.keeps_changes = False
         #: Which of them the moment lacks that is copied; None until that is known. Set by the snapshot's thread.
         self.lacks: Callable[[Any], bool] | None = None
-        #: Its changes since the window opened, but for those that the moment is known to have, each with its transaction.
-        self.kept: list[tuple[Any, bytes]] = []
+        #: Its changes since the window opened, but for those that the moment is known to have: transaction, change and size.
+        self.kept: list[tuple[Any, Any, int]] = []
         self._kept_bytes = 0
 
     def open(self) -> None:
@@ -68,18 +68,21 @@ class DedupWindow:
         if not whole:
             self._partly.add(key)
 
-    def keep(self, transaction: Any, change: bytes) -> None:
-        """Keep a change of a table without a key: where the moment lacks it, it belongs behind the beginning of the copy."""
+    def keep(self, transaction: Any, change: Any, size: int) -> None:
+        """Keep a change of a table without a key, of so many bytes, in the engine's form.
+
+        Where the moment lacks it, it belongs behind the beginning of the copy.
+        """
         lacks = self.lacks
         if not self.is_open or not self.keeps_changes or (lacks is not None and not lacks(transaction)):
             return
-        self.kept.append((transaction, change))
-        self._kept_bytes += len(change)
+        self.kept.append((transaction, change, size))
+        self._kept_bytes += size
         if self._kept_bytes <= _MOST_KEPT:
             return
         if lacks is not None:
             self.kept = [one for one in self.kept if lacks(one[0])]
-            self._kept_bytes = sum(len(one[1]) for one in self.kept)
+            self._kept_bytes = sum(size for _, _, size in self.kept)
         if self._kept_bytes > _MOST_KEPT:
             # Too many: another moment is chosen.
             self.kept, self._kept_bytes, self.altered = [], 0, True
@@ -118,6 +121,8 @@ class Chunk:
     seen: Any = None
     #: Of a table without a key, in the first chunk: whether the moment that is copied lacks a transaction.
     lacks: Callable[[Any], bool] | None = None
+    #: And whether it is not known of one; None where that is always known.
+    is_unsure: Callable[[Any], bool] | None = None
     #: Of rows that were read by their keys, how many of the keys these are: all, or as many as their size allows.
     keys: int = 0
 
