@@ -147,7 +147,7 @@ def tables(context: CheckContext) -> Iterator[Finding]:
     ]
     yield Finding("tables", "ok" if listed else "warning", f"{len(listed)} are captured")
     for what, found in (
-        ("have no key: their records have none, and they cannot be copied", [it for it in listed if not it[3]]),
+        ("have no key: their records have none, and a copy is one long statement", [it for it in listed if not it[3]]),
         ("do not roll back", [it for it in listed if it[2].lower() not in _TRANSACTIONAL]),
     ):  # fmt: skip
         if found:

@@ -160,8 +160,8 @@ def identities(context: CheckContext) -> Iterator[Finding]:
     ]
     if keyless:
         summary = (
-            f"none: {_listed(keyless)}; their records have no key, equal rows cannot be distinguished, and no snapshot copies "
-            "them: rows from before capture began reach no consumer"
+            f"none: {_listed(keyless)}; their records have no key, so consumers count equal rows, and a copy of one holds "
+            "a transaction open for as long as it takes"
         )
         yield Finding("primary key", "warning", summary, f"alter table {keyless[0]} add primary key (COLUMN);")
 

@@ -149,7 +149,7 @@ class Decoder:
             self._note_moved([(database, name)], f"its changes were left out: {why}", recurs=True)
 
     def _rows(self, found: bytes, end: int) -> None:
-        writer = self._writer
+        writer, now_ms = self._writer, self._now_ms
         transaction = writer.transaction
         if transaction is None:
             raise ValueError("rows outside a transaction")
@@ -157,29 +157,23 @@ class Decoder:
         if single is not None:
             single.begin_event(transaction, found)
         for table, kind, images, at, until in self._located(found, end):
-            self._add(table, kind, images, at, until, transaction, writer.ordinal)
-
-    def _add(
-        self, table: Table, kind: int, images: bytes, at: int, until: int, transaction: Transaction, first: int
-    ) -> None:
-        """Add the changes that the images of a rows event of this kind are, the first of which has this ordinal."""
-        now_ms = self._now_ms
-        if self._single is not None or until - at > self._largest:
-            self._one_by_one.add(table, kind, images, at, until, now_ms)
-            return
-        try:
-            if kind in events.INSERTS:
-                keys, values = table.inserts(images, at, until, transaction, first, now_ms)
-            elif kind in events.UPDATES:
-                keys, values = table.updates(images, at, until, transaction, first, now_ms)
-            else:
-                keys, values = table.deletes(images, at, until, transaction, first, now_ms)
-        except UNDECODABLE:
-            if not self._writer.passes_undecodable:
-                raise
-            self._one_by_one.add(table, kind, images, at, until, now_ms)
-            return
-        self._writer.add_rows(table, keys, values, are_deletes=kind in events.DELETES)
+            if single is not None or until - at > self._largest:
+                self._one_by_one.add(table, kind, images, at, until, now_ms)
+                continue
+            first = writer.ordinal
+            try:
+                if kind in events.INSERTS:
+                    keys, values = table.inserts(images, at, until, transaction, first, now_ms)
+                elif kind in events.UPDATES:
+                    keys, values = table.updates(images, at, until, transaction, first, now_ms)
+                else:
+                    keys, values = table.deletes(images, at, until, transaction, first, now_ms)
+            except UNDECODABLE:
+                if not writer.passes_undecodable:
+                    raise
+                self._one_by_one.add(table, kind, images, at, until, now_ms)
+                continue
+            writer.add_rows(table, keys, values, are_deletes=kind in events.DELETES)
 
     def _partial_rows(self, found: bytes, _end: int) -> None:
         """Pass over rows that lack what did not change: a captured table needs a copy."""

@@ -123,6 +123,23 @@ class Table:
             for number, row in enumerate(rows)
         ]
 
+    def copied_changes(
+        self, kind: int, m: bytes, transaction: Transaction, first: int, now_ms: int
+    ) -> list[bytes | None]:
+        """Return the values of the changes that images are, as a part of a copy; the first of them has this ordinal."""
+        middle, place, numbers = self.envelope.middle(transaction, copied=True), transaction.place, transaction.number
+        found: list[bytes | None] = []
+        for number, (_, old, _, new, _) in enumerate(self.changes(kind, m, 0, len(m))):
+            op = b"r" if old is None else b"d" if new is None else b"u"
+            found.append(
+                b'{"before":%b,"after":%b,%b%d%b%08x%b%b}}'
+                % (
+                    *(old or b"null", new or b"null", middle, number, place, first + number),
+                    *(envelope.end(op, transaction, now_ms), numbers(number + 1, number + 1)),
+                )
+            )
+        return found
+
     def large_changes(self, kind: int, m: bytes, p: int, e: int, largest: int) -> Iterator[RowChange]:
         """Yield each change of a large event, without large columns where its record would be beyond `largest` bytes."""
         return self._large.changes(kind, m, p, e, largest)

@@ -8,6 +8,7 @@ a GTID; on reading the log again it is not there.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 from edge.mysql import envelope, events
@@ -187,15 +188,14 @@ class SnapshotDecoder(Decoder):
         )
 
     def _put_lacking(self, chunk: Chunk, window: DedupWindow) -> None:
-        """Put what the log has ahead of this place, and the moment that is copied lacks, behind the beginning of the copy."""
+        """Put what the log has ahead of this place, and the moment that is copied lacks, as a part of the copy."""
         if chunk.lacks is None:
             return
         for transaction, (table, kind, images), _ in window.kept:
             if chunk.lacks(transaction):
                 count = sum(1 for _ in table.changes(kind, images, 0, len(images)))
-                first, own = self._begin_own(count)
-                self._add(table, kind, images, 0, len(images), own, first)
-                self._writer.end(self.passed)
+                made = partial(table.copied_changes, kind, images, now_ms=self._now_ms)
+                self._put(table, [None] * count, made)
 
     def _put(
         self, table: Table, keys: list[bytes | None], made: Callable[[Transaction, int], list[bytes | None]]

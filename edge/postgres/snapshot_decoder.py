@@ -164,12 +164,15 @@ class SnapshotDecoder(Decoder):
         return *read(repaired.message + PAD, *around), instead
 
     def _put_lacking(self, chunk: Chunk, window: DedupWindow) -> None:
-        """Put what the log has ahead of this place, and the moment that is copied lacks, behind the beginning of the copy."""
+        """Put what the log has ahead of this place, and the moment that is copied lacks, as a part of the copy."""
         if chunk.lacks is None:
             return
+        table = self._present(chunk.table)
+        changes = rows_compiled.Changes(table.for_snapshot())
         for xid, change, _ in window.kept:
             if chunk.lacks(xid):
-                super()._change(change)
+                key, value = changes[change[:8]](change + PAD, *self._around(table.name))
+                self._writer.add(table, key, value, is_delete=change[:1] == b"D")
 
     def _present(self, table: SnapshotTable) -> Table:
         """Return a table as the log has announced it; if it has not, as the catalog described it."""

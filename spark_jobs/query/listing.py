@@ -106,7 +106,9 @@ def show(console: Console, found: list[ListedTable]) -> None:
     console.print(printed)
     if keyless := [one.table for one in found if not one.keyed and one.state == "published"]:
         listed = ", ".join(keyless)
-        console.print(f"without a key, so without what they held before capture began: {listed}", markup=False)
+        console.print(
+            f"without a key, so rows are known by all of their columns, and have no history: {listed}", markup=False
+        )
     for one in found:
         if one.columns:
             listed = ", ".join(f"{name} as {stored}" for name, stored in one.columns.items())

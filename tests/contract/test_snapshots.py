@@ -161,16 +161,15 @@ def test_replacing_tells_consumers_first_to_forget_the_table(source, interconnec
 
 def test_what_cannot_be_copied_is_said_with_what_to_do_and_the_stream_goes_on(source, interconnect):
     source.fill("good", 1)
-    source.fill("keyless", 1, columns="id int, n int")
     with source.edge.running():
-        source.asks("keyless", "missing")
+        source.asks("missing")
         source.asks("good", where="nonsense = 1")
-        tables = source.ends("good", "keyless", "missing")
+        tables = source.ends("good", "missing")
         source.run("insert into t values (1, 'x')")
         eventually(lambda: records(interconnect, "t"), saying="the stream goes on")
 
     assert {table.state for table in tables.values()} == {"failed"}
-    for name, said, hint in (("keyless", "has no key", "primary key"), ("missing", "does not exist", "Check its name"),
+    for name, said, hint in (("missing", "does not exist", "Check its name"),
                              ("good", "a column that does not exist", "condition")):  # fmt: skip
         assert said in tables[name].problem
         assert hint in tables[name].problem

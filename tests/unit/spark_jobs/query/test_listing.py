@@ -22,7 +22,7 @@ def listed(table, **more):
 def test_t13_tables_without_a_key_are_named_with_what_they_lack():
     out = StringIO()
     show(Console(file=out, width=200), [listed("a"), listed("b", keyed=False), listed("c", keyed=False)])
-    assert "without a key, so without what they held before capture began: b, c" in out.getvalue()
+    assert "without a key, so rows are known by all of their columns, and have no history: b, c" in out.getvalue()
     out = StringIO()
     show(Console(file=out, width=200), [listed("a")])
     assert "without a key" not in out.getvalue()
