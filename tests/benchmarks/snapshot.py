@@ -2,7 +2,8 @@
 
 A thousand changes a second are written to one table while another is copied. The copy's time is that of the edge's own plan: from
 its start until the last row is acknowledged, which is after Kafka committed it. The peer is `COPY table TO STDOUT` thrown away,
-before and after. One consumer reads everything, and counts a change as readable when it comes out of its client.
+before and after. The same rows without a key are copied behind it. One consumer reads everything, and counts a change as readable
+when it comes out of its client.
 """
 
 import re
@@ -41,7 +42,9 @@ SELECT i, i % 9973, 'SKU-' || lpad((i * 7919 % 100000)::text, 6, '0'), 1 + i % 9
                    ELSE 'to be delivered between nine and five, ring twice, floor ' || i % 40 END,
        clock_timestamp()
 FROM generate_series(1::bigint, {rows}) AS i;
-VACUUM ANALYZE stock
+CREATE TABLE bare AS SELECT * FROM stock;
+ALTER TABLE bare REPLICA IDENTITY FULL;
+VACUUM ANALYZE stock, bare
 """
 
 
@@ -86,6 +89,10 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ro
             ended = time.monotonic()
         after, behind = usage(edge.pid), usage(bridge.pid)
         (table,) = state.plan().tables
+        with console.status(f"copying {rows:,} rows without a key"):
+            headrace("edge", "snapshot", "public.bare", "--config", str(edge_file))
+            eventually(lambda: _rate(state, "public.bare") > 0, 600, every=0.1, saying="the copy without a key is done")
+        bare = _rate(state, "public.bare")
         written, _ = writing.communicate(timeout=seconds + 60)
         said, _ = reading.communicate(timeout=120)
     finally:
@@ -100,9 +107,10 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ro
     meanwhile = [latency for latency, moment in latencies if began <= moment <= ended]
     alone = [latency for latency, moment in latencies if moment < began][_TRANSACTIONS * _CHANGES :]
     million = rows / 1e6
-    rate = rows / (table.finished_ms - table.started_ms) * 1000
+    rate = _rate(state, "public.stock")
     return [
         compared("snapshot to Kafka, acknowledged, beside a stream", rate, "rows/s", statistics.median(copies)),
+        compared("snapshot of a table without a key", bare, "rows/s", statistics.median(copies)),
         Result(
             "snapshot, edge CPU", round((after.cpu_seconds - before.cpu_seconds) / million, 2), "s per million rows"
         ),
@@ -113,6 +121,12 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ro
         Result("live changes beside a snapshot, p50", _percentile(meanwhile, 50), "ms"),
         compared("live changes beside a snapshot, p99", _percentile(meanwhile, 99), "ms", _percentile(alone, 99)),
     ]
+
+
+def _rate(state: SnapshotStore, name: str) -> float:
+    """Return the rows a second of a table's copy, 0 until it is done."""
+    found = [table for table in state.plan().tables if table.name == name and table.state == "done"]
+    return found[0].rows / (found[0].finished_ms - found[0].started_ms) * 1000 if found else 0.0
 
 
 def _ask(dsn: str, query: str) -> int:
