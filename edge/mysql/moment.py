@@ -73,6 +73,7 @@ class Moment:
         except BaseException:
             connection.close()
             raise
+        _log.info("a table without a key is copied: a transaction of the server stays open until that has ended")
 
     def lacks(self, transaction: Transaction) -> bool:
         """Whether a transaction is not certain to be seen."""

@@ -55,6 +55,7 @@ class Moment:
             self._holder.close()
             raise
         self._seen = Seen(self.seen)
+        _log.info("a table without a key is copied: a transaction of the database stays open until that has ended")
 
     def chunk(self, reader: Database, table: SnapshotTable, after: Key | None, count: int, limit_bytes: int) -> Chunk:
         """Return the next rows by their places, about so many, fewer when they grow beyond a size.

@@ -148,6 +148,16 @@ class SnapshotCoordinator:
                 lambda reader: self._active.resolved(reader, request),
                 lambda tables: self._take(path, request, tables),
             )
+        copy = self._copy
+        if (
+            copy is not None
+            and copy.of_moment
+            and self._active.plan.paused
+            and copy.plan.unfinished
+            and not copy.all_read
+        ):
+            # A pause may last, and the moment's transaction with it.
+            self._begin_again(copy.plan, "it is paused")
         if self._plan is not None and not self._plan.unfinished and not self._only_end:
             _log.info("the snapshot of %s was cancelled", self._plan.name)
             self._reset()

@@ -4,8 +4,12 @@ import random
 import threading
 from collections import Counter
 from contextlib import closing
+from datetime import UTC, datetime
+
+import pytest
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS
+from tests.lake.logged import LoggedLake
 from tests.rules.waiting import eventually
 
 WRITES = [
@@ -125,3 +129,56 @@ def test_a_table_without_a_key_is_copied_whole_alone(source):
         source.asks("w", where="id = 1")
         table = source.ends("w")["w"]
     assert (table.state, "copied whole" in table.problem) == ("failed", True)
+
+
+KINDS = "n int, t varchar(40), f {single}, g {double}, d numeric(12,3), at timestamp{fine}, b {bytes}, y date"
+VALUES = "{i}, {t}, 0.1, 1e15 / 7, 12.5, '2026-01-31 09:15:00.25', {b}, null"
+
+
+@pytest.mark.long
+def test_silver_has_the_rows_of_the_stream_of_a_copy_and_its_changes(source, interconnect, spark, tmp_path):
+    maria = source.is_mariadb
+    types = {"single": "float", "double": "double", "fine": "(6)", "bytes": "blob"} if maria else {
+        "single": "real", "double": "float8", "fine": "", "bytes": "bytea"}  # fmt: skip
+    source.run(f"create table v ({KINDS.format(**types)})")
+    made(source, 600)
+    if not maria:
+        source.run("alter table v replica identity full")
+
+    def insert(i, count=3):
+        values = VALUES.format(i=i, t="'é'" if i else "null", b="x'00ff'" if maria else "'\\x00ff'")
+        source.run(*[f"insert into v values ({values})"] * count)
+
+    insert(0)
+    insert(1)
+    lake = LoggedLake(spark, tmp_path / "lake", sources=[source.edge.source])
+    with source.edge.running(), Writers(source, 1):
+        source.asks("v", "w")
+        source.ends("v", "w")
+        load(lake, interconnect)
+        insert(2)
+        one = "limit 1" if maria else "and ctid = (select min(ctid) from v where n = {})"
+        source.run(*(f"delete from v where n = {i} {one.format(i)}" for i in range(3)))
+        source.run(f"update v set t = 'other' where n = 1 {one.format(1)}", "update v set g = 2 where n = 2")
+    with source.edge.running():
+        equal(source, interconnect)
+        report = load(lake, interconnect)
+
+    assert (report.problems, report.warnings) == ({}, {})
+    assert Counter(row[1:] for row in lake.rows("id", "n", table=source.named("w"))) == stored(source)
+    kept = Counter(row[1:] for row in lake.rows("n", "t", "g", table=source.named("v")))
+    assert sorted((n, t, g == 2, count) for (n, t, g), count in kept.items() if n) == [
+        (1, "other", False, 1), (1, "é", False, 1), (2, "é", True, 2)]  # fmt: skip
+    assert kept[0, None, 1e15 / 7] == 2
+
+
+def load(lake, interconnect):
+    """Load what has come; positions that came before are not there again."""
+    (feed,) = lake.feeds
+    for batch, outcome in list(interconnect.arrived)[getattr(feed, "taken", 0) :]:
+        feed.taken = getattr(feed, "taken", 0) + 1
+        if outcome == "accept":
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                feed.waiting.append(("bank", 0, feed.offset, datetime.now(UTC), key, value))
+                feed.offset += 1
+    return lake.load()
