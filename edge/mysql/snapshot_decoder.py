@@ -162,10 +162,10 @@ class SnapshotDecoder(Decoder):
 
     def _read_carefully(
         self, chunk: Chunk, window: DedupWindow, lacking: dict[int, Undecodable]
-    ) -> list[tuple[bytes, bytes]]:
+    ) -> list[tuple[bytes | None, bytes]]:
         """Return keys and rows that the window keeps, and note by their numbers what rows lack that cannot be decoded."""
         copied: Copied = chunk.table
-        found: list[tuple[bytes, bytes]] = []
+        found: list[tuple[bytes | None, bytes]] = []
         for packet in chunk.rows:
             try:
                 key, row, lacks = copied.rows.read_carefully(packet)

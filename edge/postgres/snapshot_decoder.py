@@ -155,7 +155,7 @@ class SnapshotDecoder(Decoder):
     def _read_repaired(
         self, table: Table, message: bytes, read: Change, around: tuple[bytes, ...]
     ) -> tuple[bytes | None, bytes, Instead] | None:
-        """Return key and value of a row without what of it cannot be decoded, and what it lacks; None where that is in the key."""
+        """Return key and value of a row without what cannot be decoded, and what it lacks; None where that is in the key."""
         repaired = without_undecodable(table, message[: -len(PAD)])
         if repaired.key_column is not None:
             self._writer.leave_out_copied(table, repaired.key_column)
