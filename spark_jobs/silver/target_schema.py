@@ -220,6 +220,7 @@ def as_stored(target: TargetSchema, stored: Collection[str]) -> TargetSchema:
     return replace(
         target,
         key=named(target.key),
+        compared=named(target.compared),
         former_keys=tuple(map(named, target.former_keys)),
         columns={names.get(name, name): kind for name, kind in target.columns.items()},
         source_names={name: source for name, source in sources.items() if name != source},
