@@ -96,7 +96,7 @@ test-share: setup ## The share of the long tests that is today's: a week of it s
 
 object-store-jars: .setup/log-store ## Fetch the jars for a lake on S3 into .setup/jars, and make its log store (once)
 
-.setup/log-store: .setup/demo spark_jobs/object_store/ConditionalLogStore.java infra/release/java_build.py
+.setup/log-store: .setup/demo $(wildcard spark_jobs/*/*.java) infra/release/java_build.py
 	@$(BIN)/python -m infra.local.jars object-store
 	@$(BIN)/python -m infra.release.java_build
 	@touch $@

@@ -3,10 +3,11 @@
 A module imports from the layers below its own, and within its own package (tests/unit/test_layers.py):
 
     command  submit  jvm_warmup        what is started: `headrace lake`, spark-submit, the set-up
-    query_command                      `headrace lake tables` and `headrace lake sql`
+    query_command  serve_command       `headrace lake tables`, `sql` and `serve`
     load_report  noop_check            a load's report; whether a load is needed at all
     load                               one load of a stream, or loads until stopped
-    maintenance/  verify/              compaction, vacuum, replays; comparison with the sources
+    maintenance/                       compaction, vacuum, replays
+    serve/  verify/                    SQL for many clients; comparison with the sources
     query/                             published rows, live rows, the past; SQL
     run_log                            a row for each step of a load
     silver/                            changes merged into tables

@@ -11,6 +11,14 @@ from headrace.configuration.load import load
 config = click.option(
     "--config", "-c", required=True, type=click.Path(dir_okay=False), help="The lake's file (TOML, docs/lake.md)."
 )
+config_or_server = click.option(
+    "--config", "-c", type=click.Path(dir_okay=False), help="The lake's file (TOML, docs/lake.md)."
+)
+server = click.option(
+    "--server",
+    metavar="ADDRESS",
+    help="HOST:PORT of a 'headrace lake serve' that answers; the token is in SPARK_CONNECT_AUTHENTICATE_TOKEN (environment).",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
 #: Columns where there is no terminal: nothing is cut in a file.
 _WIDTH = 1_000_000

@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 
 _MARK = "headrace-corrupt"
 #: What is wrong with a record in Avro while its schema is not known.
@@ -34,6 +34,11 @@ _DAMAGED = re.compile(
     r"|JsonMappingException|MALFORMED_LOG_FILE|is not a Parquet file|VersionNotFoundException"
 )
 _FILE = re.compile(r"\b[a-z0-9]+:/[^\s,;'\"\])]+")
+#: What `headrace lake serve` refuses, in its own words: from within a query, or as the answer to a request.
+_REFUSAL = re.compile(
+    r"\(headrace\.serve\.Refusal\) ([^\n]+)"
+    r"|StatusCode\.(?:PERMISSION_DENIED|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED)\s+details = \"([^\"\n]+)\""
+)
 _UNREACHABLE = re.compile(r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|Network)Exception")
 
 
@@ -99,6 +104,8 @@ def explain(error: Exception, doing: str) -> ReplicationError:
             hint="Nothing of this step was committed. See what wrote that record; it can be looked at with Kafka's console "
             f"consumer: --topic {topic} --partition {partition} --offset {offset} --max-messages 1.{cure}",
         )
+    if refusal := _REFUSAL.search(text):
+        return ConfigurationError(refusal[1] or refusal[2])
     if known := _of_storage(error, text, doing):
         return known
     if isinstance(error, AnalysisException):

@@ -46,22 +46,36 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
 
 @click.command()
 @click.argument("query", required=False)
-@command_options.config
+@command_options.config_or_server
+@command_options.server
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), default="table", show_default=True
 )
 @click.option("--to", type=click.Path(), help="With --format parquet: the folder to make.")
 @click.option("--as-of", metavar="TIME", help="Show silver as it was at a moment at its sources (ISO 8601, UTC).")
-def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | None) -> None:
+def sql(
+    query: str | None, config: str | None, server: str | None, form: Any, to: str | None, as_of: str | None
+) -> None:
     r"""Query the lake in Spark SQL: QUERY, a script on standard input, or a prompt (\q leaves, \d lists tables).
 
     A script's statements end with semicolons; the first error ends it. What writes is refused.
 
     Tables: silver.<table> (as published), silver_live.<table> (with what no load has merged yet), bronze.<stream>,
     lake.published, history.<table> where history is kept. 'headrace lake tables' lists the names.
+
+    With --server a running 'headrace lake serve' answers QUERY or a script, at once and without the lake's file.
     """
     if (form == "parquet") != (to is not None and query is not None):
         raise click.UsageError("--format parquet goes with QUERY and --to FOLDER, and --to with it.")
+    if server is not None:
+        if to is not None or as_of is not None:
+            raise click.UsageError(
+                "--server goes without --format parquet and --as-of: SET headrace.as_of in a script."
+            )
+        _ask_server(server, query, form)
+        return
+    if config is None:
+        raise click.UsageError("Give --config FILE, or --server ADDRESS.")
     file = load_file(config, LakeFile)
     script = None if query is not None or sys.stdin.isatty() else sys.stdin.read()
     from spark_jobs.maintenance import replay_bronze as points
@@ -84,3 +98,14 @@ def sql(query: str | None, config: str, form: Any, to: str | None, as_of: str | 
         from spark_jobs.query import repl
 
         repl.run(desk, form)
+
+
+def _ask_server(server: str, query: str | None, form: Any) -> None:
+    if query is None and sys.stdin.isatty():
+        raise click.UsageError("--server goes with QUERY, or with a script on standard input.")
+    script = query if query is not None else sys.stdin.read()
+    from spark_jobs.query import engine as queries
+    from spark_jobs.query import remote
+
+    with closing(remote.RemoteEngine(server)) as desk, remote.refusals():
+        queries.run_script(desk, script, form, sys.stdout)

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -104,9 +104,9 @@ def jars() -> list[Path]:
     return found
 
 
-def _all_jars(lake: LakeFile) -> list[Path]:
+def _all_jars(lake: LakeFile, more: Sequence[Path]) -> list[Path]:
     found = jars()
-    return found + log_store.jars(lake.root, found[0].parents[1], lake.spark.settings)
+    return [*found, *log_store.jars(lake.root, found[0].parents[1], lake.spark.settings), *more]
 
 
 def _argument(lake: LakeFile, name: str) -> bool:
@@ -114,10 +114,18 @@ def _argument(lake: LakeFile, name: str) -> bool:
     return not is_secret(name) and not is_reference(name, lake.spark.settings.get(name, ""))
 
 
-def session(lake: LakeFile, *, name: str = "headrace", writes: bool = True) -> SparkSession:
+def session(
+    lake: LakeFile,
+    *,
+    name: str = "headrace",
+    writes: bool = True,
+    more_jars: Sequence[Path] = (),
+    fixed: Mapping[str, str] | None = None,
+) -> SparkSession:
     """Return the process's Spark session, made for this lake if there is none yet.
 
-    Only who `writes` tables needs a store that takes files, and keys that may put them there.
+    Only who `writes` tables needs a store that takes files, and keys that may put them there. What is `fixed` is set whatever the
+    lake's file says.
     """
     _quiet()
     given = lake.spark_settings()
@@ -129,14 +137,14 @@ def session(lake: LakeFile, *, name: str = "headrace", writes: bool = True) -> S
     else:
         scratch = tempfile.mkdtemp(prefix="headrace-spark-")
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-        settings |= _launch(lake, scratch)
+        settings |= _launch(lake, scratch, more_jars)
     if not sizes.is_local(master):
         settings[_EXECUTOR_JAVA] = _QUIET_EXECUTORS
     settings |= log_store.settings(lake.root, java.jar_folder(), given)
     for setting in {_JAVA, _EXECUTOR_JAVA} & given.keys() & settings.keys():
         # Added to ours, not in their place: ours name the log settings.
         given[setting] = f"{settings[setting]} {given[setting]}"
-    settings |= given
+    settings |= given | dict(fixed or {})
     # A JVM that runs already is used again.
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:  # noqa: SLF001 - there is no other way to know.
         ahead = SparkConf().setAll([(name, value) for name, value in settings.items() if _argument(lake, name)])
@@ -198,9 +206,9 @@ def _pass_on(words: int) -> None:
                 os.write(2, line)
 
 
-def _launch(lake: LakeFile, scratch: str) -> dict[str, str]:
+def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path]) -> dict[str, str]:
     """Return the settings that must be known before the JVM starts."""
-    log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake)
+    log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake, more_jars)
     # Native libraries are unpacked into the scratch folder and would stay behind after a kill.
     options = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}", _CODE_CACHE]
     settings = {

@@ -2,7 +2,8 @@
 
 Sdist and wheel are built from a clean copy of what is tracked. Only packages of ours are in them: no tests, no files of images
 and routers. The wheel is built from the sdist, so the two agree.
-The log store for S3 is compiled into both. Assumes setuptools and the jars of the object store; called by `make dist`.
+The log store for S3 and the server of SQL are compiled into both. Assumes setuptools and the jars of the object store; called by
+`make dist`.
 """
 
 import hashlib
@@ -31,7 +32,9 @@ def build(into: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
         tree, source = Path(scratch, "tree"), Path(scratch, "source")
         _copy_tracked(tree)
-        shutil.copy(java_build.build(Path(scratch, "java"), Console(stderr=True)), tree / "spark_jobs" / "object_store")
+        for jar in (java_build.LOG_STORE, java_build.SERVE):
+            file = java_build.build(jar, Path(scratch, "java"), Console(stderr=True))
+            shutil.copy(file, tree / "spark_jobs" / jar.package)
         sdist = _built("sdist", tree, into)
         with tarfile.open(sdist) as archive:
             # Python 3.11.0 to 3.11.3 have no filters; the archive was made here.

@@ -1,7 +1,7 @@
-"""`python -m infra.release.java_build`: compiles our classes for Spark into one jar, by Eclipse's compiler, which needs no JDK.
+"""`python -m infra.release.java_build`: compiles our classes for Spark into two jars, by Eclipse's compiler, which needs no JDK.
 
-The wheel has the jar (infra/release/dist.py); in a checkout it is next to the fetched jars. It is made again when its sources
-change. Assumes the jars of Spark and of the object store, and fetches the compiler once.
+The wheel has the jars (infra/release/dist.py); in a checkout they are next to the fetched jars. A jar is made again when its
+sources change. Assumes the jars of Spark and of the object store, and fetches the compiler once.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -21,26 +22,47 @@ from infra.local.jars import fetch_all, object_store, present, spark
 
 COMPILER = Group(name="compiler", pins=("org.eclipse.jdt:ecj:3.46.100",), alone=True)
 _SUMS = {"compiler/ecj-3.46.100.jar": "74c93172475fee0cd4e6eefb44233516dd40525642da35d009146d97ea598229"}
-_SOURCES = Path(__file__).resolve().parents[2] / "spark_jobs" / "object_store"
-#: The jar's name wherever it is (spark_jobs/object_store/log_store.py).
-NAME = "headrace-log-store.jar"
+_PACKAGES = Path(__file__).resolve().parents[2] / "spark_jobs"
+
+
+@dataclass(frozen=True)
+class Jar:
+    """A jar, and the package of ours that has its sources, and the jar itself in the wheel."""
+
+    package: str
+    name: str
+    #: Its folder among the fetched jars.
+    folder: str
+
+    @property
+    def sources(self) -> Path:
+        """Return the folder of its sources."""
+        return _PACKAGES / self.package
+
+
+#: Of the log store on S3 (spark_jobs/object_store/log_store.py), and of the server of SQL (spark_jobs/serve/server.py).
+LOG_STORE = Jar("object_store", "headrace-log-store.jar", "log-store")
+SERVE = Jar("serve", "headrace-serve.jar", "serve")
 #: The release of Java that the classes run on, and the time of entries, so that the same sources give the same bytes.
 _RELEASE, _TIME = "17", (1980, 1, 1, 0, 0, 0)
 
 
-def build(into: Path, console: Console) -> Path:
-    """Make the jar in a folder, unless it is there and of the same sources; return it.
+def build(jar: Jar, into: Path, console: Console) -> Path:
+    """Make a jar in a folder, unless it is there and of the same sources; return it.
 
     Raises NeedsOperator if the sources do not compile.
     """
-    sources = sorted(_SOURCES.glob("*.java"))
+    sources = sorted(jar.sources.glob("*.java"))
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
-    jar = into / NAME
-    if jar.exists() and zipfile.ZipFile(jar).comment.decode() == digest:
-        return jar
+    file = into / jar.name
+    if file.exists() and zipfile.ZipFile(file).comment.decode() == digest:
+        return file
     fetch_all(jar_folder(), console, (COMPILER,), _SUMS)
-    hadoop = Path(pyspark.__file__).parent / "jars"
-    class_path = [*hadoop.glob("hadoop-client-*.jar"), *hadoop.glob("slf4j-api-*.jar"), *spark(), *object_store()]
+    ours = Path(pyspark.__file__).parent / "jars"
+    # Of the object store's jars some hold classes that Spark's own have too.
+    theirs = ["hadoop-client-*.jar", "slf4j-api-*.jar"] if jar is LOG_STORE else ["*.jar"]
+    class_path = [each for pattern in theirs for each in sorted(ours.glob(pattern))] + spark()
+    class_path += object_store() if jar is LOG_STORE else []
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=into) as scratch:
         options = ["--release", _RELEASE, "-encoding", "UTF-8", "-g:lines", "-nowarn", "-proc:none", "-d", scratch]
@@ -48,21 +70,22 @@ def build(into: Path, console: Console) -> Path:
         ended = subprocess.run([*command, *map(str, sources)], check=False, capture_output=True, text=True)
         if ended.returncode:
             raise NeedsOperator(
-                f"The classes of {_SOURCES} do not compile: {(ended.stderr or ended.stdout).strip()[-500:]}",
+                f"The classes of {jar.sources} do not compile: {(ended.stderr or ended.stdout).strip()[-500:]}",
                 hint="Correct them, or fetch the jars that they need: make object-store-jars.",
             )
-        partial = Path(scratch, NAME)
+        partial = Path(scratch, jar.name)
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in sorted(Path(scratch).rglob("*.class")):
-                archive.writestr(zipfile.ZipInfo(str(file.relative_to(scratch)), _TIME), file.read_bytes())
+            for each in sorted(Path(scratch).rglob("*.class")):
+                archive.writestr(zipfile.ZipInfo(str(each.relative_to(scratch)), _TIME), each.read_bytes())
             archive.comment = digest.encode()
-        partial.rename(jar)
-    return jar
+        partial.rename(file)
+    return file
 
 
 if __name__ == "__main__":
     try:
-        build(jar_folder() / "log-store", Console(highlight=False, soft_wrap=True, markup=False))
+        for each in (LOG_STORE, SERVE):
+            build(each, jar_folder() / each.folder, Console(highlight=False, soft_wrap=True, markup=False))
     except ReplicationError as error:
         print(f"headrace: {error.message}\nWhat to do: {error.hint}", file=sys.stderr)
         sys.exit(error.exit_code)

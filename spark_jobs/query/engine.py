@@ -22,6 +22,7 @@ from spark_jobs.errors import explained, readable
 from spark_jobs.query import published_tables, results
 from spark_jobs.query.overlay_databases import Overlays
 from spark_jobs.query.published_tables import Relation
+from spark_jobs.query.remote import RemoteEngine
 from spark_jobs.query.results import Form
 from spark_jobs.state import published
 from spark_jobs.state.published import Published
@@ -203,7 +204,7 @@ class SqlEngine:
             raise ConfigurationError(readable(error)) from error
 
 
-def run_script(desk: SqlEngine, script: str, form: Form, to: TextIO) -> None:
+def run_script(desk: SqlEngine | RemoteEngine, script: str, form: Form, to: TextIO) -> None:
     """Run the statements of a script one after the other and write their answers; an error ends it."""
     for statement in split(script):
         results.write(desk.ask(statement), form, to)

@@ -77,8 +77,14 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
 
 
 def _views(lake: LakeFile) -> dict[str, str]:
-    """Return the queries of the views in `lake`: publications of the last days, and the tables as they are published now."""
-    rows = storage.table(published.path(lake))
+    return views(storage.table(published.path(lake)))
+
+
+def views(rows: str) -> dict[str, str]:
+    """Return the queries of the views in `lake`: publications of the last days, and the tables as they are published now.
+
+    `rows` is the table of what is published, as SQL names it.
+    """
     newest = f"(SELECT max_by(struct(t.*), t.load) AS r FROM {rows} t GROUP BY t.stream, t.`table`)"  # noqa: S608 - ours.
     return {
         "published": f"""SELECT stream, load, started_at, finished_at, bronze_version, bronze_done, changes, positions

@@ -83,9 +83,28 @@ def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, si
     known = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
     states = known.filter(F.col("table").isNull() & (F.col("finished_at") >= F.lit(since))).select("load", "positions")
     fit = [row["load"] for row in states.collect() if _within(row["positions"], upto)]
-    if not fit:
+    return _by_load(spark, lake, known, last, max(fit)) if fit else None
+
+
+def finished_by(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Published | None:
+    """Return the state of a stream that was published last by a moment; None when none is recorded that old.
+
+    Without tables whose folders were made since, and those that are dropped by now, as `before`.
+    """
+    last = latest(spark, lake, stream)
+    if last.finished_at is not None and last.finished_at <= when:
+        return last
+    if not delta_log.is_table(spark, path(lake)):
         return None
-    found = _parse(spark, lake, _newest(known.filter(F.col("load") <= max(fit))))[stream]
+    known = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
+    earlier = known.filter(F.col("table").isNull() & (F.col("finished_at") <= F.lit(when)))
+    newest = earlier.agg(F.max("load").alias("load")).first()
+    return _by_load(spark, lake, known, last, newest["load"]) if newest and newest["load"] is not None else None
+
+
+def _by_load(spark: SparkSession, lake: LakeFile, known: DataFrame, last: Published, load: int) -> Published:
+    """Return the state that a load of a stream published, of its `known` rows, without what is no more as it was."""
+    found = _parse(spark, lake, _newest(known.filter(F.col("load") <= load)))[last.stream]
     tables = {
         name: _as_of(one, found.load, last.tables.get(name))
         for name, one in found.tables.items()

@@ -54,11 +54,11 @@ LAYERS = {
         {"silver"},
         {"run_log"},
         {"query"},
-        {"verify"},
+        {"serve", "verify"},
         {"maintenance"},
         {"load"},
         {"load_report", "noop_check"},
-        {"query_command", "table_command"},
+        {"query_command", "serve_command", "table_command"},
         {"command", "jvm_warmup", "submit"},
     ),
 }

@@ -67,7 +67,7 @@ def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
     assert kinds == {".py", ".sql", ".properties", ".java", ".jar", ".sha256", ".html", ".css", ".js", ".svg"}
     # What only tests start, and what makes a release, is not.
     assert {name.split("/")[1] for name in names if name.startswith("infra/")} == {"__init__.py", "local"}
-    assert "spark_jobs/object_store/headrace-log-store.jar" in names
+    assert {"spark_jobs/object_store/headrace-log-store.jar", "spark_jobs/serve/headrace-serve.jar"} <= set(names)
     with tarfile.open(sdist) as archive:
         inside = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     assert inside >= PACKAGES

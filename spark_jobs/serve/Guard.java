@@ -1,0 +1,201 @@
+package headrace.serve;
+
+import java.util.Collections;
+import java.util.IdentityHashMap;
+import java.util.Set;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
+import org.apache.spark.sql.catalyst.plans.QueryPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.delta.DeltaLogFileIndex;
+import org.apache.spark.sql.delta.files.TahoeLogFileIndex;
+import org.apache.spark.sql.execution.command.CreateViewCommand;
+import org.apache.spark.sql.execution.command.ResetCommand;
+import org.apache.spark.sql.execution.command.SetCommand;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import scala.Option;
+import scala.collection.Iterator;
+import scala.runtime.BoxedUnit;
+
+/**
+ * The rule of served sessions: queries of what is published, and nothing else. Sessions of the server itself are trusted by name.
+ *
+ * It looks twice. Each statement is refused when it is parsed, before anything of it is looked up or run, unless all of it is on
+ * the lists below. Each analysed plan, whatever client or view it came from, is refused unless all that it reads is the published
+ * version of a table, of one publication.
+ */
+public final class Guard implements scala.Function1<SparkSessionExtensions, BoxedUnit> {
+    private static final Set<SparkSession> TRUSTED = Collections.newSetFromMap(new IdentityHashMap<>());
+    /** Commands that show something or change the session alone, by the names of their classes before and after analysis. */
+    private static final Set<String> COMMANDS = Set.of(
+        "ShowTables", "ShowTablesCommand", "ShowTablesExec", "ShowViews", "ShowViewsCommand", "ShowNamespaces",
+        "ShowNamespacesCommand", "ShowColumns", "ShowColumnsCommand", "ShowFunctions", "ShowFunctionsCommand",
+        "ShowCurrentNamespaceCommand", "ShowCatalogsCommand", "DescribeRelation", "DescribeTableCommand", "DescribeColumn",
+        "DescribeColumnCommand", "DescribeFunction", "DescribeFunctionCommand", "DescribeQueryCommand", "DescribeNamespace",
+        "DescribeDatabaseCommand", "ExplainCommand", "SetNamespaceCommand", "SetCatalogAndNamespace");
+    /** What a session may set, and read. */
+    static final Set<String> SETTINGS = Set.of(Publications.AS_OF, "spark.sql.session.timeZone", "spark.sql.ansi.enabled");
+    /** Functions that run code, read the server's own files or state, or wait. */
+    private static final Set<String> FUNCTIONS = Set.of(
+        "reflect", "java_method", "try_reflect", "input_file_name", "input_file_block_start", "input_file_block_length",
+        "table_changes", "table_changes_by_path", "read_files", "read_kafka", "read_statestore", "python_worker_logs");
+    /** Nodes that are no commands to Spark and still write, run programs or name tables in a roundabout way. */
+    private static final String FORBIDDEN_NODES =
+        "(Insert|Append|Overwrite|Create|Replace|Delete|Update|Merge|Compound|Delta|Cache|Uncache|Drop(?!Columns)|Alter|Truncate"
+            + "|Script|Call|Load|Restore|Clone|Optimize|Analyze|Repair|Refresh).*|.*Statement|.*ExecuteImmediate.*|.*UnresolvedIdentifier.*"
+            + "|.*TimeTravel|.*Stream.*";
+    /** Leaves of an analysed plan that read nothing, and those of Delta's own look into a table's log. */
+    private static final Set<String> LEAVES = Set.of(
+        "OneRowRelation", "LocalRelation", "Range", "CTERelationRef", "UnionLoopRef", "LogicalRDD", "ExternalRDD", "CommandResult",
+        "ResolvedNamespace", "ResolvedIdentifier", "ResolvedTable", "ResolvedPersistentView", "ResolvedTempView",
+        "ResolvedNonPersistentFunc", "LogicalQueryStage", "InMemoryRelation", "EmptyRelation", "EmptyIntermediateRelation");
+
+    public static void trust(SparkSession session) {
+        synchronized (TRUSTED) {
+            TRUSTED.add(session);
+        }
+    }
+
+    static boolean trusts(SparkSession session) {
+        synchronized (TRUSTED) {
+            return TRUSTED.contains(session);
+        }
+    }
+
+    @Override
+    public BoxedUnit apply(SparkSessionExtensions extensions) {
+        extensions.injectParser((session, parser) -> new GuardedParser(session, parser));
+        extensions.injectCheckRule(session -> plan -> {
+            if (!trusts(session)) {
+                checkAnalysed(session, plan);
+            }
+            return BoxedUnit.UNIT;
+        });
+        return BoxedUnit.UNIT;
+    }
+
+    /** Throw Refusal for a statement that is no query, as it was parsed. */
+    static void checkParsed(LogicalPlan plan) {
+        visit(plan, false, null);
+    }
+
+    static void checkParsed(Expression expression) {
+        checkExpression(expression, false, null);
+    }
+
+    private static void checkAnalysed(SparkSession session, LogicalPlan plan) {
+        visit(plan, true, Publications.shown(session));
+    }
+
+    private static void visit(QueryPlan<?> plan, boolean analysed, Publications.Publication shown) {
+        String name = plan.getClass().getSimpleName();
+        if (plan instanceof CreateViewCommand view) {
+            if (!view.viewType().toString().startsWith("LocalTempView")) {
+                throw refused(name);
+            }
+        } else if (plan instanceof SetCommand set) {
+            checkSetting(set);
+        } else if (plan instanceof ResetCommand reset) {
+            checkReset(reset);
+        } else if (plan instanceof Command) {
+            if (!COMMANDS.contains(name)) {
+                throw refused(name);
+            }
+        } else if (name.matches(FORBIDDEN_NODES)) {
+            throw refused(name);
+        } else if (analysed && !plan.children().iterator().hasNext()) {
+            checkLeaf(plan, name, shown);
+        } else if (!analysed && name.equals("UnresolvedTableValuedFunction")) {
+            checkTableFunction(plan.toString());
+        }
+        for (Iterator<?> each = plan.children().iterator(); each.hasNext();) {
+            visit((QueryPlan<?>) each.next(), analysed, shown);
+        }
+        for (Iterator<?> each = plan.innerChildren().iterator(); each.hasNext();) {
+            if (each.next() instanceof QueryPlan<?> inner && inner instanceof LogicalPlan) {
+                visit(inner, analysed, shown);
+            }
+        }
+        for (Iterator<Expression> each = plan.expressions().iterator(); each.hasNext();) {
+            checkExpression(each.next(), analysed, shown);
+        }
+    }
+
+    private static void checkExpression(Expression expression, boolean analysed, Publications.Publication shown) {
+        String name = expression.getClass().getSimpleName();
+        if (name.equals("UnresolvedFunction")) {
+            for (Iterator<String> each = ((UnresolvedFunction) expression).nameParts().iterator(); each.hasNext();) {
+                checkFunction(each.next());
+            }
+        } else if (name.contains("Reflect") || name.contains("Python") || name.matches("InputFile.*|.*UnresolvedIdentifier.*")) {
+            throw refused(name);
+        }
+        if (expression instanceof SubqueryExpression subquery) {
+            visit((QueryPlan<?>) subquery.plan(), analysed, shown);
+        }
+        for (Iterator<?> each = expression.children().iterator(); each.hasNext();) {
+            checkExpression((Expression) each.next(), analysed, shown);
+        }
+    }
+
+    private static void checkFunction(String name) {
+        if (FUNCTIONS.contains(name.toLowerCase(java.util.Locale.ROOT))) {
+            throw refused(name);
+        }
+    }
+
+    private static void checkTableFunction(String text) {
+        String folded = text.toLowerCase(java.util.Locale.ROOT);
+        for (String name : FUNCTIONS) {
+            if (folded.contains(name)) {
+                throw refused(name);
+            }
+        }
+    }
+
+    private static void checkLeaf(QueryPlan<?> leaf, String name, Publications.Publication shown) {
+        if (leaf instanceof LogicalRelation relation && relation.relation() instanceof HadoopFsRelation files) {
+            FileIndex index = files.location();
+            if (index instanceof DeltaLogFileIndex) {
+                return;
+            }
+            if (index instanceof TahoeLogFileIndex table) {
+                if (!shown.holds(table.path().toString(), table.version())) {
+                    throw new Refusal(
+                        "this query holds a table of another publication than the one that it is shown: make its temporary views "
+                            + "again, by SQL");
+                }
+                return;
+            }
+        }
+        if (!LEAVES.contains(name)) {
+            throw refused(name);
+        }
+    }
+
+    private static void checkSetting(SetCommand set) {
+        Option<?> pair = set.kv();
+        String key = pair.isEmpty() ? "" : (String) ((scala.Tuple2<?, ?>) pair.get())._1();
+        if (!SETTINGS.contains(key)) {
+            throw new Refusal("this setting is refused: a session may set " + String.join(", ", new java.util.TreeSet<>(SETTINGS)));
+        }
+    }
+
+    private static void checkReset(ResetCommand reset) {
+        if (reset.config().isEmpty() || !SETTINGS.contains(reset.config().get())) {
+            throw new Refusal("RESET names one of " + String.join(", ", new java.util.TreeSet<>(SETTINGS)));
+        }
+    }
+
+    private static Refusal refused(String what) {
+        return new Refusal(
+            "this is refused since it is no query of published tables (" + what + "): SELECT, SHOW, DESCRIBE, EXPLAIN, USE, "
+                + "CREATE TEMPORARY VIEW and SET headrace.as_of can be run");
+    }
+}

@@ -1,0 +1,272 @@
+package headrace.serve;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hive.service.cli.CLIService;
+import org.apache.hive.service.cli.FetchOrientation;
+import org.apache.hive.service.cli.FetchType;
+import org.apache.hive.service.cli.GetInfoType;
+import org.apache.hive.service.cli.GetInfoValue;
+import org.apache.hive.service.cli.HiveSQLException;
+import org.apache.hive.service.cli.OperationHandle;
+import org.apache.hive.service.cli.OperationStatus;
+import org.apache.hive.service.cli.SessionHandle;
+import org.apache.hive.service.cli.session.SessionManager;
+import org.apache.hive.service.cli.thrift.ThriftBinaryCLIService;
+import org.apache.hive.service.rpc.thrift.TProtocolVersion;
+import org.apache.hive.service.rpc.thrift.TRowSet;
+import org.apache.hive.service.rpc.thrift.TTableSchema;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.hive.thriftserver.HiveThriftServer2$;
+import org.apache.spark.sql.hive.thriftserver.SparkSQLCLIService;
+import org.apache.spark.sql.hive.thriftserver.ui.HiveThriftServer2EventManager;
+
+/**
+ * What JDBC and ODBC clients come through: in front of Spark's Thrift service, each statement is counted, limited and recorded.
+ *
+ * Of what a client sets when it connects only the database and `headrace.as_of` are taken: Hive's service would let it set
+ * properties of the JVM.
+ */
+public final class ThriftDoor extends CLIService {
+    private final Queries queries;
+    private final Users users;
+    /** Spark's own, which finds its fields by its place in a tree of classes: it has no heirs. */
+    private final SparkSQLCLIService inner;
+
+    private ThriftDoor(SparkSQLCLIService inner, Queries queries, Users users) {
+        super(null);
+        this.inner = inner;
+        this.queries = queries;
+        this.users = users;
+    }
+
+    /** Start to listen; `settings` are Hive's own, by their names. */
+    public static void start(SparkSession session, Queries queries, Users users, Map<String, String> settings) {
+        HiveThriftServer2$.MODULE$.eventManager_$eq(new HiveThriftServer2EventManager(session.sparkContext()));
+        HiveConf conf = new HiveConf();
+        settings.forEach(conf::set);
+        // Hive takes the class of passwords from a configuration that it makes anew, which reads properties of the JVM alone.
+        String passwords = settings.get(HiveConf.ConfVars.HIVE_SERVER2_CUSTOM_AUTHENTICATION_CLASS.varname);
+        if (passwords != null) {
+            System.setProperty(HiveConf.ConfVars.HIVE_SERVER2_CUSTOM_AUTHENTICATION_CLASS.varname, passwords);
+        }
+        SparkSQLCLIService inner = new SparkSQLCLIService(null, session);
+        inner.init(conf);
+        inner.start();
+        ThriftBinaryCLIService service = new ThriftBinaryCLIService(new ThriftDoor(inner, queries, users));
+        service.init(conf);
+        service.start();
+    }
+
+    @Override
+    public synchronized HiveConf getHiveConf() {
+        return inner.getHiveConf();
+    }
+
+    @Override
+    public SessionManager getSessionManager() {
+        return inner.getSessionManager();
+    }
+
+    @Override
+    public SessionHandle openSession(
+            TProtocolVersion protocol, String user, String password, String address, Map<String, String> settings)
+            throws HiveSQLException {
+        return inner.openSession(protocol, user, password, address, taken(settings));
+    }
+
+    @Override
+    public SessionHandle openSessionWithImpersonation(
+            TProtocolVersion protocol, String user, String password, String address, Map<String, String> settings, String token)
+            throws HiveSQLException {
+        throw new HiveSQLException("a session of another user is refused");
+    }
+
+    @Override
+    public OperationHandle executeStatement(SessionHandle session, String statement, Map<String, String> settings, long seconds)
+            throws HiveSQLException {
+        return run(session, statement, () -> inner.executeStatement(session, statement, new HashMap<>(), seconds));
+    }
+
+    @Override
+    public OperationHandle executeStatementAsync(
+            SessionHandle session, String statement, Map<String, String> settings, long seconds) throws HiveSQLException {
+        return run(session, statement, () -> inner.executeStatementAsync(session, statement, new HashMap<>(), seconds));
+    }
+
+    @Override
+    public TRowSet fetchResults(OperationHandle operation, FetchOrientation orientation, long most, FetchType type)
+            throws HiveSQLException {
+        String id = name(operation);
+        try {
+            TRowSet rows = inner.fetchResults(operation, orientation, most, type);
+            if (type == FetchType.QUERY_OUTPUT) {
+                queries.count(id, rowsIn(rows));
+            }
+            return rows;
+        } catch (Refusal refusal) {
+            queries.end(id, "refused");
+            inner.cancelOperation(operation);
+            throw new HiveSQLException(refusal.getMessage());
+        } catch (HiveSQLException failed) {
+            queries.end(id, "failed");
+            throw failed;
+        }
+    }
+
+    @Override
+    public void closeOperation(OperationHandle operation) throws HiveSQLException {
+        queries.end(name(operation), "done");
+        inner.closeOperation(operation);
+    }
+
+    @Override
+    public void cancelOperation(OperationHandle operation) throws HiveSQLException {
+        queries.end(name(operation), "cancelled");
+        inner.cancelOperation(operation);
+    }
+
+    @Override
+    public void closeSession(SessionHandle session) throws HiveSQLException {
+        queries.endAllOf(session.getSessionId().toString());
+        inner.closeSession(session);
+    }
+
+    @Override
+    public GetInfoValue getInfo(SessionHandle session, GetInfoType type) throws HiveSQLException {
+        return inner.getInfo(session, type);
+    }
+
+    @Override
+    public OperationHandle getTypeInfo(SessionHandle session) throws HiveSQLException {
+        return inner.getTypeInfo(session);
+    }
+
+    @Override
+    public OperationHandle getCatalogs(SessionHandle session) throws HiveSQLException {
+        return inner.getCatalogs(session);
+    }
+
+    @Override
+    public OperationHandle getSchemas(SessionHandle session, String catalog, String schema) throws HiveSQLException {
+        return inner.getSchemas(session, catalog, schema);
+    }
+
+    @Override
+    public OperationHandle getTables(SessionHandle session, String catalog, String schema, String table, List<String> types)
+            throws HiveSQLException {
+        return inner.getTables(session, catalog, schema, table, types);
+    }
+
+    @Override
+    public OperationHandle getTableTypes(SessionHandle session) throws HiveSQLException {
+        return inner.getTableTypes(session);
+    }
+
+    @Override
+    public OperationHandle getColumns(SessionHandle session, String catalog, String schema, String table, String column)
+            throws HiveSQLException {
+        return inner.getColumns(session, catalog, schema, table, column);
+    }
+
+    @Override
+    public OperationHandle getFunctions(SessionHandle session, String catalog, String schema, String function)
+            throws HiveSQLException {
+        return inner.getFunctions(session, catalog, schema, function);
+    }
+
+    @Override
+    public OperationHandle getPrimaryKeys(SessionHandle session, String catalog, String schema, String table)
+            throws HiveSQLException {
+        return inner.getPrimaryKeys(session, catalog, schema, table);
+    }
+
+    @Override
+    public OperationHandle getCrossReference(
+            SessionHandle session, String catalog, String schema, String table, String otherCatalog, String otherSchema,
+            String otherTable) throws HiveSQLException {
+        return inner.getCrossReference(session, catalog, schema, table, otherCatalog, otherSchema, otherTable);
+    }
+
+    @Override
+    public OperationStatus getOperationStatus(OperationHandle operation) throws HiveSQLException {
+        return inner.getOperationStatus(operation);
+    }
+
+    @Override
+    public TTableSchema getResultSetMetadata(OperationHandle operation) throws HiveSQLException {
+        return inner.getResultSetMetadata(operation);
+    }
+
+    private interface Start {
+        OperationHandle operation() throws HiveSQLException;
+    }
+
+    private OperationHandle run(SessionHandle session, String statement, Start start) throws HiveSQLException {
+        String user = getSessionManager().getSession(session).getUserName();
+        if (!users.isStill(user)) {
+            throw new HiveSQLException("the token of this session's user is not valid any more");
+        }
+        Queries.Query query;
+        try {
+            query = queries.begin(user, "thrift", session.getSessionId().toString(), statement);
+        } catch (Refusal refusal) {
+            throw new HiveSQLException(refusal.getMessage());
+        }
+        try {
+            OperationHandle operation = start.operation();
+            queries.named(query, name(operation), () -> cancelLate(operation));
+            return operation;
+        } catch (HiveSQLException | RuntimeException failed) {
+            queries.end(query, "failed");
+            throw failed;
+        }
+    }
+
+    private void cancelLate(OperationHandle operation) {
+        try {
+            inner.cancelOperation(operation);
+            inner.closeOperation(operation);
+        } catch (HiveSQLException gone) {
+            // The client has closed it meanwhile.
+            return;
+        }
+    }
+
+    private static String name(OperationHandle operation) {
+        return "thrift " + operation.getHandleIdentifier().getPublicId();
+    }
+
+    private static int rowsIn(TRowSet rows) {
+        if (rows.isSetBinaryColumns()) {
+            throw new Refusal("the client's protocol is too new for this server");
+        }
+        if (rows.getColumns() == null || rows.getColumns().isEmpty()) {
+            return rows.getRowsSize();
+        }
+        Object values = rows.getColumns().get(0).getFieldValue();
+        try {
+            return ((List<?>) values.getClass().getMethod("getValues").invoke(values)).size();
+        } catch (ReflectiveOperationException impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    private static Map<String, String> taken(Map<String, String> settings) {
+        Map<String, String> taken = new HashMap<>();
+        if (settings == null) {
+            return taken;
+        }
+        String database = settings.get("use:database");
+        if (database != null && database.matches("[A-Za-z0-9_]+")) {
+            taken.put("use:database", database);
+        }
+        String asOf = settings.get("set:hiveconf:" + Publications.AS_OF);
+        if (asOf != null) {
+            taken.put("set:hiveconf:" + Publications.AS_OF, asOf);
+        }
+        return taken;
+    }
+}

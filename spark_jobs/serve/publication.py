@@ -1,0 +1,116 @@
+"""What the server shows: each name in SQL with the path and version of its Delta table, of one publication.
+
+Called by the server for what is published now, and for a session that asks the past.
+"""
+
+import json
+import re
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import ConfigurationError
+from spark_jobs.query import published_tables
+from spark_jobs.query.published_tables import Relation
+from spark_jobs.silver import scd2, table_task
+from spark_jobs.state import delta_log, names, published, schema_texts
+from spark_jobs.state.published import Published
+
+#: The table of what is published as clients know it; the views of database `lake` read it.
+PUBLICATIONS = "publications"
+_POSITION = re.compile(r"(?P<source>[^\s=]+/[^\s=]+)=(?P<position>[0-9A-Za-z/.:-]+)")
+
+
+def newest(spark: SparkSession, lake: LakeFile) -> list[Relation]:
+    """Return the relations as they are published now."""
+    return _relations(spark, lake, published.latest_of_all(spark, lake))
+
+
+def of_the_past(spark: SparkSession, lake: LakeFile, as_of: str) -> list[Relation]:
+    """Return the relations as they were published at a time (ISO 8601, UTC), or at `source=position` for that source's streams.
+
+    Raises ConfigurationError for another text, and where nothing that old is kept.
+    """
+    if position := _POSITION.fullmatch(as_of):
+        states = _at_position(spark, lake, position["source"], position["position"])
+    else:
+        states = _at_time(spark, lake, as_of)
+    if not states:
+        raise ConfigurationError(f"nothing is kept of what was published at {as_of!r}: name a later one")
+    return _relations(spark, lake, states)
+
+
+def _at_time(spark: SparkSession, lake: LakeFile, text: str) -> list[Published]:
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ConfigurationError("headrace.as_of is a time, '2026-01-31T09:15:00Z', or SOURCE=POSITION") from error
+    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when
+    states = [published.finished_by(spark, lake, each.stream, when) for each in published.latest_of_all(spark, lake)]
+    return [state for state in states if state is not None]
+
+
+def _at_position(spark: SparkSession, lake: LakeFile, source: str, position: str) -> list[Published]:
+    states = []
+    for last in published.latest_of_all(spark, lake):
+        if source not in last.positions:
+            continue
+        # Of other sources of the stream whatever was published with it.
+        upto = last.positions | {source: position}
+        state = published.before(spark, lake, last.stream, upto, datetime.fromtimestamp(0, UTC))
+        if state is not None:
+            states.append(state)
+    return states
+
+
+def _relations(spark: SparkSession, lake: LakeFile, states: list[Published]) -> list[Relation]:
+    """Return the relations of states, each at a version; those of the lake's own as they are now."""
+    read = {names.stream_name(state.stream, lake.streams): state.bronze_version for state in states}
+    relations = []
+    for each in published_tables.relations(spark, lake, states):
+        if each.query is not None:
+            continue
+        version = each.version
+        if each.database == "bronze":
+            # A stream that is not published yet shows nothing of its bronze.
+            if each.name not in read:
+                continue
+            version = read[each.name]
+        if version is None:
+            version = delta_log.version(spark, each.path)
+        relations.append(Relation(database=each.database, name=each.name, path=each.path, version=version))
+    place = published.path(lake)
+    if delta_log.is_table(spark, place):
+        version = delta_log.version(spark, place)
+        relations.append(Relation(database="lake", name=PUBLICATIONS, path=place, version=version))
+        relations += [
+            Relation(database="lake", name=name, path=place, query=query)
+            for name, query in published_tables.views(f"lake.{PUBLICATIONS}").items()
+        ]
+    return relations
+
+
+def as_json(number: str, relations: list[Relation]) -> str:
+    """Return the text by which Publications.java takes a publication; a view has version -1."""
+    rows = [
+        {
+            "database": each.database,
+            "name": each.name,
+            "path": each.path,
+            "version": -1 if each.query is not None else each.version,
+        }
+        for each in relations
+    ]
+    return json.dumps({"number": number, "relations": rows})
+
+
+def columns(spark: SparkSession, lake: LakeFile) -> dict[str, str]:
+    """Return a mark of the columns of each table of silver and history, by its path: it changes when they do."""
+    marks = {}
+    for state in published.latest_of_all(spark, lake):
+        for table in state.tables.values():
+            mark = repr(sorted(schema_texts.digests(table.schemas).items()))
+            marks[table_task.path(lake, state.stream, table.table)] = mark
+            marks[scd2.path(lake, state.stream, table.table)] = mark
+    return marks

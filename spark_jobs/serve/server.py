@@ -1,0 +1,120 @@
+"""One process that answers Spark Connect and JDBC: the JVM, the doors, and what is published, brought up as loads publish.
+
+Assumes the jar of the Java classes in this folder. Called by `headrace lake serve`.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator, ReplicationError
+from headrace.java import jar_folder
+from headrace.waiting import StopRequest
+from spark_jobs.errors import explained
+from spark_jobs.serve import publication
+from spark_jobs.serve.doors import open_doors
+from spark_jobs.serve.listing import Listing
+from spark_jobs.session import session
+from spark_jobs.state import delta_log, published
+
+_log = logging.getLogger(__name__)
+
+#: The jar of the Java classes here (infra/release/java_build.py).
+_JAR = "headrace-serve.jar"
+#: How often it is looked whether something was published, in seconds.
+_LOOK_SECONDS = 0.25
+#: What the guarantees of served sessions rest on.
+_FIXED = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,headrace.serve.Guard",
+    "spark.sql.catalog.spark_catalog": "headrace.serve.PublishedCatalog",
+    # Names of files and folders, and the server's environment, are not for clients.
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.legacy.storeAnalyzedPlanForView": "false",
+    "spark.sql.thriftServer.incrementalCollect": "true",
+    "spark.connect.session.planCompression.threshold": "-1",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.artifact.isolation.enabled": "false",
+}
+
+
+def run(lake: LakeFile, stopped: StopRequest, ready: Callable[[int, int], None]) -> None:
+    """Serve until stopped; `ready` is called with the ports of Spark Connect and Thrift once queries are answered.
+
+    Raises NeedsOperator where it cannot listen or has no jar.
+    """
+    spark = session(lake, name="headrace lake serve", writes=False, more_jars=[_jar()], fixed=_FIXED)
+    serve = spark._jvm.headrace.serve  # noqa: SLF001 - PySpark offers no other way.
+    serve.Guard.trust(spark._jsparkSession)  # noqa: SLF001 - as above.
+    follower = Follower(spark, lake, serve, stopped)
+    with explained("serve"):
+        follower.look()
+    answers = threading.Thread(target=follower.answer, name="publications of the past", daemon=True)
+    answers.start()
+    try:
+        ready(*open_doors(spark, lake))
+        follower.follow()
+    finally:
+        spark.stop()
+
+
+class Follower:
+    """Gives the doors what is published, and the past to sessions that ask for it."""
+
+    def __init__(self, spark: SparkSession, lake: LakeFile, serve: Any, stopped: StopRequest) -> None:
+        self._spark, self._lake, self._serve, self._stopped = spark, lake, serve, stopped
+        self._listing = Listing(spark)
+        self._listing.begin()
+        self._seen: tuple[int, str] | None = None
+
+    def follow(self) -> None:
+        """Look until stopped; what cannot be looked up now is looked up again, and the last publication is shown meanwhile."""
+        while not self._stopped.wait(_LOOK_SECONDS):
+            try:
+                with explained("serve"):
+                    self.look()
+            except ReplicationError as error:
+                _log.warning("what is published cannot be looked up now: %s", error.message)
+                self._stopped.wait(5)
+
+    def look(self) -> None:
+        """Show what is published, if that is new."""
+        place = published.path(self._lake)
+        mark = delta_log.mark(self._spark, place) if delta_log.is_table(self._spark, place) else None
+        if mark is None or mark == self._seen:
+            return
+        relations = publication.newest(self._spark, self._lake)
+        self._serve.Publications.publish(publication.as_json(str(mark[0]), relations))
+        self._seen = mark
+        self._listing.keep(relations, publication.columns(self._spark, self._lake))
+
+    def answer(self) -> None:
+        """Look up what sessions ask of the past, until stopped."""
+        while not self._stopped.is_set():
+            question = self._serve.Publications.takeQuestion()
+            if question is None:
+                continue
+            try:
+                with explained("serve"):
+                    relations = publication.of_the_past(self._spark, self._lake, question.asOf())
+                question.answer(publication.as_json(question.asOf(), relations))
+            except ReplicationError as error:
+                question.fail(error.message)
+            except (Py4JError, PySparkException):
+                question.fail("that publication cannot be looked up")
+
+
+def _jar() -> Path:
+    """Return the jar: the wheel's, or in a checkout the one that was made there."""
+    places = (Path(__file__).with_name(_JAR), jar_folder() / "serve" / _JAR)
+    for place in places:
+        if place.exists():
+            return place
+    raise NeedsOperator(f"no {_JAR} in {places[1].parent}", hint="Run 'make setup' in a checkout.")

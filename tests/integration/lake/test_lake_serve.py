@@ -1,0 +1,372 @@
+"""`headrace lake serve`: published versions by Spark Connect and JDBC, one publication for each query, nothing but queries."""
+
+import json
+import signal
+import threading
+from dataclasses import replace
+from datetime import UTC
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql.connect.functions import col, lit, udf
+
+from spark_jobs import storage
+from spark_jobs.silver import table_task
+from spark_jobs.state import delta_log, publication, published
+from tests.lake.logged import LoggedLake
+from tests.lake.served import LATE, TOKEN, Server
+from tests.rules.waiting import eventually
+
+COLUMNS = {"id": ("int8", None, None), "balance": ("numeric", 10, 2)}
+TABLES = ("public.accounts", "public.tellers")
+#: TPC-B's invariant, by two tables that are looked up one after the other.
+SUM = "SELECT (SELECT sum(balance) FROM silver.accounts) - (SELECT sum(balance) FROM silver.tellers) AS difference"
+
+
+@pytest.fixture(scope="module")
+def lake(spark, tmp_path_factory):
+    """Return a lake of two tables with equal sums."""
+    lake = LoggedLake(spark, tmp_path_factory.mktemp("served") / "lake")
+    feed = lake.feeds[0]
+    changes = []
+    for table in TABLES:
+        changes.append(feed.schema(COLUMNS, table=table))
+        changes += [feed.insert(table, id=number, balance="10.00") for number in range(3)]
+    feed.commit(*changes)
+    lake.load()
+    return lake
+
+
+@pytest.fixture(scope="module")
+def server(lake):
+    """Yield a server of the lake."""
+    server = Server(lake._path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(server.authority))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+def path(lake, table):
+    return table_task.path(lake.file, "bank", table)
+
+
+def refused(ask, text):
+    """Return why a statement is refused; fail when it is not."""
+    with pytest.raises((PySparkException, Py4JJavaError)) as caught:
+        ask(text)
+    return str(caught.value)
+
+
+def test_published_versions_are_shown_by_both_protocols(spark, lake, server):
+    # what no load has published is not shown
+    spark.sql(f"DELETE FROM {storage.table(path(lake, 'public.accounts'))} WHERE id = 0")
+    with server.connect() as session, server.jdbc(spark) as jdbc:
+        assert session.sql("SELECT count(*) AS n FROM silver.accounts").collect()[0]["n"] == 3
+        assert jdbc.ask("SELECT count(*) FROM accounts") == [("3",)]
+        assert jdbc.ask("SELECT count(*) FROM bronze.bank WHERE op = 'c'") == [("6",)]
+        assert jdbc.ask("SELECT `table`, state FROM lake.tables ORDER BY 1") == [(t, "current") for t in TABLES]
+        assert session.table("silver.tellers").filter("id = 1").select("balance").collect()[0][0] == 10
+        assert [row["tableName"] for row in session.sql("SHOW TABLES IN silver").collect()] == ["accounts", "tellers"]
+        # what DBeaver and Tableau list
+        listed = jdbc.connection.getMetaData()
+        assert [row[2] for row in jdbc.rows(listed.getTables(None, "silver", "%", None))] == ["accounts", "tellers"]
+        columns = [row[3] for row in jdbc.rows(listed.getColumns(None, "silver", "tellers", "%"))]
+        assert columns[:2] == ["id", "balance"]
+    state = published.latest(spark, lake.file, "bank")
+    spark.sql(
+        f"RESTORE {storage.table(path(lake, 'public.accounts'))} TO VERSION AS OF {state.tables[TABLES[0]].version}"
+    )
+
+
+class Publishing:
+    """Publishes versions that belong together, one after the other as fast as it can, while clients ask."""
+
+    def __init__(self, spark, lake, pairs):
+        self._session, self._lake, self._pairs = spark.newSession(), lake, pairs
+        self.state, self.count, self.stop = published.latest(spark, lake.file, "bank"), 0, threading.Event()
+
+    def publish(self):
+        while not self.stop.is_set():
+            versions = self._pairs[self.count % len(self._pairs)]
+            tables = {
+                name: replace(self.state.tables[name], version=version, changes=1)
+                for name, version in zip(TABLES, versions, strict=True)
+            }
+            done = replace(self.state, tables=tables, changes=2)
+            self.state = publication.append(self._session, self._lake.file, done, before=self.state)
+            self.count += 1
+
+    def ask(self, answers, question):
+        while not self.stop.is_set():
+            answers.append(question())
+
+
+def test_a_query_sees_one_publication_while_loads_publish_as_fast_as_they_can(spark, lake, server):
+    # versions that belong together, none of which is published yet
+    pairs = []
+    for step in range(4):
+        for table in TABLES:
+            spark.sql(f"UPDATE {storage.table(path(lake, table))} SET balance = balance + {step + 1} WHERE id = 1")
+        pairs.append([delta_log.version(spark, path(lake, table)) for table in TABLES])
+    publishing = Publishing(spark, lake, pairs)
+    with server.connect() as session, server.connect() as frames, server.jdbc(spark) as jdbc:
+
+        def by_frames():
+            # each part of the plan is analysed at a time of its own
+            one, two = (frames.table(name).withColumn("x", lit(1)) for name in ("silver.accounts", "silver.tellers"))
+            joined = one.join(two.withColumnRenamed("balance", "other"), "id")
+            return joined.selectExpr("sum(balance - other)", "sum(balance)").collect()[0]
+
+        text = f"SELECT ({SUM}), (SELECT sum(balance) FROM silver.accounts)"
+        questions = [lambda: jdbc.ask(text)[0], lambda: session.sql(text).collect()[0], by_frames]
+        seen: list[list] = [[], [], []]
+        threads = [threading.Thread(target=publishing.publish)]
+        threads += [threading.Thread(target=publishing.ask, args=pair) for pair in zip(seen, questions, strict=True)]
+        for thread in threads:
+            thread.start()
+        try:
+            eventually(lambda: min([publishing.count, *map(len, seen)]) >= 12, 180, saying="enough was asked")
+        finally:
+            publishing.stop.set()
+            for thread in threads:
+                thread.join(60)
+    for answers in seen:
+        assert {float(difference) for difference, _ in answers} == {0.0}
+        # new publications were seen meanwhile
+        assert len({total for _, total in answers}) > 1
+
+
+def test_a_session_asks_the_past(spark, lake, server):
+    first = spark.read.format("delta").load(published.path(lake.file)).filter("load = 1").first()
+    with server.connect() as session, server.jdbc(spark) as jdbc:
+        now = jdbc.ask("SELECT sum(balance) FROM accounts")
+        for ask in (jdbc.ask, lambda text: [tuple(map(str, row)) for row in session.sql(text).collect()]):
+            ask(f"SET headrace.as_of = {first['finished_at'].astimezone(UTC).isoformat()}")
+            assert ask("SELECT sum(balance) FROM silver.accounts") == [("30.00",)]
+            assert ask(SUM) == [("0.00",)]
+            ask("RESET headrace.as_of")
+            assert ask("SELECT sum(balance) FROM silver.accounts") == now
+        jdbc.ask(f"SET headrace.as_of = jakarta/bank={first['positions']['jakarta/bank']}")
+        assert jdbc.ask(SUM) == [("0.00",)]
+        for text, reason in (
+            ("yesterday", "is a time"),
+            ("2001-01-01", "nothing is kept"),
+            ("a/b=0", "nothing is kept"),
+        ):
+            jdbc.ask(f"SET headrace.as_of = {text}")
+            assert reason in refused(jdbc.ask, "SELECT 1 FROM accounts")
+
+
+def hostile(lake):
+    """Return statements that are no queries of published tables."""
+    place = path(lake, "public.accounts")
+    return [
+        "DELETE FROM silver.accounts",
+        "UPDATE silver.accounts SET balance = 0",
+        "INSERT INTO silver.accounts SELECT * FROM silver.accounts",
+        "MERGE INTO silver.accounts t USING silver.tellers s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "TRUNCATE TABLE silver.accounts",
+        "DROP TABLE silver.accounts",
+        "DROP VIEW silver.accounts",
+        "DROP DATABASE silver CASCADE",
+        "ALTER TABLE silver.accounts ADD COLUMNS (x int)",
+        "ALTER VIEW silver.accounts AS SELECT 1",
+        "CREATE TABLE silver.x (a int) USING delta",
+        f"CREATE TABLE default.x USING delta LOCATION '{place}'",
+        "CREATE TABLE default.y USING parquet AS SELECT 1 AS a",
+        "CREATE VIEW silver.v AS SELECT 1",
+        "CREATE OR REPLACE GLOBAL TEMPORARY VIEW v AS SELECT 1",
+        f"CREATE TEMPORARY VIEW v USING delta OPTIONS (path '{place}')",
+        "CREATE TEMPORARY VIEW v USING text OPTIONS (path '/etc/passwd')",
+        "CREATE DATABASE x",
+        "CREATE FUNCTION f AS 'java.lang.Runtime'",
+        "CREATE TEMPORARY FUNCTION f AS 'java.lang.Runtime' USING JAR '/tmp/x.jar'",
+        "CREATE TEMPORARY FUNCTION f() RETURNS INT RETURN 1",
+        "INSERT OVERWRITE DIRECTORY '/tmp/x' USING parquet SELECT 1",
+        "ADD JAR '/tmp/x.jar'",
+        "ADD FILE '/etc/passwd'",
+        "LIST JARS",
+        "CACHE TABLE silver.accounts",
+        "CACHE TABLE c AS SELECT * FROM silver.accounts",
+        "REFRESH TABLE silver.accounts",
+        "ANALYZE TABLE silver.accounts COMPUTE STATISTICS",
+        "MSCK REPAIR TABLE silver.accounts",
+        f"VACUUM delta.`{place}`",
+        "OPTIMIZE silver.accounts",
+        "RESTORE silver.accounts TO VERSION AS OF 0",
+        f"DESCRIBE HISTORY delta.`{place}`",
+        f"DESCRIBE DETAIL '{place}'",
+        "SHOW CREATE TABLE silver.accounts",
+        "SHOW TBLPROPERTIES silver.accounts",
+        f"SELECT * FROM delta.`{place}`",
+        f"SELECT * FROM (SELECT * FROM delta.`{place}`)",
+        f"SELECT (SELECT max(id) FROM delta.`{place}`)",
+        f"WITH w AS (SELECT * FROM delta.`{place}`) SELECT * FROM w",
+        f"SELECT * FROM parquet.`{place}`",
+        "SELECT * FROM text.`/etc/passwd`",
+        "SELECT * FROM json.`s3a://bucket/key`",
+        "SELECT * FROM silver.accounts VERSION AS OF 0",
+        "SELECT * FROM silver.accounts TIMESTAMP AS OF '2026-01-01'",
+        "SELECT * FROM silver.`accounts@v0`",
+        f"SELECT * FROM table_changes_by_path('{place}', 0)",
+        "SELECT * FROM table_changes('silver.accounts', 0)",
+        "SELECT reflect('java.lang.System', 'getenv', 'PATH')",
+        "SELECT java_method('java.lang.System', 'exit', 1)",
+        "SELECT try_reflect('java.lang.System', 'exit', 1)",
+        "SELECT system.builtin.reflect('java.lang.System', 'getenv', 'PATH')",
+        "SELECT 1 ORDER BY reflect('java.lang.System', 'getenv', 'PATH')",
+        "SELECT * FROM IDENTIFIER(reflect('java.lang.System', 'getProperty', 'user.home'))",
+        "SELECT IDENTIFIER('reflect')('java.lang.System', 'getenv', 'PATH')",
+        "SELECT transform(id) USING 'cat' FROM silver.accounts",
+        "SELECT TRANSFORM(id) USING 'touch /tmp/x' AS (a) FROM silver.accounts",
+        "FROM silver.accounts INSERT INTO silver.tellers SELECT *",
+        "EXPLAIN DELETE FROM silver.accounts",
+        "EXPLAIN EXTENDED SELECT * FROM text.`/etc/passwd`",
+        "EXECUTE IMMEDIATE 'DELETE FROM silver.accounts'",
+        "EXECUTE IMMEDIATE 'SELECT 1'",
+        "BEGIN DELETE FROM silver.accounts; END",
+        "BEGIN SELECT 1; END",
+        "DECLARE VARIABLE v = reflect('java.lang.System', 'getenv', 'PATH')",
+        "SET VARIABLE v = 1",
+        "CALL system.run('x')",
+        "SET spark.sql.runSQLOnFiles = true",
+        "SET spark.sql.variable.substitute = true",
+        "SET spark.sql.catalog.x = org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
+        "SET spark.sql.extensions",
+        "SET spark.hadoop.fs.s3a.secret.key",
+        "SET",
+        "SET -v",
+        "RESET",
+        "RESET spark.sql.runSQLOnFiles",
+        "USE CATALOG x",
+        "SELECT input_file_name() FROM silver.accounts",
+    ]
+
+
+def test_only_queries_of_published_tables_are_taken(spark, lake, server):
+    versions = [delta_log.version(spark, path(lake, table)) for table in TABLES]
+    with server.connect() as session, server.jdbc(spark) as jdbc:
+
+        def collect(text):
+            return session.sql(text).collect()
+
+        taken = []
+        for ask in (jdbc.ask, collect):
+            for text in hostile(lake):
+                try:
+                    ask(text)
+                    taken.append(text)
+                except (PySparkException, Py4JJavaError):
+                    pass
+        assert taken == []
+        # the server's environment and properties are not spelled into a statement
+        assert jdbc.ask("SELECT '${env:PATH}', '${system:user.home}'") == [("${env:PATH}", "${system:user.home}")]
+        # what a connection brings is no setting of the server
+        with server.jdbc(spark, more="?spark.sql.runSQLOnFiles=true;system:headrace.x=1#y=2") as other:
+            assert "refused" in refused(other.ask, "SET spark.sql.runSQLOnFiles")
+            refused(other.ask, "SELECT * FROM text.`/etc/passwd`")
+        # and what is allowed still is
+        for ask in (jdbc.ask, collect):
+            ask("CREATE OR REPLACE TEMPORARY VIEW mine AS SELECT * FROM silver.accounts WHERE id < 2")
+            assert len(ask("SELECT * FROM mine JOIN silver.tellers USING (id)")) == 2
+            ask("EXPLAIN SELECT * FROM silver.accounts")
+            ask("DESCRIBE silver.accounts")
+            ask("SET spark.sql.session.timeZone = UTC")
+            ask("USE silver")
+    assert [delta_log.version(spark, path(lake, table)) for table in TABLES] == versions
+
+
+def test_connect_takes_no_code_files_or_writes(spark, lake, server):
+    place = path(lake, "public.accounts")
+    with server.connect() as session:
+        frame = session.table("silver.accounts")
+        tries = {
+            "a Python function": lambda: frame.select(udf(lambda it: it, "long")(col("id"))).collect(),
+            "rows through Python": lambda: frame.mapInPandas(lambda it: it, "id long").collect(),
+            "a function's name": lambda: session.udf.register("f", lambda it: it, "long"),
+            "a Java function": lambda: session.udf.registerJavaFunction("f", "java.lang.Runtime"),
+            "a table by its path": lambda: session.read.format("delta").load(place).collect(),
+            "a file": lambda: session.read.text("/etc/passwd").collect(),
+            "a database": lambda: session.read.jdbc("jdbc:derby:memory:x;create=true", "t").collect(),
+            "a stream": lambda: session.readStream.table("silver.accounts").writeStream.format("noop").start(),
+            "a write": lambda: frame.write.mode("overwrite").saveAsTable("silver.accounts"),
+            "a write to a path": lambda: frame.write.mode("append").format("delta").save(place),
+            "a second way to write": lambda: frame.writeTo("silver.accounts").append(),
+            "a cache": lambda: frame.cache().count(),
+            "a checkpoint": lambda: frame.checkpoint().count(),
+            "an artifact": lambda: session.addArtifacts(__file__, pyfile=True),
+            "a setting": lambda: session.conf.set("spark.sql.runSQLOnFiles", "true"),
+            "a secret": lambda: session.conf.get("spark.hadoop.fs.s3a.secret.key"),
+            "all settings": lambda: dict(session.conf.getAll),
+            "a global view": lambda: frame.createOrReplaceGlobalTempView("v"),
+            "a cached table": lambda: session.catalog.cacheTable("silver.accounts"),
+            "a table made by the catalog": lambda: session.catalog.createTable("x", place, "delta"),
+            "a reflected method": lambda: frame.selectExpr("reflect('java.lang.System', 'getenv', 'PATH')").collect(),
+            "files of a frame": frame.inputFiles,
+        }
+        taken = []
+        for name, attempt in tries.items():
+            try:
+                attempt()
+                taken.append(name)
+            except Exception:  # noqa: BLE001 - whatever the client makes of a refusal.
+                pass
+        assert taken == []
+        # a frame kept as a view is of the publication at which it was made
+        frame.createOrReplaceTempView("kept")
+        assert session.sql("SELECT count(*) AS n FROM kept").collect()[0]["n"] == 3
+
+
+def test_users_are_known_by_token_and_what_they_ask_is_recorded(spark, lake, server):
+    for token in (LATE, "", "guess"):
+        with pytest.raises(Exception, match="UNAUTHENTICATED"), server.connect(token) as session:
+            session.sql("SELECT 1").collect()
+    for user, token in (("bob", LATE), ("alice", "guess"), ("carol", TOKEN), ("alice", "")):
+        with pytest.raises(Py4JJavaError), server.jdbc(spark, user, token):
+            pass
+    # nobody is reached without TLS
+    with pytest.raises(Py4JJavaError):
+        spark._jvm.java.sql.DriverManager.getConnection(
+            f"jdbc:hive2://localhost:{server.thrift_port}/silver;socketTimeout=5", "alice", TOKEN
+        )
+    with server.connect() as session, server.jdbc(spark) as jdbc:
+        session.sql("SELECT 41 + 1 AS connected").collect()
+        jdbc.ask("SELECT 41 + 1 AS by_jdbc")
+        # a user that is taken out of the file asks no more
+        text = server.users.read_text()
+        server.users.write_text("# nobody\n")
+        try:
+            refused(jdbc.ask, "SELECT 1")
+            refused(lambda it: session.sql(it).collect(), "SELECT 1")
+        finally:
+            server.users.write_text(text)
+    lines = [json.loads(line) for line in server.audit.read_text().splitlines()]
+    began = {line["number"]: line for line in lines if line["state"] == "begins"}
+    for text, protocol in (("connected", "connect"), ("by_jdbc", "thrift")):
+        (number, *_) = [n for n, line in began.items() if text in line["query"]]
+        assert (began[number]["user"], began[number]["protocol"]) == ("alice", protocol)
+        (end,) = [line for line in lines if line["number"] == number and line["state"] == "done"]
+        assert end["seconds"] >= 0
+    assert TOKEN not in server.audit.read_text() + server.log
+    assert server.audit.stat().st_mode & 0o77 == 0
+
+
+def test_an_answer_has_an_end(spark, lake, server):
+    with server.connect() as session, server.jdbc(spark) as jdbc:
+        assert "more than 1000 rows" in refused(jdbc.ask, "SELECT id FROM range(5000)")
+        assert "more than 1000 rows" in refused(lambda it: session.sql(it).collect(), "SELECT id FROM range(5000)")
+        assert len(jdbc.ask("SELECT id FROM range(1000)")) == 1000
+        assert len(session.sql("SELECT id FROM range(1000)").collect()) == 1000
+
+
+def test_a_killed_server_starts_again(spark, lake, server):
+    server.stop(signal.SIGKILL)
+    server.start()
+    with server.connect() as session, server.jdbc(spark) as jdbc:
+        assert session.sql(SUM).collect()[0]["difference"] == 0
+        assert jdbc.ask(SUM) == [("0.00",)]
