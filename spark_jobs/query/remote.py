@@ -5,6 +5,7 @@ The token of a user is taken from the environment as Spark's own clients take it
 
 import os
 import socket
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,6 +43,8 @@ class RemoteEngine:
             raise NotConnected(
                 f"no server answers at {address}", hint="Start 'headrace lake serve', or correct --server."
             ) from error
+        # PySpark looks at the version of pandas, which nothing here uses.
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
         os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
         with refusals():
             try:

@@ -14,6 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.delta.DeltaLogFileIndex;
 import org.apache.spark.sql.delta.files.TahoeLogFileIndex;
 import org.apache.spark.sql.execution.command.CreateViewCommand;
+import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.command.ResetCommand;
 import org.apache.spark.sql.execution.command.SetCommand;
 import org.apache.spark.sql.execution.datasources.FileIndex;
@@ -38,7 +39,7 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
         "ShowNamespacesCommand", "ShowColumns", "ShowColumnsCommand", "ShowFunctions", "ShowFunctionsCommand",
         "ShowCurrentNamespaceCommand", "ShowCatalogsCommand", "DescribeRelation", "DescribeTableCommand", "DescribeColumn",
         "DescribeColumnCommand", "DescribeFunction", "DescribeFunctionCommand", "DescribeQueryCommand", "DescribeNamespace",
-        "DescribeDatabaseCommand", "ExplainCommand", "SetNamespaceCommand", "SetCatalogAndNamespace");
+        "DescribeDatabaseCommand", "SetNamespaceCommand", "SetCatalogAndNamespace");
     /** What a session may set, and read. */
     static final Set<String> SETTINGS = Set.of(Publications.AS_OF, "spark.sql.session.timeZone", "spark.sql.ansi.enabled");
     /** Functions that run code, read the server's own files or state, or wait. */
@@ -101,6 +102,8 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
             }
         } else if (plan instanceof SetCommand set) {
             checkSetting(set);
+        } else if (plan instanceof ExplainCommand explain) {
+            visit(explain.logicalPlan(), false, null);
         } else if (plan instanceof ResetCommand reset) {
             checkReset(reset);
         } else if (plan instanceof Command) {

@@ -65,22 +65,27 @@ def refused(ask, text):
 def test_published_versions_are_shown_by_both_protocols(spark, lake, server):
     # what no load has published is not shown
     spark.sql(f"DELETE FROM {storage.table(path(lake, 'public.accounts'))} WHERE id = 0")
-    with server.connect() as session, server.jdbc(spark) as jdbc:
-        assert session.sql("SELECT count(*) AS n FROM silver.accounts").collect()[0]["n"] == 3
-        assert jdbc.ask("SELECT count(*) FROM accounts") == [("3",)]
-        assert jdbc.ask("SELECT count(*) FROM bronze.bank WHERE op = 'c'") == [("6",)]
-        assert jdbc.ask("SELECT `table`, state FROM lake.tables ORDER BY 1") == [(t, "current") for t in TABLES]
-        assert session.table("silver.tellers").filter("id = 1").select("balance").collect()[0][0] == 10
-        assert [row["tableName"] for row in session.sql("SHOW TABLES IN silver").collect()] == ["accounts", "tellers"]
-        # what DBeaver and Tableau list
-        listed = jdbc.connection.getMetaData()
-        assert [row[2] for row in jdbc.rows(listed.getTables(None, "silver", "%", None))] == ["accounts", "tellers"]
-        columns = [row[3] for row in jdbc.rows(listed.getColumns(None, "silver", "tellers", "%"))]
-        assert columns[:2] == ["id", "balance"]
-    state = published.latest(spark, lake.file, "bank")
-    spark.sql(
-        f"RESTORE {storage.table(path(lake, 'public.accounts'))} TO VERSION AS OF {state.tables[TABLES[0]].version}"
-    )
+    try:
+        with server.connect() as session, server.jdbc(spark) as jdbc:
+            assert session.sql("SELECT count(*) AS n FROM silver.accounts").collect()[0]["n"] == 3
+            assert jdbc.ask("SELECT count(*) FROM accounts") == [("3",)]
+            assert jdbc.ask("SELECT count(*) FROM bronze.bank WHERE op = 'c'") == [("6",)]
+            assert jdbc.ask("SELECT `table`, state FROM lake.tables ORDER BY 1") == [(t, "current") for t in TABLES]
+            assert session.table("silver.tellers").filter("id = 1").select("balance").collect()[0][0] == 10
+            assert [row["tableName"] for row in session.sql("SHOW TABLES IN silver").collect()] == [
+                "accounts",
+                "tellers",
+            ]
+            # what DBeaver and Tableau list
+            listed = jdbc.connection.getMetaData()
+            assert [row[2] for row in jdbc.rows(listed.getTables(None, "silver", "%", None))] == ["accounts", "tellers"]
+            columns = [row[3] for row in jdbc.rows(listed.getColumns(None, "silver", "tellers", "%"))]
+            assert columns[:2] == ["id", "balance"]
+    finally:
+        state = published.latest(spark, lake.file, "bank")
+        spark.sql(
+            f"RESTORE {storage.table(path(lake, 'public.accounts'))} TO VERSION AS OF {state.tables[TABLES[0]].version}"
+        )
 
 
 class Publishing:
@@ -109,7 +114,7 @@ class Publishing:
 def test_a_query_sees_one_publication_while_loads_publish_as_fast_as_they_can(spark, lake, server):
     # versions that belong together, none of which is published yet
     pairs = []
-    for step in range(4):
+    for step in range(3):
         for table in TABLES:
             spark.sql(f"UPDATE {storage.table(path(lake, table))} SET balance = balance + {step + 1} WHERE id = 1")
         pairs.append([delta_log.version(spark, path(lake, table)) for table in TABLES])
@@ -130,7 +135,7 @@ def test_a_query_sees_one_publication_while_loads_publish_as_fast_as_they_can(sp
         for thread in threads:
             thread.start()
         try:
-            eventually(lambda: min([publishing.count, *map(len, seen)]) >= 12, 180, saying="enough was asked")
+            eventually(lambda: min([publishing.count, *map(len, seen)]) >= 6, 300, saying="enough was asked")
         finally:
             publishing.stop.set()
             for thread in threads:
