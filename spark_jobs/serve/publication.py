@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
+from headrace.lake_reader.published import bronze_name
 from spark_jobs.query import published_tables
 from spark_jobs.query.published_tables import Relation
 from spark_jobs.silver import scd2, table_task
-from spark_jobs.state import delta_log, names, published, schema_texts
+from spark_jobs.state import delta_log, published, schema_texts
 from spark_jobs.state.published import Published
 
 #: The table of what is published as clients know it; the views of database `lake` read it.
@@ -66,7 +67,7 @@ def _at_position(spark: SparkSession, lake: LakeFile, source: str, position: str
 
 def _relations(spark: SparkSession, lake: LakeFile, states: list[Published]) -> list[Relation]:
     """Return the relations of states, each at a version; those of the lake's own as they are now."""
-    read = {names.stream_name(state.stream, lake.streams): state.bronze_version for state in states}
+    read = {bronze_name(state.stream, lake.streams): state.bronze_version for state in states}
     relations = []
     for each in published_tables.relations(spark, lake, states):
         if each.query is not None:
