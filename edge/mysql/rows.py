@@ -129,7 +129,7 @@ class Table:
         """Return the values of the changes that images are, as a part of a copy; the first of them has this ordinal."""
         middle, place, numbers = self.envelope.middle(transaction, copied=True), transaction.place, transaction.number
         found: list[bytes | None] = []
-        for number, (_, old, _, new, _) in enumerate(self.changes(kind, m, 0, len(m))):
+        for number, (_, old, _, new, _) in enumerate(self.changes(kind, m, 0, len(m), careful=True)):
             op = b"r" if old is None else b"d" if new is None else b"u"
             found.append(
                 b'{"before":%b,"after":%b,%b%d%b%08x%b%b}}'

@@ -193,7 +193,7 @@ class SnapshotDecoder(Decoder):
             return
         for transaction, (table, kind, images), _ in window.kept:
             if chunk.lacks(transaction):
-                count = sum(1 for _ in table.changes(kind, images, 0, len(images)))
+                count = sum(1 for _ in table.changes(kind, images, 0, len(images), careful=True))
                 made = partial(table.copied_changes, kind, images, now_ms=self._now_ms)
                 self._put(table, [None] * count, made)
 

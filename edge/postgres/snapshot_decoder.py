@@ -171,7 +171,11 @@ class SnapshotDecoder(Decoder):
         changes = rows_compiled.Changes(table.for_snapshot())
         for xid, change, _ in window.kept:
             if chunk.lacks(xid):
-                key, value = changes[change[:8]](change + PAD, *self._around(table.name))
+                made, around = changes[change[:8]], self._around(table.name)
+                try:
+                    key, value = made(change + PAD, *around)
+                except UNDECODABLE:
+                    key, value = made(without_undecodable(table, change).message + PAD, *around)
                 self._writer.add(table, key, value, is_delete=change[:1] == b"D")
 
     def _present(self, table: SnapshotTable) -> Table:
@@ -244,9 +248,16 @@ class SnapshotDecoder(Decoder):
     def _add_large(self, message: bytes) -> bool:
         added = super()._add_large(message)
         watched = self._watched
-        if added and watched is not None and not watched.key and watched.oid == _XID(message, 1)[0]:
-            assert self._window is not None
-            self._window.alter()
+        window = self._window
+        if (
+            added
+            and window is not None
+            and window.keeps_changes
+            and watched is not None
+            and watched.oid == _XID(message, 1)[0]
+        ):
+            # It is not kept; another moment is chosen.
+            window.alter()
         return added
 
     def _note_passed(self, passed: Passed, oids: set[int], undescribed: dict[int, str]) -> None:
