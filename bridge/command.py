@@ -13,6 +13,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_bridge
 from headrace.hold import HOLD
+from headrace.memory import give_back_freed
 
 _CONFIG = click.option(
     "--config", "path", required=True, type=click.Path(path_type=Path), help="The bridge's file, TOML."
@@ -43,6 +44,8 @@ def run(path: Path, recommit_seconds: float, *, hold: bool) -> None:
     from bridge.bridge import Bridge
     from headrace.hold import run_part
 
+    # Before there are threads.
+    give_back_freed()
     file = load(path, BridgeFile)
     logs.serve("bridge")
     served = Bridge(file, recommit_seconds=recommit_seconds)

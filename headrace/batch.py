@@ -51,7 +51,9 @@ LARGEST_BODY = 256 * 1024 * 1024
 MOST_RECORDS = 128 * 1024
 #: Tables that a batch in Avro may name, the characters of their names, and of a schema.
 _MOST_TABLES, _LONGEST_NAME, _LONGEST_SCHEMA = 4096, 256, 2 << 20
-_MOST_FIGURES, _LONGEST_FIGURE, _MOST_HEADERS = 200, 4096, 64
+_MOST_FIGURES, _LONGEST_FIGURE = 200, 4096
+#: Headers of a record, and of a batch; and the bytes of the smallest one.
+_MOST_HEADERS, _MOST_HEADERS_OF_ALL, _SMALLEST_HEADER = 64, 2 * MOST_RECORDS, 5
 
 Segment = tuple[int, int, int]
 Figures = dict[str, int | float | str]
@@ -212,13 +214,14 @@ _Figures = Annotated[
     Meta(max_length=_MOST_FIGURES),
 ]
 _Name = Annotated[str, Meta(min_length=1, max_length=250)]
-_Headers = Annotated[
-    dict[int, Annotated[list[tuple[_Name, bytes]], Meta(max_length=_MOST_HEADERS)]], Meta(max_length=MOST_RECORDS)
-]
+_Headers = dict[int, Annotated[list[tuple[_Name, bytes]], Meta(max_length=_MOST_HEADERS)]]
+#: Headers by record, each record's as its bytes: a header of six bytes costs twenty times as much once it is decoded.
+_RawHeaders = Annotated[dict[int, msgspec.Raw], Meta(max_length=MOST_RECORDS)]
 _Written = Annotated[list[_WrittenWith], Meta(max_length=_MOST_TABLES)]
 _BODY = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures])
-_BODY_WITH_HEADERS = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures, _Headers])
-_BODY_WITH_AVRO = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures, _Headers, _Written])
+_BODY_WITH_HEADERS = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures, msgspec.Raw])
+_BODY_WITH_AVRO = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures, msgspec.Raw, _Written])
+_RAW_HEADERS, _HEADERS = msgspec.msgpack.Decoder(_RawHeaders), msgspec.msgpack.Decoder(_Headers)
 
 
 def decode(
@@ -240,9 +243,11 @@ def decode(
         if names["version"] == 1:
             segments, keys, values, figures = _BODY.decode(raw)
         elif names["version"] == 2:
-            segments, keys, values, figures, headers = _BODY_WITH_HEADERS.decode(raw)
+            segments, keys, values, figures, encoded = _BODY_WITH_HEADERS.decode(raw)
+            headers = _decode_headers(encoded)
         else:
-            segments, keys, values, figures, headers, written = _BODY_WITH_AVRO.decode(raw)
+            segments, keys, values, figures, encoded, written = _BODY_WITH_AVRO.decode(raw)
+            headers = _decode_headers(encoded)
     except (zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
         raise CorruptInput("the body is truncated, damaged or not a batch") from error
     batch = Batch(
@@ -324,6 +329,23 @@ def _check(batch: Batch, count: int) -> None:
         before = (commit, ordinal + length - 1)
     if batch.follows.epoch != epoch or batch.follows >= batch.first:
         raise CorruptInput("a batch does not follow what comes before it")
+
+
+def _decode_headers(encoded: msgspec.Raw) -> Headers:
+    """Return the headers of a batch, whose number is looked at before lists of them are made."""
+    if len(encoded) > _SMALLEST_HEADER * _MOST_HEADERS_OF_ALL:
+        count = sum(map(_length, _RAW_HEADERS.decode(encoded).values()))
+        if count > _MOST_HEADERS_OF_ALL:
+            raise CorruptInput(f"a batch has {count} headers: {_MOST_HEADERS_OF_ALL} are the limit")
+    found: Headers = _HEADERS.decode(encoded)
+    return found
+
+
+def _length(encoded: msgspec.Raw) -> int:
+    """Return the length of a list in MessagePack, as it says itself."""
+    data = memoryview(encoded)
+    size = {0xDC: 2, 0xDD: 4}.get(data[0], 0)
+    return int.from_bytes(data[1 : 1 + size], "big") if size else data[0] & 15
 
 
 def _check_headers(headers: Headers, count: int) -> None:

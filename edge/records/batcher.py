@@ -97,12 +97,14 @@ class Batcher:
         self._in_transaction = False
         # Where in the open batch the present segment begins, and the ordinal of its first record.
         self._since = self._ordinal = 0
-        self._largest = LARGEST
+        # A bridge takes 262,144 headers in a batch, and an event has eight of them.
+        self._most = LARGEST if events is None else LARGEST // 2
+        self._largest = self._most
         self._aim()
 
     def limit_values(self, largest: int) -> None:
         """Keep the free space at most this large, in bytes, so that the decoder looks at whatever is larger."""
-        self._largest = min(LARGEST, largest)
+        self._largest = min(self._most, largest)
         self._aim()
 
     @property

@@ -113,7 +113,7 @@ class RequestLinks:
             if data is not None:
                 self._take(link, delivery, data)
 
-    def _take(self, link: Any, delivery: Any, data: bytes) -> None:
+    def _take(self, link: Any, delivery: Any, data: bytes | bytearray) -> None:
         _, _, body = self._decode(data, REQUESTS)
         outcome = self._service.receive(body)
         settle(delivery, outcome)

@@ -64,11 +64,15 @@ class Arriving:
     def __init__(self, most: int) -> None:
         """`most` is the size of the largest message that is read, in bytes."""
         self._most = most
-        self._parts: list[bytes] = []
-        #: What came of the delivery that is not complete, in bytes.
-        self.size = 0
+        # What came of the delivery that is not complete: one block that grows, where to join parts would need twice their size.
+        self._data = bytearray()
 
-    def read(self, link: Any, delivery: Any) -> bytes | None:
+    @property
+    def size(self) -> int:
+        """What came of the delivery that is not complete, in bytes."""
+        return len(self._data)
+
+    def read(self, link: Any, delivery: Any) -> bytes | bytearray | None:
         """Read what came of a delivery; return all of it once it is complete, and None before.
 
         Raises CorruptInput for one that is too large, or that the link has no credit for: the link is to be closed.
@@ -79,27 +83,21 @@ class Arriving:
             self.drop()
             raise CorruptInput(f"a message is larger than {self._most} bytes")
         if not is_whole:
-            self._parts.append(data)
-            self.size += len(data)
-            if len(self._parts) >= _MANY_PARTS:
-                self._parts = [b"".join(self._parts)]
+            self._data += data
             return None
         link.advance()
         if link.credit < 0:
             self.drop()
             raise CorruptInput("more messages came than there was credit for")
-        if self._parts:
-            data = b"".join((*self._parts, data))
-            self.drop()
+        if self._data:
+            whole, self._data = self._data, bytearray()
+            whole += data
+            return whole
         return data
 
     def drop(self) -> None:
         """Forget what came: the delivery was aborted, or its link is closed."""
-        self._parts, self.size = [], 0
-
-
-#: Parts that are kept apart: one of a byte each would cost much more than they hold.
-_MANY_PARTS = 64
+        self._data = bytearray()
 
 
 def discard(link: Any, delivery: Any) -> None:
@@ -116,7 +114,7 @@ class Decoder:
     def __init__(self) -> None:
         self._message = Message()
 
-    def __call__(self, data: bytes, whose: str = "") -> tuple[Any, str, bytes]:
+    def __call__(self, data: bytes | bytearray, whose: str = "") -> tuple[Any, str, bytes]:
         """Return application properties, content encoding and body.
 
         What is no AMQP message has no properties and an empty body: its decoder, such as headrace/batch.py, refuses it. `whose`
@@ -124,13 +122,40 @@ class Decoder:
         """
         message = self._message
         try:
-            message.decode(data)
-            body = message.body
-            # Binary is a view into memory that Proton frees.
-            body = bytes(body) if isinstance(body, bytes | memoryview | bytearray) else b""
+            if len(data) > _LARGE:
+                # Proton would keep copies of its own; and what is ahead of the body becomes values several times as large.
+                start, end = _body(data)
+                message.decode(data[: start - _BODY_HEAD])
+                body = bytes(memoryview(data)[start:end])
+            else:
+                message.decode(data)
+                body = message.body
+                # Binary is a view into memory that Proton frees.
+                body = bytes(body) if isinstance(body, bytes | memoryview | bytearray) else b""
             return message.properties, str(message.content_encoding or ""), body
         except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this message alone.
             doors.MESSAGE.refuse(error, whose)
             # What it holds of the message is in an unknown state.
             self._message = Message()
             return None, "", b""
+
+
+#: Of a larger message all sections but its body, which are small in ours, have no more bytes than this.
+_LARGE = 1 << 20
+#: How a section begins, how the one of a large body does, and how many bytes are ahead of that body; the types of the other
+#: sections, by how many bytes say their size.
+_SECTION, _BODY, _BODY_HEAD = b"\x00\x53", b"\x00\x53\x75\xb0", 8
+_SIZED = {0x45: 0, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
+
+
+def _body(data: bytes | bytearray) -> tuple[int, int]:
+    """Return where the body of a large message begins and ends; raise CorruptInput where that is not near its beginning."""
+    at = 0
+    while at < _LARGE and data[at : at + 2] == _SECTION and data[at + 3] in _SIZED:
+        size = _SIZED[data[at + 3]]
+        at += 4 + size + int.from_bytes(data[at + 4 : at + 4 + size], "big")
+    start = at + _BODY_HEAD
+    end = start + int.from_bytes(data[start - 4 : start], "big")
+    if at >= _LARGE or data[at : at + 4] != _BODY or end > len(data):
+        raise CorruptInput("the body of a large message is not one of bytes, near its beginning")
+    return start, end

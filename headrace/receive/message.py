@@ -45,7 +45,7 @@ class Received(NamedTuple):
         return msgspec.json.encode(about | ({"tombstone": True} if self.tombstone else _body(self.body)))
 
 
-def decode(data: bytes) -> Received | None:
+def decode(data: bytes | bytearray) -> Received | None:
     """Return what a message holds; None when it is no AMQP message with a binary or text body."""
     message = Message()
     try:

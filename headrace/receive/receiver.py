@@ -117,7 +117,7 @@ class Receiving(Connection):
             if data is not None:
                 self._take(link, delivery, data)
 
-    def _take(self, link: Any, delivery: Any, data: bytes) -> None:
+    def _take(self, link: Any, delivery: Any, data: bytes | bytearray) -> None:
         """Take a message in, or reject it."""
         message = decode(data)
         if message is None:

@@ -74,6 +74,21 @@ def _many(count: int, item: bytes) -> bytes:
     return b"\xdd" + count.to_bytes(4, "big") + item * count
 
 
+def _headers(count: int) -> bytes:
+    """Return the body of a batch of records with 64 headers each, whose lists say their lengths in the longest form."""
+    own = b"\xdd\0\0\0\x40" + b"\x92\xa2ab\xc4\0" * 64
+    each = b"".join(b"\xce" + number.to_bytes(4, "big") + own for number in range(count))
+    records = _many(count, b"\xc4\x01v")
+    return packed(
+        b"\x95\x91\x93\x01\0\xce"
+        + count.to_bytes(4, "big")
+        + records * 2
+        + b"\x80\xdf"
+        + count.to_bytes(4, "big")
+        + each
+    )
+
+
 #: Properties and body by what is wrong with them.
 BATCHES: dict[str, tuple[Any, bytes]] = {
     "properties are a list": (["a"], b""),
@@ -93,6 +108,7 @@ BATCHES: dict[str, tuple[Any, bytes]] = {
     "name of a header is no UTF-8": (properties(2), packed(b"\x95" + _ONE + b"\x80\x81\x00\x91\x92\xa1\xff\xc4\x01h")),
     "name of a header has a zero byte": (properties(2), body(SEGMENTS, [KEY], [VALUE], {}, {0: [("a\0b", b"h")]})),
     "many headers": (properties(2), body(SEGMENTS, [KEY], [VALUE], {}, {0: [("a", b"h")] * 10_000})),
+    "headers without end (S7)": (properties(2, count=20_000, last=str(Position(EPOCH, 1, 19_999))), _headers(20_000)),
     "a header of no record": (properties(2), body(SEGMENTS, [KEY], [VALUE], {}, {-1: [("a", b"h")]})),
     "schema is no UTF-8": (properties(3), packed(b"\x96" + _ONE + b"\x80\x80\x91\x95\x01\xa1\xff\xa1t\xc0\xa2{}")),
     "schema is no JSON": (properties(3), of_avro([1, "public", "t", None, "no json"])),

@@ -50,6 +50,17 @@ def nested(depth: int) -> bytes:
     return value
 
 
+def large(value: bytes) -> bytes:
+    """Return a message with a property whose value is this."""
+    items = text(b"a") + value
+    return b"\x00\x53\x74\xd1" + (len(items) + 4).to_bytes(4, "big") + b"\0\0\0\x02" + items + BODY
+
+
+def _long(constructor: bytes) -> bytes:
+    """Return a value of a type whose size has four bytes, of two megabytes."""
+    return constructor + (2 << 20).to_bytes(4, "big") + b"x" * (2 << 20)
+
+
 #: Messages as bytes, by what is wrong with them.
 MESSAGES = {
     "empty": b"",
@@ -62,6 +73,12 @@ MESSAGES = {
     "a body nested 5000 deep": b"\x00\x53\x77" + nested(5000),
     "a property that is no UTF-8": b"\x00\x53\x74" + mapping(text(b"\xff\xfe"), text(b"b")) + BODY,
     "a body that is a text": b"\x00\x53\x77" + text(b"x"),
+    "a property that does not end (S7)": large(_long(b"\xb1")),
+    "a symbol that does not end (S7)": large(_long(b"\xb3")),
+    "a name of a property that does not end (S7)": b"\x00\x53\x74\xd1"
+    + ((2 << 20) + 4 + 5 + 3).to_bytes(4, "big") + b"\0\0\0\x02" + _long(b"\xb1") + text(b"a") + BODY,
+    "properties without end (S7)": b"\x00\x53\x74\xd1" + (4 + 200_000 * 9).to_bytes(4, "big") + (400_000).to_bytes(4, "big")
+    + b"".join(b"\xa1\x06%06d\x40" % number for number in range(200_000)) + BODY,
     "an array in place of a map": b"\x00\x53\x74\xe0\x03\x01\xa1\x00" + BODY,
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ LAYERS = {
     "headrace": (
         {"__version__", "errors", "java", "object_store", "status.answer", "table_state", "waiting"},
         {"configuration", "files", "findings", "formats", "position", "record_names", "schema"},
-        {"batch", "descriptors", "logs", "metrics", "registry", "retention", "schemas", "status"},
+        {"batch", "descriptors", "logs", "memory", "metrics", "registry", "retention", "schemas", "status"},
         {"doors"},
         {"certificates", "hold", "lake_reader", "requests", "source_plan"},
         {"amqp", "source_command", "verify"},
