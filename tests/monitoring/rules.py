@@ -19,6 +19,7 @@ def shortened() -> str:
     """Return the rules with `for:` of a second, short ranges, and the thresholds of SHORTER."""
     text = re.sub(r"for: \d+m", "for: 1s", RULES.read_text())
     text = re.sub(r"\[(1d|10m|5m)\]", lambda found: f"[{_RANGES[found[1]]}]", text)
+    text = re.sub(r"offset (10m|5m)", lambda found: f"offset {_RANGES[found[1]]}", text)
     rules = re.split(r"(?=      - alert: )", text)
     for name, (long, short) in SHORTER.items():
         (number,) = [place for place, rule in enumerate(rules) if rule.startswith(f"      - alert: {name}\n")]

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.amqp.transport import Message
 from headrace.position import Position
 from tests.amqp.branch import Branch
 from tests.amqp.edge_double import message, send
@@ -94,6 +95,9 @@ def test_batches_that_are_rejected_or_do_not_follow(parts: Parts) -> None:
         (old,) = cut(SOURCE, log(SOURCE, 3, epoch=1_000_000_000), lambda: 3)
         assert send(parts.port, f"cdc/{SOURCE}", [message(old)])[0].state == "rejected"
         parts.fires("HeadraceBatchRejected", kilobytes=0)
+        # What is no batch.
+        assert send(parts.port, f"cdc/{SOURCE}", [Message(body=b"x", inferred=True)])[0].state == "rejected"
+        parts.fires("HeadraceInputRefused", kilobytes=0)
         # Batches of an edge that lost what it had sent before.
         epoch = Position.parse(tail).epoch
         (later,) = cut(SOURCE, log(SOURCE, 3, epoch=epoch, start=10**15), lambda: 3, Position(epoch, 10**17, 0))

@@ -17,10 +17,11 @@ from bridge.metrics import Complete, SourceMetrics
 from bridge.service import BridgeService
 from edge.observability.figures import Figures
 from edge.observability.service import EdgeService
+from headrace import doors
 from headrace.certificates.authority import Authority
 from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.sections import Certificates
-from headrace.errors import NeedsOperator
+from headrace.errors import CorruptInput, NeedsOperator
 from headrace.hold import HeldService
 from headrace.metrics.endpoint import Endpoint
 from infra.local.ports import free_port
@@ -112,6 +113,10 @@ def test_every_alert_fires_and_resolves_and_every_panel_has_data(parts, tmp_path
                 asked = re.sub(r"\[\dm\]", "[15s]", target["expr"].replace("$source", ".*"))
                 eventually(lambda asked=asked: prometheus.query(asked), 60, saying=f"{panel['title']}: {asked}")
 
+        # when one input is refused, which makes its series
+        doors.BATCH.refuse(CorruptInput("x"), "a/rogue")
+        eventually(lambda: "HeadraceInputRefused" in prometheus.firing(), 60, saying="the first one is seen")
+
         # when everything is wrong
         endpoints["second bridge"].stop()
         endpoints["second edge"].stop()
@@ -126,6 +131,7 @@ def test_every_alert_fires_and_resolves_and_every_panel_has_data(parts, tmp_path
 
         def fire():
             # Counters have to grow for a rate.
+            doors.BATCH.refuse(CorruptInput("x"), "a/rogue")
             sources["a/well"].rejected += 1
             sources["a/well"].setbacks += 1
             sources["a/well"].commit_seconds.add(3.0)
