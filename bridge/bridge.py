@@ -109,6 +109,8 @@ class Bridge:
                 "kafka": ConnectionMetrics(Expiry(file.kafka)),
             },
         )
+        if (requests := self.requests) is not None:
+            self._service.requests_trouble = lambda: requests.trouble
         #: Where metrics, health and status are answered while `run` runs, if they are.
         self.endpoint: Endpoint | None = None
 

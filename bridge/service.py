@@ -99,6 +99,8 @@ class BridgeService:
         self._connected = connected
         #: What keeps a lane, the recovery or the membership from working; empty when nothing does.
         self._trouble = trouble
+        #: Returns why requests to edges are not carried: batches are taken all the same.
+        self.requests_trouble: Callable[[], str] = str
         #: What keeps the bridge from starting; empty once it serves.
         self.waits_for = "Kafka has not answered yet"
         #: When the main thread turned last, by the monotonic clock.
@@ -141,7 +143,9 @@ class BridgeService:
         trouble = self._trouble()
         # A bridge without sources is ready to take some over, if the group has admitted it.
         well = bool(served) or (len(elsewhere) == len(known) and not trouble)
-        return Health(well=well, reason="; ".join([shown, *filter(None, [trouble]), *troubled]))
+        return Health(
+            well=well, reason="; ".join([shown, *filter(None, [trouble, self.requests_trouble()]), *troubled])
+        )
 
     def status(self) -> Answer:
         """Return the state of every source and delivery."""

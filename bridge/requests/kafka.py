@@ -16,8 +16,11 @@ from bridge.kafka.errors import translated
 from bridge.kafka.writing import RecordWriter
 from headrace.configuration import sections as tls
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import NotConnected, ReplicationError
+from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.requests.message import LONGEST_SECONDS
+
+#: How often it is looked whether a topic is still the one that is read, in seconds: who reads one that is gone is told nothing.
+_LOOK_SECONDS = 5.0
 
 
 class TopicReader:
@@ -34,6 +37,7 @@ class TopicReader:
             self._consumer.close()
             raise
         self._ends: set[int] = set()
+        self._look_at = time.monotonic() + _LOOK_SECONDS
 
     @property
     def has_caught_up(self) -> bool:
@@ -42,6 +46,9 @@ class TopicReader:
 
     def read(self, most: int, seconds: float) -> Iterator[bytes]:
         """Yield the values that come, waiting for the first at most `seconds`; raise what Kafka reports."""
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_SECONDS
+            self._look()
         for event, is_end in events(self._consumer, self._topic, most, seconds):
             if is_end:
                 self._ends.add(event.partition())
@@ -51,6 +58,17 @@ class TopicReader:
     def close(self) -> None:
         """Read no more."""
         self._consumer.close()
+
+    def _look(self) -> None:
+        """Raise what Kafka reports of a topic that is gone, and Retryable for one that was made again."""
+        with translated(f"read {self._topic}"):
+            known = self._consumer.list_topics(self._topic, timeout=PATIENCE).topics[self._topic]
+            if known.error is not None:
+                raise KafkaException(known.error)
+            for place in self._consumer.position(self._places):
+                _, end = self._consumer.get_watermark_offsets(place, timeout=PATIENCE)
+                if place.offset > end or len(known.partitions) != len(self._places):
+                    raise Retryable(f"Kafka: the topic {self._topic} was made again, or has other partitions")
 
     def _starts(self, seconds_ago: float) -> list[Any]:
         known = self._consumer.list_topics(self._topic, timeout=PATIENCE).topics[self._topic]

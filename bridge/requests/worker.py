@@ -60,6 +60,8 @@ class RequestWorker:
         #: Whether an answer may come.
         self._is_asked = False
         self._is_stale = False
+        #: Why requests are not carried at the moment, for the status; empty while they are.
+        self.trouble = ""
         self._problem = RateLimitedLog(_log.warning)
         self._dropped = RateLimitedLog(_log.warning)
 
@@ -111,9 +113,11 @@ class RequestWorker:
             values = list(self._reader.read(_MANY, seconds))
         except ReplicationError as error:
             self._note(error)
+            self.trouble = f"requests to edges wait: {error.message}"
             self._open_at = time.monotonic() + _AGAIN_SECONDS
             self._close_reader()
             return False
+        self.trouble = ""
         for value in values:
             self._request(value)
         return bool(values)

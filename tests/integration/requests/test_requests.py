@@ -7,6 +7,8 @@ import threading
 import time
 
 import pytest
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bridge.requests.kafka import AskingTopics
 from edge.requests.answer_queue import KnownRequests
@@ -119,3 +121,43 @@ def test_an_edge_is_asked_through_a_bridge_that_listens(kafka, topic, inside, en
     outcomes = send(bridge.port, f"answers/{SOURCE}", messages)
     assert [outcome[0] for outcome in outcomes] == ["accepted", "rejected"]
     assert asks.answers(nobody) == []
+
+
+def test_a_topic_of_requests_that_somebody_compacts_truncates_or_makes_again_ends_nothing_and_repeats_nothing(
+    kafka, topic, inside, ends, asks
+):
+    bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=topic(), more=asks.section)
+    bridge.serves(SOURCE)
+    edge = ends(Edge, f"amqp://127.0.0.1:{bridge.port}", requests=asks.service)
+    admin, name = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0}), asks.topics.requests
+    # given requests that change something and are done
+    assert asks.ask("snapshot").exit_code == 1
+    old = [record.value for record in read_committed(kafka.bootstrap, name)]
+
+    # when all of them are removed
+    place = TopicPartition(name, 0, OFFSET_END)
+    admin.delete_records([place])[place].result(30)
+    assert asks.ask("snapshot").exit_code == 1
+    # when only the newest of each source are to be kept
+    change = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[change])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    assert asks.ask("snapshot").exit_code == 1
+    # when there is none for a while, the status says so, and batches are taken
+    admin.delete_topics([name])[name].result(30)
+    eventually(lambda: name in bridge.bridge._service.status().reason, saying="the status names it")
+    edge.put(sealed(1, 3))
+    edge.acknowledged(at(3))
+    # when it is made again, with what it had and with less than was read of the former one
+    topic(name=name)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    for value in old:
+        producer.produce(name, value, SOURCE.encode())
+    assert producer.flush(30) == 0
+    done = len(asks.done)
+    # then what is asked is answered, the status is as before, and nothing is done a second time
+    eventually(lambda: asks.ask("snapshot").exit_code == 1, saying="it is answered")
+    assert len(asks.done) > done
+    assert len(set(asks.done)) == len(asks.done)
+    eventually(lambda: "requests" not in bridge.bridge._service.status().reason, saying="all is well")
+    assert edge.outbox.problem is None
