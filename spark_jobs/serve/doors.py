@@ -67,7 +67,6 @@ def _thrift_settings(java: Any, serve: Serve) -> dict[str, str]:
         "hive.exec.local.scratchdir": str(scratch),
         "hive.downloaded.resources.dir": f"{scratch}/resources",
         "hive.querylog.location": str(scratch),
-        "hive.security.authorization.manager": "headrace.serve.NoAuthorizer",
         "hive.server2.authentication": "NONE",
     }
     if serve.users is not None:
