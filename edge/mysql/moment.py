@@ -82,8 +82,8 @@ class Moment:
         return transaction.place > self.seen
 
     def is_unsure(self, transaction: Transaction) -> bool:
-        """Whether it is not known of a transaction that the moment is not certain to have."""
-        return isinstance(self.seen, Seen) and self.seen.perhaps.has(transaction.group)
+        """Whether it is not known of a transaction whether the moment has it."""
+        return isinstance(self.seen, Seen) and self.lacks(transaction) and self.seen.perhaps.has(transaction.group)
 
     def chunk(self, after: Key | None, count: int, limit_bytes: int) -> Chunk:
         """Return the next rows, fewer when they grow beyond a size; raise MomentGone when they cannot be read any more."""

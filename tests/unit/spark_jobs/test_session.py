@@ -32,7 +32,7 @@ def test_a_jvm_has_room_for_the_compiled_code_of_many_tables(tmp_path, monkeypat
     }
     lake = msgspec.convert(given, LakeFile)
 
-    settings = session._launch(lake, str(tmp_path))
+    settings = session._launch(lake, str(tmp_path), ())
 
     assert "-XX:ReservedCodeCacheSize=240m" in settings["spark.driver.extraJavaOptions"].split()
 
