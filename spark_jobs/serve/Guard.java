@@ -91,10 +91,10 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
     }
 
     private static void checkAnalysed(SparkSession session, LogicalPlan plan) {
-        visit(plan, true, Publications.shown(session));
+        visit(plan, true, session);
     }
 
-    private static void visit(QueryPlan<?> plan, boolean analysed, Publications.Publication shown) {
+    private static void visit(QueryPlan<?> plan, boolean analysed, SparkSession session) {
         String name = plan.getClass().getSimpleName();
         if (plan instanceof CreateViewCommand view) {
             if (!view.viewType().toString().startsWith("LocalTempView")) {
@@ -113,24 +113,24 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
         } else if (name.matches(FORBIDDEN_NODES)) {
             throw refused(name);
         } else if (analysed && !plan.children().iterator().hasNext()) {
-            checkLeaf(plan, name, shown);
+            checkLeaf(plan, name, session);
         } else if (!analysed && name.equals("UnresolvedTableValuedFunction")) {
             checkTableFunction(plan.toString());
         }
         for (Iterator<?> each = plan.children().iterator(); each.hasNext();) {
-            visit((QueryPlan<?>) each.next(), analysed, shown);
+            visit((QueryPlan<?>) each.next(), analysed, session);
         }
         for (Iterator<?> each = plan.innerChildren().iterator(); each.hasNext();) {
             if (each.next() instanceof QueryPlan<?> inner && inner instanceof LogicalPlan) {
-                visit(inner, analysed, shown);
+                visit(inner, analysed, session);
             }
         }
         for (Iterator<Expression> each = plan.expressions().iterator(); each.hasNext();) {
-            checkExpression(each.next(), analysed, shown);
+            checkExpression(each.next(), analysed, session);
         }
     }
 
-    private static void checkExpression(Expression expression, boolean analysed, Publications.Publication shown) {
+    private static void checkExpression(Expression expression, boolean analysed, SparkSession session) {
         String name = expression.getClass().getSimpleName();
         if (name.equals("UnresolvedFunction")) {
             for (Iterator<String> each = ((UnresolvedFunction) expression).nameParts().iterator(); each.hasNext();) {
@@ -140,10 +140,10 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
             throw refused(name);
         }
         if (expression instanceof SubqueryExpression subquery) {
-            visit((QueryPlan<?>) subquery.plan(), analysed, shown);
+            visit((QueryPlan<?>) subquery.plan(), analysed, session);
         }
         for (Iterator<?> each = expression.children().iterator(); each.hasNext();) {
-            checkExpression((Expression) each.next(), analysed, shown);
+            checkExpression((Expression) each.next(), analysed, session);
         }
     }
 
@@ -162,14 +162,15 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
         }
     }
 
-    private static void checkLeaf(QueryPlan<?> leaf, String name, Publications.Publication shown) {
+    private static void checkLeaf(QueryPlan<?> leaf, String name, SparkSession session) {
         if (leaf instanceof LogicalRelation relation && relation.relation() instanceof HadoopFsRelation files) {
             FileIndex index = files.location();
             if (index instanceof DeltaLogFileIndex) {
                 return;
             }
             if (index instanceof TahoeLogFileIndex table) {
-                if (!shown.holds(table.path().toString(), table.version())) {
+                // Looked up for what reads a table alone: a session whose `headrace.as_of` is wrong can still set another one.
+                if (!Publications.shown(session).holds(table.path().toString(), table.version())) {
                     throw new Refusal(
                         "this query holds a table of another publication than the one that it is shown: make its temporary views "
                             + "again, by SQL");

@@ -71,7 +71,10 @@ def test_published_versions_are_shown_by_both_protocols(spark, lake, server):
             assert jdbc.ask("SELECT count(*) FROM accounts") == [("3",)]
             assert jdbc.ask("SELECT count(*) FROM bronze.bank WHERE op = 'c'") == [("6",)]
             assert jdbc.ask("SELECT `table`, state FROM lake.tables ORDER BY 1") == [(t, "current") for t in TABLES]
-            assert session.table("silver.tellers").filter("id = 1").select("balance").collect()[0][0] == 10
+            state = published.latest(spark, lake.file, "bank").tables["public.tellers"]
+            rows = spark.read.format("delta").option("versionAsOf", state.version).load(path(lake, "public.tellers"))
+            by_frames = session.table("silver.tellers").filter("id = 1").select("balance").collect()
+            assert by_frames == rows.filter("id = 1").select("balance").collect()
             assert [row["tableName"] for row in session.sql("SHOW TABLES IN silver").collect()] == [
                 "accounts",
                 "tellers",
@@ -106,6 +109,7 @@ class Publishing:
             answers.append(question())
 
 
+@pytest.mark.long
 def test_a_query_sees_one_publication_while_loads_publish_as_fast_as_they_can(spark, lake, server):
     # versions that belong together, none of which is published yet
     pairs = []
@@ -226,7 +230,6 @@ def hostile(lake):
         "SELECT TRANSFORM(id) USING 'touch /tmp/x' AS (a) FROM silver.accounts",
         "FROM silver.accounts INSERT INTO silver.tellers SELECT *",
         "EXPLAIN DELETE FROM silver.accounts",
-        "EXPLAIN EXTENDED SELECT * FROM text.`/etc/passwd`",
         "EXECUTE IMMEDIATE 'DELETE FROM silver.accounts'",
         "EXECUTE IMMEDIATE 'SELECT 1'",
         "BEGIN DELETE FROM silver.accounts; END",
@@ -264,6 +267,9 @@ def test_only_queries_of_published_tables_are_taken(spark, lake, server):
                 except (PySparkException, Py4JJavaError):
                     pass
         assert taken == []
+        # the error is in place of the plan
+        for ask in (jdbc.ask, collect):
+            assert "FileScan" not in str(ask("EXPLAIN EXTENDED SELECT * FROM text.`/etc/passwd`"))
         # the server's environment and properties are not spelled into a statement
         assert jdbc.ask("SELECT '${env:PATH}', '${system:user.home}'") == [("${env:PATH}", "${system:user.home}")]
         # what a connection brings is no setting of the server
@@ -317,6 +323,9 @@ def test_connect_takes_no_code_files_or_writes(spark, lake, server):
             except Exception:  # noqa: BLE001 - whatever the client makes of a refusal.
                 pass
         assert taken == []
+        # the error is in place of the plan
+        for ask in (jdbc.ask, collect):
+            assert "FileScan" not in str(ask("EXPLAIN EXTENDED SELECT * FROM text.`/etc/passwd`"))
         # a frame kept as a view is of the publication at which it was made
         frame.createOrReplaceTempView("kept")
         assert session.sql("SELECT count(*) AS n FROM kept").collect()[0]["n"] == 3
@@ -350,8 +359,9 @@ def test_users_are_known_by_token_and_what_they_ask_is_recorded(spark, lake, ser
     for text, protocol in (("connected", "connect"), ("by_jdbc", "thrift")):
         (number, *_) = [n for n, line in began.items() if text in line["query"]]
         assert (began[number]["user"], began[number]["protocol"]) == ("alice", protocol)
-        (end,) = [line for line in lines if line["number"] == number and line["state"] == "done"]
-        assert end["seconds"] >= 0
+        ends = [line["seconds"] for line in lines if line["number"] == number and line["state"] == "done"]
+        assert ends
+        assert min(ends) >= 0
     assert TOKEN not in server.audit.read_text() + server.log
     assert server.audit.stat().st_mode & 0o77 == 0
 
