@@ -247,16 +247,9 @@ class SnapshotDecoder(Decoder):
 
     def _add_large(self, message: bytes) -> bool:
         added = super()._add_large(message)
-        watched = self._watched
-        window = self._window
-        if (
-            added
-            and window is not None
-            and window.keeps_changes
-            and watched is not None
-            and watched.oid == _XID(message, 1)[0]
-        ):
-            # It is not kept; another moment is chosen.
+        watched, window = self._watched, self._window
+        if added and window is not None and watched is not None and watched.oid == _XID(message, 1)[0]:
+            # Its rows are not compared with those of the chunk, nor kept: the chunk is read again, or another moment chosen.
             window.alter()
         return added
 

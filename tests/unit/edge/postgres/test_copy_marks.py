@@ -1,12 +1,18 @@
 """Marks of a table's copy, where the watermark's transaction is in the log (L34)."""
 
 import msgspec
+import pytest
 
 from edge.postgres.snapshot_decoder import SnapshotDecoder
+from edge.snapshot.ports import DedupWindow
 from headrace.configuration.records import Records
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from tests.unit.edge.postgres import messages
 from tests.unit.edge.postgres.accounts import DEFAULT, primary_key
+from tests.unit.edge.postgres.messages import INT8, Column, delete, insert, relation, update
+
+ACCOUNTS = relation(Column("id", INT8, key=True), Column("note"))
+HUGE = "x" * (1 << 20)
 
 
 class Copied(msgspec.Struct):
@@ -45,3 +51,25 @@ def test_marks_are_schema_records_with_positions_and_ends_of_their_own():
     assert ("last" in first["transaction"], last["transaction"]["last"]) == (False, True)
     assert TableSchema.parse(msgspec.json.encode(last)).key == ["id"]
     assert last["source"]["position"] == str(ends)
+
+
+@pytest.mark.parametrize("change", [delete(old=(b"7", HUGE)), update((b"7", HUGE))], ids=["delete", "update"])
+def test_a_change_too_large_for_a_record_has_the_chunk_that_may_be_older_read_again(change):
+    log = messages.Log()
+    log.decoder = SnapshotDecoder(
+        source="jakarta/bank",
+        database="bank",
+        epoch=messages.EPOCH,
+        batcher=log.batcher,
+        key_of=primary_key,
+        records=Records(largest_megabytes=1),
+        policy=None,
+    )
+    log.feed(messages.begin(messages.COMMIT), ACCOUNTS, insert(6, "a"))
+    window = DedupWindow()
+    log.decoder.watch(Copied(oid=int.from_bytes(ACCOUNTS[1:5], "big"), messages=(ACCOUNTS,)), window)
+    window.open()
+    log.feed(insert(8, "b"))
+    assert not window.altered
+    log.feed(change)
+    assert window.altered
