@@ -12,7 +12,7 @@ from tests.unit.edge.postgres.accounts import DEFAULT, primary_key
 from tests.unit.edge.postgres.messages import INT8, Column, delete, insert, relation, update
 
 ACCOUNTS = relation(Column("id", INT8, key=True), Column("note", key=True), identity="f")
-HUGE = "x" * (1 << 20)
+HUGE = "x" * (2 << 20)
 
 
 class Copied(msgspec.Struct):
