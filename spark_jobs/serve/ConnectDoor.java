@@ -91,7 +91,7 @@ public final class ConnectDoor implements ServerInterceptor {
                     if (request instanceof ExecutePlanRequest execute) {
                         begin(user, execute);
                     } else if (request instanceof ReleaseSessionRequest release) {
-                        queries.endAllOf(release.getSessionId());
+                        queries.endAllOf(user, release.getSessionId());
                     }
                     counted.operation = operation(user, request);
                     super.onMessage((Q) request);
@@ -171,9 +171,16 @@ public final class ConnectDoor implements ServerInterceptor {
     }
 
     private static void begin(String user, ExecutePlanRequest request) {
+        UUID.fromString(request.getSessionId());
+        UUID.fromString(request.getOperationId());
         String operation = operation(user, request);
         Queries.Query query = queries.begin(user, "connect", request.getSessionId(), text(request));
-        queries.named(query, operation, () -> cancel(operation));
+        try {
+            queries.named(query, operation, () -> cancel(operation));
+        } catch (Refusal refusal) {
+            queries.end(query, "refused");
+            throw refusal;
+        }
     }
 
     private static String text(ExecutePlanRequest request) {

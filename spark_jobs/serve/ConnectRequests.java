@@ -62,6 +62,11 @@ final class ConnectRequests {
             if (kind.equals("spark.connect.CreateDataFrameViewCommand") && field.equals("is_global")) {
                 throw refused("a global view");
             }
+            if (field.equals("function_name") && each.getValue() instanceof String function) {
+                for (String part : function.split("\\.")) {
+                    Guard.checkFunction(part.replace("`", ""));
+                }
+            }
             if (kind.equals("spark.connect.Read") && field.equals("is_streaming")) {
                 throw refused("a stream");
             }

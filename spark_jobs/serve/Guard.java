@@ -45,7 +45,7 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
     /** Functions that run code, read the server's own files or state, or wait. */
     private static final Set<String> FUNCTIONS = Set.of(
         "reflect", "java_method", "try_reflect", "input_file_name", "input_file_block_start", "input_file_block_length",
-        "table_changes", "table_changes_by_path", "read_files", "read_kafka", "read_statestore", "python_worker_logs");
+        "from_xml", "to_xml", "schema_of_xml", "table_changes", "table_changes_by_path", "read_files", "read_kafka", "read_statestore", "python_worker_logs");
     /** Nodes that are no commands to Spark and still write, run programs or name tables in a roundabout way. */
     private static final String FORBIDDEN_NODES =
         "(Insert|Append|Overwrite|Create|Replace|Delete|Update|Merge|Compound|Delta|Cache|Uncache|Drop(?!Columns)|Alter|Truncate"
@@ -136,7 +136,7 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
             for (Iterator<String> each = ((UnresolvedFunction) expression).nameParts().iterator(); each.hasNext();) {
                 checkFunction(each.next());
             }
-        } else if (name.contains("Reflect") || name.contains("Python") || name.matches("InputFile.*|.*UnresolvedIdentifier.*")) {
+        } else if (name.contains("Reflect") || name.contains("Python") || name.contains("Xml") || name.startsWith("XPath") || name.matches("InputFile.*|.*UnresolvedIdentifier.*")) {
             throw refused(name);
         }
         if (expression instanceof SubqueryExpression subquery) {
@@ -147,7 +147,7 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
         }
     }
 
-    private static void checkFunction(String name) {
+    static void checkFunction(String name) {
         if (FUNCTIONS.contains(name.toLowerCase(java.util.Locale.ROOT))) {
             throw refused(name);
         }

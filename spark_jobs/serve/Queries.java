@@ -15,6 +15,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * The queries that run: how many there may be, for how long and of how many rows; and the record of each in the audit file.
@@ -32,6 +34,8 @@ public final class Queries {
     private final List<Query> running = new ArrayList<>();
     private final Map<String, Query> byName = new HashMap<>();
     private long number;
+
+    private static final Logger LOG = LoggerFactory.getLogger(Queries.class);
 
     /** `audit` is a file of JSON lines, appended to; empty for none. */
     public Queries(int mostAtOnce, long mostRows, int mostSeconds, String audit) {
@@ -79,9 +83,11 @@ public final class Queries {
 
     /** Give a query the name by which its protocol knows it, and how it is cancelled. */
     public synchronized void named(Query query, String name, Runnable cancel) {
+        if (byName.putIfAbsent(name, query) != null) {
+            throw new Refusal("an operation of this name runs already");
+        }
         query.name = name;
         query.cancel = cancel;
-        byName.put(name, query);
     }
 
     /** Add rows that are sent to the client; throws Refusal beyond the limits. */
@@ -102,6 +108,11 @@ public final class Queries {
     public synchronized boolean isLate(String name) {
         Query query = byName.get(name);
         return query != null && query.late;
+    }
+
+    /** Return a limit in seconds that a client asked for, 0 for none, within that of the server. */
+    long within(long seconds) {
+        return seconds > 0 ? Math.min(seconds, mostMillis / 1000) : mostMillis / 1000;
     }
 
     Refusal late() {
@@ -125,12 +136,18 @@ public final class Queries {
         ObjectNode line = line(query, query.late ? "too long" : how);
         line.put("seconds", (System.currentTimeMillis() - query.began) / 1000.0);
         line.put("rows", query.rows);
-        write(line);
+        try {
+            write(line);
+        } catch (Refusal failed) {
+            // The next query is refused for it; this one has ended.
+            LOG.warn("the end of query {} cannot be recorded", query.number);
+        }
     }
 
-    public synchronized void endAllOf(String session) {
+    /** End the queries of a session; `user` is its own, or null where nobody else can name the session. */
+    public synchronized void endAllOf(String user, String session) {
         for (Query query : new ArrayList<>(running)) {
-            if (query.session.equals(session)) {
+            if ((user == null || query.user.equals(user)) && query.session.equals(session)) {
                 end(query, "closed");
             }
         }
@@ -148,7 +165,11 @@ public final class Queries {
                 return;
             }
             for (Query query : takeLate()) {
-                query.cancel.run();
+                try {
+                    query.cancel.run();
+                } catch (RuntimeException failed) {
+                    LOG.warn("query {} could not be cancelled: {}", query.number, failed.getClass().getName());
+                }
                 end(query, "too long");
             }
         }

@@ -87,13 +87,13 @@ public final class ThriftDoor extends CLIService {
     @Override
     public OperationHandle executeStatement(SessionHandle session, String statement, Map<String, String> settings, long seconds)
             throws HiveSQLException {
-        return run(session, statement, () -> inner.executeStatement(session, statement, new HashMap<>(), seconds));
+        return run(session, statement, () -> inner.executeStatement(session, statement, new HashMap<>(), queries.within(seconds)));
     }
 
     @Override
     public OperationHandle executeStatementAsync(
             SessionHandle session, String statement, Map<String, String> settings, long seconds) throws HiveSQLException {
-        return run(session, statement, () -> inner.executeStatementAsync(session, statement, new HashMap<>(), seconds));
+        return run(session, statement, () -> inner.executeStatementAsync(session, statement, new HashMap<>(), queries.within(seconds)));
     }
 
     @Override
@@ -130,7 +130,7 @@ public final class ThriftDoor extends CLIService {
 
     @Override
     public void closeSession(SessionHandle session) throws HiveSQLException {
-        queries.endAllOf(session.getSessionId().toString());
+        queries.endAllOf(null, session.getSessionId().toString());
         inner.closeSession(session);
     }
 
@@ -264,7 +264,7 @@ public final class ThriftDoor extends CLIService {
             taken.put("use:database", database);
         }
         String asOf = settings.get("set:hiveconf:" + Publications.AS_OF);
-        if (asOf != null) {
+        if (asOf != null && !asOf.contains("${")) {
             taken.put("set:hiveconf:" + Publications.AS_OF, asOf);
         }
         return taken;

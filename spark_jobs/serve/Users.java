@@ -95,7 +95,7 @@ public final class Users {
                 continue;
             }
             String[] parts = line.trim().split(":");
-            if (parts.length < 2 || !parts[0].matches("[A-Za-z0-9_.@-]+") || !parts[1].matches("[0-9a-fA-F]{64}")) {
+            if (parts.length < 2 || !parts[0].matches("[A-Za-z0-9_.-]+") || !parts[1].matches("[0-9a-fA-F]{64}")) {
                 throw new IllegalArgumentException("a line is not name:digest");
             }
             Instant until = parts.length < 3

@@ -67,6 +67,8 @@ def _thrift_settings(java: Any, serve: Serve) -> dict[str, str]:
         "hive.exec.local.scratchdir": str(scratch),
         "hive.downloaded.resources.dir": f"{scratch}/resources",
         "hive.querylog.location": str(scratch),
+        # What a connection brings is no text in which the server's environment is named.
+        "hive.variable.substitute": "false",
         "hive.server2.authentication": "NONE",
     }
     if serve.users is not None:

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
@@ -107,7 +105,7 @@ class Follower:
                 question.answer(publication.as_json(question.asOf(), relations))
             except ReplicationError as error:
                 question.fail(error.message)
-            except (Py4JError, PySparkException):
+            except Exception:  # noqa: BLE001 - what a session asked ends its question, not the thread that answers all.
                 question.fail("that publication cannot be looked up")
 
 

@@ -220,6 +220,8 @@ def hostile(lake):
         f"SELECT * FROM table_changes_by_path('{place}', 0)",
         "SELECT * FROM table_changes('silver.accounts', 0)",
         "SELECT reflect('java.lang.System', 'getenv', 'PATH')",
+        "SELECT from_xml('<a/>', 'a string', map('rowValidationXSDPath', '/etc/passwd'))",
+        "SELECT schema_of_xml('<a/>', map('rowValidationXSDPath', '/etc/passwd'))",
         "SELECT java_method('java.lang.System', 'exit', 1)",
         "SELECT try_reflect('java.lang.System', 'exit', 1)",
         "SELECT system.builtin.reflect('java.lang.System', 'getenv', 'PATH')",
@@ -272,7 +274,11 @@ def test_only_queries_of_published_tables_are_taken(spark, lake, server):
             assert "FileScan" not in str(ask("EXPLAIN EXTENDED SELECT * FROM text.`/etc/passwd`"))
         # the server's environment and properties are not spelled into a statement
         assert jdbc.ask("SELECT '${env:PATH}', '${system:user.home}'") == [("${env:PATH}", "${system:user.home}")]
-        # what a connection brings is no setting of the server
+        # what a connection brings is no setting of the server, nor a text in which its environment is named
+        for given, shown in (("2999-01-31", True), ("%24%7Benv:PATH%7D", False)):
+            with server.jdbc(spark, more=f"?headrace.as_of={given}") as other:
+                answer = str(other.ask("SET headrace.as_of"))
+                assert ("2999-01-31" in answer, "/bin" in answer) == (shown, False)
         with server.jdbc(spark, more="?spark.sql.runSQLOnFiles=true;system:headrace.x=1#y=2") as other:
             assert "refused" in refused(other.ask, "SET spark.sql.runSQLOnFiles")
             refused(other.ask, "SELECT * FROM text.`/etc/passwd`")
