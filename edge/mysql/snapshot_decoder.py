@@ -193,9 +193,23 @@ class SnapshotDecoder(Decoder):
             return
         for transaction, (table, kind, images), _ in window.kept:
             if chunk.lacks(transaction):
-                count = sum(1 for _ in table.changes(kind, images, 0, len(images), careful=True))
-                made = partial(table.copied_changes, kind, images, now_ms=self._now_ms)
-                self._put(table, [None] * count, made)
+                lacking = [
+                    None if new is None else lacks
+                    for *_, new, lacks in table.changes(kind, images, 0, len(images), careful=True)
+                ]
+                made = partial(self._values_lacking, table, kind, images, lacking)
+                self._put(table, [None] * len(lacking), made)
+
+    def _values_lacking(
+        self, table: Table, kind: int, images: bytes, lacking: list[Any], to: Transaction, first: int
+    ) -> list[bytes | None]:
+        """Return the values of changes as a part of a copy; dead letters of those with values that cannot be decoded."""
+        made = table.copied_changes(kind, images, to, first, self._now_ms)
+        for number, lacks in enumerate(lacking):
+            if isinstance(lacks, Undecodable) and (value := made[number]) is not None:
+                instead = envelope_of_all.Undecodable(lacks.size, lacks.column)
+                made[number] = self._writer.fitted(table, value, first + number, instead)
+        return made
 
     def _put(
         self, table: Table, keys: list[bytes | None], made: Callable[[Transaction, int], list[bytes | None]]

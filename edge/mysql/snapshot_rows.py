@@ -49,11 +49,10 @@ class Rows:
         _, key, row = image(columns, 0)  # type: ignore[arg-type]
         return key, row
 
-    def read_carefully(self, packet: bytes) -> tuple[bytes, bytes, Undecodable | None]:
+    def read_carefully(self, packet: bytes) -> tuple[bytes | None, bytes, Undecodable | None]:
         """Return the same of a row with values that cannot be decoded, null in it, and the first of them."""
         nulls, columns = self._split(packet)
         _, key, row, bad = self._careful.decode(nulls.to_bytes(self._bytes, "little"), columns, 0)
-        assert key is not None
         if not bad:
             return key, row, None
         in_key = sorted(self._careful.key_columns.intersection(bad))

@@ -339,14 +339,20 @@ class Decoder:
         if not table.admitted:
             return False
         has_old_row = message[:1] == b"U" and message[5:6] != b"N"
-        splits = has_old_row and self._splits_keys and table.changes_key(bytes(message) + PAD)
-        if splits and message[5:6] != b"K":
-            # Either row may be the large one.
+        try:
+            splits = has_old_row and self._splits_keys and table.changes_key(bytes(message) + PAD)
+            if splits and message[5:6] != b"K":
+                # Either row may be the large one.
+                return False
+            large = find_large(table, message, self._largest)
+            if large is None:
+                return False
+            self._add_without(table, large.message, lambda value: large.too_large(value, table), splits=splits)
+        except UNDECODABLE:
+            # Nothing was added: what cannot be decoded is left out as of any other change.
+            if not self._writer.passes_undecodable:
+                raise
             return False
-        large = find_large(table, message, self._largest)
-        if large is None:
-            return False
-        self._add_without(table, large.message, lambda value: large.too_large(value, table), splits=splits)
         return True
 
     def _add_without(

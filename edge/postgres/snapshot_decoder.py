@@ -102,6 +102,9 @@ class SnapshotDecoder(Decoder):
 
     def fits(self, chunk: Chunk, window: DedupWindow) -> bool:
         """Whether the chunk has the table's present shape, and saw every transaction that is ahead of its window."""
+        if chunk.lacks is not None and window.truncated:
+            # Its rows were read ahead of the truncate: they would come behind it.
+            return False
         if chunk.seen is None:
             # The moment that is copied was found to fit at its first chunk.
             return not window.altered
@@ -172,11 +175,15 @@ class SnapshotDecoder(Decoder):
         for xid, change, _ in window.kept:
             if chunk.lacks(xid):
                 made, around = changes[change[:8]], self._around(table.name)
+                instead: Instead = None
                 try:
                     key, value = made(change + PAD, *around)
                 except UNDECODABLE:
-                    key, value = made(without_undecodable(table, change).message + PAD, *around)
-                self._writer.add(table, key, value, is_delete=change[:1] == b"D")
+                    repaired = without_undecodable(table, change)
+                    key, value = made(repaired.message + PAD, *around)
+                    if repaired.column is not None:
+                        instead = Undecodable(len(change), repaired.column)
+                self._writer.add(table, key, value, is_delete=change[:1] == b"D", instead_of=instead)
 
     def _present(self, table: SnapshotTable) -> Table:
         """Return a table as the log has announced it; if it has not, as the catalog described it."""
@@ -236,7 +243,11 @@ class SnapshotDecoder(Decoder):
         whole = value is None or value[0] == AVRO_MARK or _UNCHANGED not in value
         former: bytes | None = None
         if message[:1] == b"U" and message[5:6] != b"N":
-            former = table.former_key(message + PAD)
+            try:
+                former = table.former_key(message + PAD)
+            except UNDECODABLE:
+                # The key can be decoded: the change would be in no record otherwise.
+                former = table.former_key(without_undecodable(table, message).message + PAD)
             if former == key:
                 former = None
         if window is not None:
@@ -249,8 +260,15 @@ class SnapshotDecoder(Decoder):
         added = super()._add_large(message)
         watched, window = self._watched, self._window
         if added and window is not None and watched is not None and watched.oid == _XID(message, 1)[0]:
-            # Its rows are not compared with those of the chunk, nor kept: the chunk is read again, or another moment chosen.
-            window.alter()
+            if not watched.key:
+                # It is not kept: until the copy has begun, another moment is chosen.
+                if window.keeps_changes:
+                    window.alter()
+            elif message[:1] == b"U" and message[5:6] != b"N":
+                # Of which key it was is not decoded once more: the chunk is read again.
+                window.alter()
+            elif (key := self._batcher.keys[-1]) is not None:
+                window.change(key, whole=message[:1] == b"D")
         return added
 
     def _note_passed(self, passed: Passed, oids: set[int], undescribed: dict[int, str]) -> None:

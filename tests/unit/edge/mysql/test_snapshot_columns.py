@@ -113,6 +113,17 @@ def test_a_vector_is_copied_in_the_form_that_the_log_has(mariadb, name, record):
     assert row == b'{"v":%b}' % record
 
 
+def test_m2_a_row_of_a_table_without_a_key_is_read_carefully_as_well():
+    column = ID._replace(name="v", data_type="vector", column_type="vector(1)", octets=4).as_logged(mariadb=False)
+    where = Place("bank.t.v")
+    known = field(column, where.name)
+    codec = taken(code(known, lambda _: "binary", column.data_type, where), known, column, where.name)
+    rows = Rows(["v"], [codec], [])
+    assert rows.read_carefully(packet(b"\0\0\x80\x3f"))[0::2] == (None, None)
+    key, row, lacks = rows.read_carefully(packet(b"\0\0\x80"))
+    assert (key, row, lacks.column, lacks.in_key) == (None, b'{"v":null}', "v", False)
+
+
 def test_a_type_that_is_not_known_is_refused_by_its_columns_name():
     with pytest.raises(NeedsOperator, match=r"bank\.t\.x is of a type"):
         field(ID._replace(name="x", data_type="xmltype"), "bank.t.x")

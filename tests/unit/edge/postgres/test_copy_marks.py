@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from edge.postgres.snapshot_decoder import SnapshotDecoder
-from edge.snapshot.ports import DedupWindow
+from edge.snapshot.ports import Chunk, DedupWindow
 from headrace.configuration.records import Records
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from tests.unit.edge.postgres import messages
@@ -20,6 +20,7 @@ class Copied(msgspec.Struct):
 
     oid: int
     messages: tuple[bytes, ...]
+    key: tuple[str, ...] = ("id",)
 
 
 def test_marks_are_schema_records_with_positions_and_ends_of_their_own():
@@ -53,7 +54,11 @@ def test_marks_are_schema_records_with_positions_and_ends_of_their_own():
     assert last["source"]["position"] == str(ends)
 
 
-@pytest.mark.parametrize("change", [delete(old=(7, HUGE)), update((7, HUGE), old=(7, "a"))], ids=["delete", "update"])
+@pytest.mark.parametrize(
+    "change",
+    [delete(old=(7, HUGE)), update((7, HUGE), old=(7, "a")), update((7, HUGE))],
+    ids=["delete", "update", "new row alone"],
+)
 def test_a_change_too_large_for_a_record_has_the_chunk_that_may_be_older_read_again(change):
     log = messages.Log()
     log.decoder = SnapshotDecoder(
@@ -73,3 +78,13 @@ def test_a_change_too_large_for_a_record_has_the_chunk_that_may_be_older_read_ag
     assert (window.altered, window.keeps(b'{"id":7}'), window.keeps(b'{"id":8}')) == (False, True, False)
     log.feed(change)
     assert window.altered or not window.keeps(b'{"id":7}')
+
+
+def test_a_truncate_ahead_of_a_moments_first_rows_has_another_moment_chosen():
+    decoder, window = object.__new__(SnapshotDecoder), DedupWindow()
+    decoder._before = ()
+    chunk = Chunk(table=None, rows=[], size=0, last=None, end=True, seen=None, lacks=lambda _: False)
+    window.open()
+    assert decoder.fits(chunk, window)
+    window.truncate()
+    assert not decoder.fits(chunk, window)

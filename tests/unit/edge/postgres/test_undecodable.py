@@ -7,6 +7,7 @@ import pytest
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.snapshot.ports import Chunk, DedupWindow
 from edge.snapshot.table_history import TableHistory
+from headrace.configuration.records import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.postgres.messages import EPOCH, INT8, Column, Log, begin, commit, delete, insert, relation, update
 from tests.unit.edge.snapshot.test_copies_after_alterations import snapshot_table
@@ -125,3 +126,31 @@ def test_a_copied_row_is_a_dead_letter_and_the_copy_goes_on(history):
     log.feed(commit())
 
     assert shown(log.changes()) == [("r", {"id": 1}, None), ("r", {"id": 2}, "data")]
+
+
+def test_a_change_that_is_too_large_as_well_is_a_dead_letter(history):
+    log = a_log(history, largest_megabytes=1)
+    log.transaction(TABLE, insert(2, "secret", "x" * (2 << 20), None), insert(*GOOD))
+    assert [key for _, key, column in shown(log.changes())] == [{"id": 2}, {"id": 1}]
+    assert log.batcher.dead_letters == 1
+
+
+@pytest.mark.parametrize("many", [1, 300], ids=["exact", "compiled"])
+def test_an_old_row_that_cannot_be_decoded_does_not_stop_a_copy(history, many):
+    log = a_log(history)
+    log.decoder = SnapshotDecoder(
+        source="jakarta/bank",
+        database="bank",
+        epoch=EPOCH,
+        batcher=log.batcher,
+        key_of=lambda _: ["id"],
+        records=Records(),
+        policy=None,
+        history=history,
+    )
+    window = DedupWindow()
+    log.feed(begin(), FULL, *[insert(*GOOD)] * many)
+    log.decoder.watch(snapshot_table(FULL), window)
+    window.open()
+    log.feed(update((2, "\\x00", "ok", None), old=NO_BYTES), commit())
+    assert not window.keeps(b'{"id":2}')
