@@ -43,7 +43,7 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None, 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
-        lake = load_file(found(config), LakeFile)
+        lake = load_file(find_file(config), LakeFile)
         lake.stream(stream)
         tables = TableGroup.parse(group) if group else None
         done = noop_check.report(lake, stream, step) or _run(lake, stream, step, tables)
@@ -57,7 +57,7 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None, 
         sys.exit(error.exit_code)
 
 
-def found(config: str) -> str:
+def find_file(config: str) -> str:
     """Return where the lake's file is: a cluster puts what `spark.files` names into the driver's current folder."""
     brought = Path(config).name
     return brought if not Path(config).exists() and Path(brought).exists() else config

@@ -19,7 +19,7 @@ from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.requests.message import LONGEST_SECONDS
 
-#: How often it is looked whether a topic is still the one that is read, in seconds: who reads one that is gone is told nothing.
+#: How often it is looked whether a topic is still the one that is read, in seconds: nothing tells a reader that it is gone.
 _LOOK_SECONDS = 5.0
 
 

@@ -1,13 +1,13 @@
 """Opens the doors of the server: Spark Connect and Thrift, with the users, limits, certificate and audit of the lake's file."""
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headrace.configuration.lake import LakeFile, Serve
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.serve import Serve
 from headrace.errors import ConfigurationError, NeedsOperator
 
 #: Minutes after which Hive closes what its client has left.
@@ -28,7 +28,7 @@ def open_doors(spark: SparkSession, lake: LakeFile) -> tuple[int, int]:
         connect = java.ConnectDoor.start(
             session, queries, users, host, int(port), _text(serve.certificate), _text(serve.key)
         )
-        java.ThriftDoor.start(session, queries, users, _thrift_settings(java, serve))
+        java.ThriftDoor.start(session, queries, users, _thrift_settings(spark, serve))
     except Py4JError as error:
         raise NeedsOperator(
             f"the server cannot listen on {serve.connect} and {serve.thrift}, or cannot read its certificate: "
@@ -50,10 +50,12 @@ def _reason(error: Py4JError) -> str:
     return type(error).__name__ if reason is None else str(reason.toString())
 
 
-def _thrift_settings(java: Any, serve: Serve) -> dict[str, str]:
+def _thrift_settings(spark: SparkSession, serve: Serve) -> dict[str, str]:
     """Return Hive's settings; what Hive writes is in a folder that goes with the process."""
     host, _, port = serve.thrift.rpartition(":")
-    scratch = Path(tempfile.gettempdir(), "hive")
+    # The temporary folder of the JVM is its own; the machine's may hold another user's.
+    jvm: Any = spark._jvm  # noqa: SLF001 - as above.
+    scratch = Path(jvm.java.lang.System.getProperty("java.io.tmpdir"), "hive")
     settings = {
         "hive.server2.thrift.bind.host": host,
         "hive.server2.thrift.port": port,
@@ -75,7 +77,7 @@ def _thrift_settings(java: Any, serve: Serve) -> dict[str, str]:
         settings["hive.server2.authentication"] = "CUSTOM"
         settings["hive.server2.custom.authentication.class"] = "headrace.serve.Users$Passwords"
     if serve.certificate is not None:
-        store = java.Certificates.keyStore(str(serve.certificate), str(serve.key))
+        store = jvm.headrace.serve.Certificates.keyStore(str(serve.certificate), str(serve.key))
         settings["hive.server2.use.SSL"] = "true"
         settings["hive.server2.keystore.path"] = store.path()
         settings["hive.server2.keystore.password"] = store.password()

@@ -14,6 +14,7 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from headrace.errors import NeedsOperator, Retryable
+from spark_jobs.silver.profiles import Missing
 from spark_jobs.state import delta_log, log_files
 from spark_jobs.state.published import Positions
 
@@ -41,6 +42,8 @@ class Base:
     foreign: tuple[int, str] | None = None
     #: Where its newest commit of ours erased rows: the version of bronze that lacks them, and the id of its commit.
     erased: tuple[int, str] | None = None
+    #: Rows of a table without a key that commits of ours lacked which nobody published.
+    missing: tuple[Missing, ...] = ()
 
 
 def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Positions, version: int | None) -> Base:
@@ -76,7 +79,10 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Posit
             f"{path} holds a Delta table that this stream did not make",
             hint="Remove it, or name another [lake] root: the load makes its tables in empty folders.",
         )
-    return replace(made, positions=dict(found[1]["positions"]), current=found[0] if changed else newest)
+    missing = tuple(Missing(source=s, rows=rows, position=p) for s, rows, p in found[1].get("missing", ()))
+    return replace(
+        made, positions=dict(found[1]["positions"]), current=found[0] if changed else newest, missing=missing
+    )
 
 
 def _seen(

@@ -122,12 +122,12 @@ def _load_part(
         before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
         committed = bronze_job.reach(spark, lake, stream)
         newest = delta_log.version(spark, path)
-        lagging = unfinished.found(spark, lake, before)
+        lagging = unfinished.find_lagging(spark, lake, before)
         known = before.bronze_version
         idle = not tables_load.to_try(lake, before, lagging)
         if known is not None and idle and delta_log.only_maintained(spark, path, known):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
-        since = unfinished.chosen(spark, path, before, newest, committed)
+        since = unfinished.choose_since(spark, path, before, newest, committed)
         version, committed = _part(spark, lake, before, since, newest, committed)
         few = increment.few(spark, path, since, version, more=unfinished.changes(before, since))
         with table_load.persist_scope() as persist, session.borrowed(spark, few=few) as reading:

@@ -46,7 +46,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> Table:
     commit.check_order(base, task.high, task.table)
     commit.check_own(base, task.table)
     version, exists = base.current, base.exists
-    missing: list[Missing] = []
+    missing = list(base.missing)
     for step, since in table_task.steps(spark, context, task, base.positions):
         if table_task.ahead_of(step, since) or not exists:
             version = _write(spark, context, step, since, "change" if exists else "create", missing)
@@ -114,10 +114,10 @@ def _write(
     bronze = context.rows(spark, task.after)
     within = batch_profile.within(low, task.high)
     silver = spark.read.format("delta").load(task.path) if exists else None
-    text = note(context, task, NOTE, base)
     with persist_scope() as persist:
         found, taken = rows(target, bronze, within, ahead, silver, persist, cleared)
         missing += taken.missing
+        text = note(context, task, NOTE, base, missing)
         lead = (target_schema.SOURCE, target_schema.POSITION, *target.key)
         if how == "create":
             write.create(found, task.path, text, own, lead, is_open=task.open)
@@ -137,8 +137,11 @@ def _write(
     return commit.made(spark, task.path, base, table=task.table, kind=NOTE, attempt=context.attempt)
 
 
-def note(context: LoadContext, task: TableTask, kind: str, base: Base) -> str:
-    """Return the note of a commit that brings a table or its history up to the high watermarks."""
+def note(context: LoadContext, task: TableTask, kind: str, base: Base, missing: Sequence[Missing] = ()) -> str:
+    """Return the note of a commit that brings a table or its history up to the high watermarks.
+
+    `missing`: rows that it and commits before it lacked, none of them published.
+    """
     ours = {
         "stream": context.stream,
         "table": task.table,
@@ -146,6 +149,9 @@ def note(context: LoadContext, task: TableTask, kind: str, base: Base) -> str:
         "attempt": context.attempt,
         "number": base.number + 1,
     }
+    if missing:
+        # A load that ends before it publishes leaves them to the next one, which writes nothing again.
+        ours["missing"] = [(one.source, one.rows, one.position) for one in missing]
     return delta_log.write(kind, **ours, positions=task.high)
 
 

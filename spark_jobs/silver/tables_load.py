@@ -76,7 +76,7 @@ def to_try(
     lake: LakeFile, before: Published, lagging: dict[str, Table], new: BatchProfile | None = None
 ) -> dict[str, Table]:
     """Return those of the tables for which a load may do more than the one before; `new` is what came."""
-    settings = unfinished.tried(lake, before.stream)
+    settings = unfinished.digest_settings(lake, before.stream)
     arrived = new.tables() if new else set()
     records = new.records if new else []
 
@@ -197,9 +197,9 @@ def run(
                 if not isinstance(error, SparkFailed):
                     raise
                 failures[task.table] = error.message
-                return unfinished.failed(lake, context, task, f"{error.message} {error.hint}".strip())
+                return unfinished.fail_table(lake, context, task, f"{error.message} {error.hint}".strip())
             except (NeedsOperator, CorruptInput) as error:
-                return unfinished.stopped(lake, context, task, f"{error.message} {error.hint}".strip())
+                return unfinished.stop_table(lake, context, task, f"{error.message} {error.hint}".strip())
         raise AssertionError("the last try returns or raises")
 
     done: dict[str, Table] = {}

@@ -33,7 +33,7 @@ from spark_jobs.state.published_rows import Unfinished
 _TRIES = 3
 
 
-def found(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
+def find_lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
     """Return the tables that are behind the stream, by name."""
     # One listing for all tables, however many there are.
     there = set(storage.names(spark, table_task.folder(lake, before.stream))) if before.tables else set()
@@ -55,17 +55,17 @@ def lagging(lake: LakeFile, before: Published, there: set[str]) -> dict[str, Tab
     return behind
 
 
-def stopped(lake: LakeFile, context: LoadContext, task: TableTask, problem: str) -> Table:
+def stop_table(lake: LakeFile, context: LoadContext, task: TableTask, problem: str) -> Table:
     """Return a table that stops: as it was, with the reason, and what is known of where it goes on."""
-    return replace(_left(context, task), problem=problem, tried=tried(lake, context.stream))
+    return replace(_left(context, task), problem=problem, tried=digest_settings(lake, context.stream))
 
 
-def failed(lake: LakeFile, context: LoadContext, task: TableTask, error: str) -> Table:
+def fail_table(lake: LakeFile, context: LoadContext, task: TableTask, error: str) -> Table:
     """Return a table that could not be loaded for a reason that may pass: as it was, and stopped once it failed often enough."""
     failures = task.known.failures + 1
     if failures < _TRIES:
         return replace(_left(context, task), failures=failures)
-    return replace(stopped(lake, context, task, f"failed {failures} times: {error}"), failures=failures)
+    return replace(stop_table(lake, context, task, f"failed {failures} times: {error}"), failures=failures)
 
 
 def _left(context: LoadContext, task: TableTask) -> Table:
@@ -76,7 +76,7 @@ def _left(context: LoadContext, task: TableTask) -> Table:
     return replace(known, changes=0, bronze_after=known.bronze_after if known.lags else rest)
 
 
-def tried(lake: LakeFile, stream: str) -> str:
+def digest_settings(lake: LakeFile, stream: str) -> str:
     """Return a digest of what decides, in addition to bronze, whether a table can go on."""
     section = lake.stream(stream)
     deciding = (
@@ -97,7 +97,7 @@ def since(state: Published, sources: Iterable[str] | None = None) -> Since | Non
     return Since.of(state.bronze_done, {source: one.after for source, one in back.items()})
 
 
-def chosen(
+def choose_since(
     spark: SparkSession, path: str, before: Published, version: int, reached: Mapping[str, str] | None
 ) -> Since | None:
     """Return the point after which a load reads bronze; None when it has to read all of it.

@@ -47,7 +47,7 @@ class Writers:
                 cursor.execute(chance.choice(WRITES).format(n=n, one=one))
 
 
-def made(source, rows):
+def make_table(source, rows):
     source.fill("w", rows, columns="id int, n int", values="2 + i % 900, case when i % 7 > 0 then i % 5 end")
     if not source.is_mariadb:
         source.run("alter table w replica identity full")
@@ -78,7 +78,7 @@ def equal(source, interconnect):
 
 
 def test_writers_beside_a_copy_leave_each_row_as_often_as_it_is_there(source, interconnect):
-    made(source, 12_000)
+    make_table(source, 12_000)
     with source.edge.running(), Writers(source):
         source.asks("w")
         table = source.ends("w")["w"]
@@ -94,7 +94,7 @@ def test_writers_beside_a_copy_leave_each_row_as_often_as_it_is_there(source, in
 
 
 def test_a_copy_that_was_killed_or_whose_table_was_emptied_or_altered_begins_again(source, interconnect):
-    made(source, 60_000)
+    make_table(source, 60_000)
     edge = source.edge
     source.asks("w")
     with Writers(source, 1):
@@ -124,7 +124,7 @@ def open_transactions(source):
 
 
 def test_a_table_without_a_key_is_copied_whole_alone(source):
-    made(source, 1)
+    make_table(source, 1)
     with source.edge.running():
         source.asks("w", where="id = 1")
         table = source.ends("w")["w"]
@@ -141,7 +141,7 @@ def test_silver_has_the_rows_of_the_stream_of_a_copy_and_its_changes(source, int
     types = {"single": "float", "double": "double", "fine": "(6)", "bytes": "blob"} if maria else {
         "single": "real", "double": "float8", "fine": "", "bytes": "bytea"}  # fmt: skip
     source.run(f"create table v ({KINDS.format(**types)})")
-    made(source, 600)
+    make_table(source, 600)
     if not maria:
         source.run("alter table v replica identity full")
 

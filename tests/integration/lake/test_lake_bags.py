@@ -4,10 +4,13 @@ from contextlib import closing
 
 import pytest
 
-from spark_jobs.bronze import kafka_increment
+from headrace.errors import Retryable
+from spark_jobs.bronze import increment
 from spark_jobs.maintenance import replay_silver as again
 from spark_jobs.query.engine import SqlEngine
+from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild
+from spark_jobs.state import publication, published
 from tests.lake import scenarios as lake_scenarios
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -47,7 +50,7 @@ def test_q3_deleted_rows_of_a_table_without_a_key_stay_marked_and_newest_rows_ar
         source.delete(CHANGED, **NONE),
     )
     lake.to_bronze()
-    monkeypatch.setattr(kafka_increment, "beyond", lambda *_: {})
+    monkeypatch.setattr(increment, "beyond", lambda *_: {})
     query = "SELECT word, n, _deleted_at IS NULL AS lives FROM {}.changed ORDER BY ALL"
     expected = [(None, None, False), ("a", 1, False), ("a", 1, False), ("a", 1, True), ("b", 2, True), ("b", 2, True)]
     # when and then
@@ -62,6 +65,29 @@ def test_q3_deleted_rows_of_a_table_without_a_key_stay_marked_and_newest_rows_ar
         found = [tuple(row) for row in desk.ask(query.format("silver")).collect()]
         assert [row for row in found if row[2]] == [("b", 2, True)]
         assert len(found) == 8
+
+
+def test_q3_rows_that_were_missing_are_a_warning_when_a_load_ended_ahead_of_its_publication(logged_lake, monkeypatch):
+    lake = logged_lake()
+    source, _ = lake.feeds
+    source.commit(source.schema(WORDS, (), HALF), source.insert(HALF, **A))
+    lake.load()
+    source.commit(source.delete(HALF, **B), source.insert(HALF, **A))
+    lake.to_bronze()
+
+    def ends(*_given, **_options):
+        raise Retryable("the load ends here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publication, "append", ends)
+        with pytest.raises(Retryable, match="ends here"):
+            silver.load(lake.spark, lake.file, "bank")
+    # more comes in between
+    source.commit(source.delete(HALF, **A))
+    lake.load()
+    warnings = published.latest(lake.spark, lake.file, "bank").tables[HALF].warnings.values()
+    assert any("needs copy: 1 rows that were updated or deleted are not in silver" in text for text in warnings)
+    assert rows(lake, HALF) == [(J, "a", 1)]
 
 
 def rows(lake, table):

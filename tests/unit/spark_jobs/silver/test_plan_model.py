@@ -292,11 +292,11 @@ class World:
                     # Some fail once their rows are committed.
                     if self.random.random() < 0.5:
                         self.apply(task, version, readable)
-                    results[task.table] = unfinished.failed(self.lake, context, task, "no memory")
+                    results[task.table] = unfinished.fail_table(self.lake, context, task, "no memory")
                 else:
                     results[task.table] = self.apply(task, version, readable)
             except StoppedError:
-                results[task.table] = unfinished.stopped(self.lake, context, task, "a bad value")
+                results[task.table] = unfinished.stop_table(self.lake, context, task, "a bad value")
         if dies:
             raise OvertakenError
         return results
