@@ -28,12 +28,14 @@ help: ## List what can be done
 
 setup: .setup/ready ## Install Python packages into .venv and fetch the jars (once)
 
-.setup/python: requirements.txt pyproject.toml
+.setup/python: requirements.txt infra/images/build.txt pyproject.toml
 	@mkdir -p .setup
 	@echo "headrace: installing Python packages into $(VENV) (once; a few minutes)"
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is %s; set PYTHON=" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.txt
+	@# What compiles packages that have no wheel is pinned too: pip's own environments for builds fetch it without a hash.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r infra/images/build.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --require-hashes -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
 	@touch $@
 
@@ -237,6 +239,7 @@ PIN := uv pip compile --quiet --python-version 3.11 --universal --generate-hashe
 PINS := $(PIN) pyproject.toml
 pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@$(PINS) --all-extras -o requirements.txt
+	@printf '%s\n' cffi setuptools | $(PIN) -c requirements.txt - -o infra/images/build.txt
 	@$(PINS) -c requirements.txt --extra edge -o infra/images/edge.txt
 	@$(PINS) -c requirements.txt --extra bridge -o infra/images/bridge.txt
 	@$(PINS) -c requirements.txt --extra spark --extra airflow --extra console -o infra/images/lake.txt

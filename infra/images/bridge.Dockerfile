@@ -6,12 +6,15 @@ FROM ${BASE} AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev libssl-dev pkg-config \
     && { [ -x /usr/local/bin/python3 ] || apt-get install --yes --no-install-recommends python3-dev; } \
     && rm -rf /var/lib/apt/lists/*
-COPY infra/images/bridge.txt /tmp/requirements.txt
-RUN python3 -m venv /opt/headrace && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/requirements.txt
+COPY infra/images/build.txt infra/images/bridge.txt /tmp/
+# What compiles is pinned like what it compiles: pip's own environments for builds fetch it without a hash.
+RUN python3 -m venv /opt/headrace \
+    && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/build.txt \
+    && /opt/headrace/bin/pip install --no-cache-dir --no-build-isolation --require-hashes -r /tmp/bridge.txt
 COPY pyproject.toml README.md LICENSE /src/
 COPY headrace /src/headrace
 COPY bridge /src/bridge
-RUN /opt/headrace/bin/pip install --no-cache-dir --no-deps /src \
+RUN /opt/headrace/bin/pip install --no-cache-dir --no-build-isolation --no-deps /src \
     && /opt/headrace/bin/python -m pip uninstall --yes --quiet setuptools pip
 
 FROM ${BASE}

@@ -6,15 +6,18 @@ RUN command -v java > /dev/null || { apt-get update && apt-get install --yes --n
     && rm -rf /var/lib/apt/lists/*; }
 
 FROM java AS build
-COPY infra/images/lake.txt /tmp/requirements.txt
-RUN python3 -m venv /opt/headrace && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/requirements.txt
+COPY infra/images/build.txt infra/images/lake.txt /tmp/
+# What compiles is pinned like what it compiles: pip's own environments for builds fetch it without a hash.
+RUN python3 -m venv /opt/headrace \
+    && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/build.txt \
+    && /opt/headrace/bin/pip install --no-cache-dir --no-build-isolation --require-hashes -r /tmp/lake.txt
 COPY pyproject.toml README.md LICENSE /src/
 COPY headrace /src/headrace
 COPY spark_jobs /src/spark_jobs
 COPY infra /src/infra
 COPY dags /src/dags
 # Jars that are mounted at /jars are used; the others are fetched.
-RUN /opt/headrace/bin/pip install --no-cache-dir --no-deps /src && mkdir -p /opt/headrace/jars \
+RUN /opt/headrace/bin/pip install --no-cache-dir --no-build-isolation --no-deps /src && mkdir -p /opt/headrace/jars \
     && if [ -f /jars/spark/manifest.json ]; then \
         mkdir /opt/headrace/jars/spark && cp /jars/spark/*.jar /jars/spark/manifest.json /opt/headrace/jars/spark/; fi \
     && HEADRACE_JARS=/opt/headrace/jars /opt/headrace/bin/python -m infra.local.jars lake \

@@ -282,6 +282,28 @@ def test_variables_of_ours_are_read_by_the_code():
         assert name in sources
 
 
+def assert_nothing_is_installed_without_a_hash(text):
+    installs = re.findall(r"pip install (.+)", text)
+    assert any("--require-hashes" in line and "build.txt" in line for line in installs)
+    for line in installs:
+        # pip makes an environment for each package that it builds, and fetches what that needs without a hash.
+        assert "--require-hashes" in line or "--no-deps" in line, line
+        assert "build.txt" in line or "--no-build-isolation" in line, line
+
+
+def test_s16_set_up_installs_nothing_without_a_hash():
+    rule = re.search(r"^\.setup/python:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert rule
+    assert_nothing_is_installed_without_a_hash(rule[1])
+
+
+def test_s16_what_builds_is_pinned_as_everywhere():
+    pins = set(re.findall(r"^\S+==\S+", (ROOT / "requirements.txt").read_text(), re.MULTILINE))
+    build = set(re.findall(r"^\S+==\S+", (IMAGES / "build.txt").read_text(), re.MULTILINE))
+    assert {pin.split("==")[0] for pin in build} == {"cffi", "pycparser", "setuptools"}
+    assert build <= pins
+
+
 @pytest.mark.parametrize("part", ["edge", "bridge", "lake"])
 def test_images_are_small_in_rights_checked_and_made_of_what_is_here(part):
     text = (IMAGES / f"{part}.Dockerfile").read_text()
@@ -289,7 +311,7 @@ def test_images_are_small_in_rights_checked_and_made_of_what_is_here(part):
     assert f"infra/images/{part}.txt" in text
     assert re.findall(r"^USER (.+)", text, re.MULTILINE)[-1] == "headrace"
     assert re.search(r"^HEALTHCHECK", text, re.MULTILINE)
-    assert "--require-hashes" in text
+    assert_nothing_is_installed_without_a_hash(text)
     for sources in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
         for source in sources.split():
             assert (ROOT / source).exists(), source
