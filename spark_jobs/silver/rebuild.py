@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
+from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
 from spark_jobs.silver import batch_profile, copies, scd2_load, table_load, table_task
@@ -84,8 +85,8 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
 
 
 def former(context: LoadContext, task: TableTask) -> str:
-    """Return the folder of the rows that a table had before this load."""
-    return f"{task.former_path}/{context.load}"
+    """Return the folder of the rows that a table had before this attempt of a load."""
+    return f"{task.former_path}/{context.load}-{context.attempt[:8]}"
 
 
 def from_copies(spark: SparkSession, context: LoadContext, task: TableTask) -> tuple[TableTask, Positions]:
@@ -116,12 +117,18 @@ def _last_truncate(one: TableProfile, high: Positions) -> str | None:
 
 def apply(spark: SparkSession, context: LoadContext, task: TableTask, copies: Positions) -> Table:
     """Keep the former rows and put those from the copies on in their place; return the table. The session is the table's own."""
-    known = task.known
-    if known.version is not None:
-        _keep(spark, task.path, known.version, former(context, task))
-    if known.history is not None:
-        _keep(spark, task.history_path, known.history, f"{former(context, task)}-history")
-    done = table_load.build(spark, context, task, copies)
+    known, kept = task.known, former(context, task)
+    try:
+        if known.version is not None:
+            _keep(spark, task.path, known.version, kept)
+        if known.history is not None:
+            _keep(spark, task.history_path, known.history, f"{kept}-history")
+        done = table_load.build(spark, context, task, copies)
+    except BaseException:
+        # An erasure that came in between has not seen them: what they have of its rows would stay.
+        for path in (kept, f"{kept}-history"):
+            storage.delete(spark, path)
+        raise
     return (
         scd2_load.rebuild(spark, context, task, done, copies)
         if task.history is not None

@@ -169,6 +169,24 @@ def test_s18_a_load_that_read_bronze_before_an_erasure_does_not_bring_the_row_ba
     assert lake.rows("id", "name") == [(J, 1, "kept"), (J, 3, "next"), (L, 7, "another person")]
 
 
+def test_s18_a_rebuild_that_an_erasure_came_before_leaves_no_former_rows(lake, monkeypatch):
+    keep = rebuild._keep
+
+    def late(*given):
+        # what is published is read, nothing of it is copied yet
+        run(lake, "7")
+        monkeypatch.setattr(rebuild, "_keep", keep)
+        return keep(*given)
+
+    monkeypatch.setattr(rebuild, "_keep", late)
+    with pytest.raises(Retryable, match="rows were erased from it since"):
+        rebuild.rebuild(lake.spark, lake.file, "bank", ACCOUNTS)
+    assert [name for name in files_with(lake, NAME, FORMER) if name.startswith("former/")] == []
+    kept = rebuild.rebuild(lake.spark, lake.file, "bank", ACCOUNTS).former
+    assert lake.spark.read.format("delta").load(kept).count() == 2
+    assert lake.rows("id", "name") == [(J, 1, "kept"), (L, 7, "another person")]
+
+
 def test_s18_keys_that_are_none_and_rows_that_had_other_keys_are_refused_before_anything_is_erased(lake):
     one = lake.feeds[0]
     one.commit(one.update(id=8, name=NAME, balance="4", before={"id": 7}))
