@@ -35,7 +35,7 @@ setup: .setup/ready ## Install Python packages into .venv and fetch the jars (on
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# What compiles packages that have no wheel is pinned too: pip's own environments for builds fetch it without a hash.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r infra/images/build.txt
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --require-hashes -r requirements.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --use-pep517 --require-hashes -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
 	@touch $@
 
