@@ -47,11 +47,13 @@ def partitions_of(client: Any, group: str, topics: Collection[str]) -> list[Part
     return found
 
 
-def read_entries(client: Any, group: str, places: Collection[Partition]) -> Entries:
+def read_entries(
+    client: Any, group: str, places: Collection[Partition], refused: dict[Partition, NeedsOperator] | None = None
+) -> Entries:
     """Return what a group has committed in some partitions.
 
     Raises NotConnected, also while one of them is in doubt and the client reads only what is stable; NeedsOperator when somebody
-    else wrote to the group.
+    else wrote to the group, unless `refused` takes the errors of those partitions.
     """
     if not places:
         return {}
@@ -60,20 +62,29 @@ def read_entries(client: Any, group: str, places: Collection[Partition]) -> Entr
         for each in answered:
             if each.error is not None:
                 raise KafkaException(each.error)
+    entries: Entries = {}
+    for each in answered:
+        if each.offset < 0:
+            continue
+        place = (each.topic, each.partition)
+        try:
+            entries[place] = each.offset, _read_text(group, place, each.metadata or "")
+        except NeedsOperator as error:
+            if refused is None:
+                raise
+            refused[place] = error
+    return entries
+
+
+def _read_text(group: str, place: Partition, text: str) -> PositionText:
+    topic, partition = place
     try:
-        return {
-            (each.topic, each.partition): (
-                each.offset,
-                parse(each.metadata or "", f"the position in {each.topic}[{each.partition}] of group {group}"),
-            )
-            for each in answered
-            if each.offset >= 0
-        }
+        return parse(text, f"the position in {topic}[{partition}] of group {group}")
     except CorruptInput as error:
         raise NeedsOperator(
-            f"group {group} holds offsets that the bridge did not write",
-            hint=f"Keep other consumers out of the bridge's groups, and delete the group {group}: "
-            "positions are then read from the sources' last records.",
+            f"group {group} holds offsets that the bridge did not write: {topic}[{partition}]",
+            hint="Keep other consumers out of the bridge's groups, stop the bridges, and run 'kafka-consumer-groups "
+            f"--delete-offsets --group {group} --topic {topic}:{partition}': the position is then read from the last record.",
         ) from error
 
 

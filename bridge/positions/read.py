@@ -142,13 +142,17 @@ class Positions:
     def _of_topic(self, topic: str, sources: Collection[str]) -> dict[str, Committed | ReplicationError | None]:
         """Return what the group holds for the sources of one topic; a topic that cannot be read is no other one's affair."""
         try:
-            entries = self._entries(topic, {place for source in sources for place in self._routes[source].places})
+            entries, refused = self._entries(
+                topic, {place for source in sources for place in self._routes[source].places}
+            )
         except NeedsOperator as error:
             return dict.fromkeys(sources, error)
-        return {source: self._of_group(source, entries) for source in sources}
+        return {source: self._of_group(source, entries, refused) for source in sources}
 
-    def _entries(self, topic: str, own: Collection[Partition]) -> Entries:
+    def _entries(self, topic: str, own: Collection[Partition]) -> tuple[Entries, Mapping[Partition, NeedsOperator]]:
         """Return what is committed in a topic: in some partitions only what is stable, in the others at this bridge's first look.
+
+        And of those some partitions the errors of what no bridge wrote there, or a newer one.
 
         The others are those of sources that work, of which some are in an open transaction at any time: a moment without any may
         never come. They only show which source had which partition, which does not change while bridges run.
@@ -159,18 +163,26 @@ class Positions:
         at_first = self._at_first
         if topic not in at_first:
             with reading(self._connection, self._group, stable=False) as other:
-                at_first[topic] = read_entries(other, self._group, there)
+                at_first[topic] = read_entries(other, self._group, there, {})
         others = {place: entry for place, entry in at_first[topic].items() if place not in own}
+        refused: dict[Partition, NeedsOperator] = {}
         try:
-            return others | read_entries(client, self._group, [place for place in there if place in own])
+            return others | read_entries(
+                client, self._group, [place for place in there if place in own], refused
+            ), refused
         except NotConnected:
             if self._leftovers is not None:
                 self._leftovers.end(self._group, own)
             raise
 
-    def _of_group(self, source: str, entries: Entries) -> Committed | ReplicationError | None:
+    def _of_group(
+        self, source: str, entries: Entries, refused: Mapping[Partition, NeedsOperator]
+    ) -> Committed | ReplicationError | None:
         """Return what the group holds for a source, None for nothing."""
         route = self._routes[source]
+        for place in route.places:
+            if place in refused:
+                return refused[place]
         try:
             own = committed_of(source, entries)
             if own is None:
