@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, producer
-from bridge.kafka.entries import reading
+from bridge.kafka.entries import metadata_of, reading
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import parse
@@ -178,7 +178,8 @@ class KafkaProducer:
         for topic in {topic for topic, _ in self._pending}:
             try:
                 known = self._producer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
-            except KafkaException:
+            except (KafkaException, KeyError):
+                # No answer, or one about something else.
                 return {}
             for place in [place for place in self._pending if place[0] == topic]:
                 if known.error is not None:
@@ -237,7 +238,7 @@ class Leftovers:
         instances = set()
         for each in found:
             try:
-                instances.add(parse(each.metadata or "").bridge.split("/", 3)[3])
+                instances.add(parse(metadata_of(each)).bridge.split("/", 3)[3])
             except (ReplicationError, IndexError):
                 continue
         return instances

@@ -149,10 +149,10 @@ class Positions:
             return dict.fromkeys(sources, error)
         return {source: self._of_group(source, entries, refused) for source in sources}
 
-    def _entries(self, topic: str, own: Collection[Partition]) -> tuple[Entries, Mapping[Partition, NeedsOperator]]:
+    def _entries(self, topic: str, own: Collection[Partition]) -> tuple[Entries, Mapping[Partition, ReplicationError]]:
         """Return what is committed in a topic: in some partitions only what is stable, in the others at this bridge's first look.
 
-        And of those some partitions the errors of what no bridge wrote there, or a newer one.
+        And of those some partitions what is wrong with them alone, such as what no bridge wrote there.
 
         The others are those of sources that work, of which some are in an open transaction at any time: a moment without any may
         never come. They only show which source had which partition, which does not change while bridges run.
@@ -165,7 +165,7 @@ class Positions:
             with reading(self._connection, self._group, stable=False) as other:
                 at_first[topic] = read_entries(other, self._group, there, {})
         others = {place: entry for place, entry in at_first[topic].items() if place not in own}
-        refused: dict[Partition, NeedsOperator] = {}
+        refused: dict[Partition, ReplicationError] = {}
         try:
             return others | read_entries(
                 client, self._group, [place for place in there if place in own], refused
@@ -176,7 +176,7 @@ class Positions:
             raise
 
     def _of_group(
-        self, source: str, entries: Entries, refused: Mapping[Partition, NeedsOperator]
+        self, source: str, entries: Entries, refused: Mapping[Partition, ReplicationError]
     ) -> Committed | ReplicationError | None:
         """Return what the group holds for a source, None for nothing."""
         route = self._routes[source]
