@@ -12,7 +12,7 @@ position is read, and written back in the present format, which former bridges r
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer
@@ -263,9 +263,15 @@ def check_assignment(route: SourceRoute, committed: Committed | None) -> None:
             hint="Partitions never move silently: name the former ones in the file, or run "
             f"'headrace bridge move {route.source}' to go on in the new ones from the same position.",
         )
-    if committed is not None and committed.order and committed.order != route.partitions:
+    if committed is not None:
+        check_order(route, committed.order)
+
+
+def check_order(route: SourceRoute, before: Sequence[int]) -> None:
+    """Raise NeedsOperator when a source's partitions had another order; empty where it is not known."""
+    if before and tuple(before) != route.partitions:
         raise NeedsOperator(
-            f"{route.source} had its partitions in the order {list(committed.order)} until now, and the bridge's file has "
+            f"{route.source} had its partitions in the order {list(before)} until now, and the bridge's file has "
             f"{list(route.partitions)}",
             hint="By that order keys are shared out: a key's next changes would be in another partition than those before. Put "
             "the former order back.",
