@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from bridge.amqp.authorization import outbox_of, receiver_refusal
 from bridge.amqp.credit import Later
 from bridge.amqp.pending_connections import PerConnection
 from bridge.deliveries.outbox import TOO_LARGE, UNREADABLE
 from bridge.deliveries.pending import Entry
-from bridge.deliveries.receivers import outbox_of, refusal
 from headrace import doors
 from headrace.amqp.connection import Connection
 from headrace.amqp.links import close
@@ -141,7 +141,7 @@ class SenderLinks:
         """Return why a receiver may not attach; None when it may."""
         if not self.outboxes:
             return "amqp:not-allowed", "this bridge has no deliveries: attach a sender to cdc/REGION/NAME"
-        reason = refusal(self.outboxes, link.remote_source.address or "", identity, demanded=self.demanded)
+        reason = receiver_refusal(self.outboxes, link.remote_source.address or "", identity, demanded=self.demanded)
         if reason is None and link.remote_snd_settle_mode == _SETTLED:
             return "amqp:not-allowed", "deliveries are sent unsettled: they are to be acknowledged one by one"
         return reason
