@@ -12,17 +12,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 #: Requests by Kafka's numbers, and the one version of each that is spoken.
-LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS = (
-    2,
-    3,
-    9,
-    10,
-    15,
-    16,
-    18,
-)
-_VERSIONS = {LIST_OFFSETS: 1, METADATA: 4, OFFSET_FETCH: 1} | dict.fromkeys(
-    (FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS), 0
+PRODUCE, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS = 0, 2, 3, 9, 10, 15, 16
+API_VERSIONS, INIT_PRODUCER, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = 18, 22, 24, 25, 26, 28
+_FETCH = 1
+_VERSIONS = {PRODUCE: 3, _FETCH: 4, LIST_OFFSETS: 1, METADATA: 4, OFFSET_FETCH: 1, FIND_COORDINATOR: 1} | dict.fromkeys(
+    (DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS, INIT_PRODUCER, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS), 0
 )
 _UNSUPPORTED_VERSION, _NO_LEADER = 35, 5
 
@@ -47,6 +41,9 @@ class LyingBroker:
         self.partitions = dict(partitions)
         #: Members of the group as they are described: id, client, host, metadata, assignment.
         self.members: list[tuple[str, str, str, bytes, bytes]] = []
+        #: The offsets that transactions have committed, and of each whether it was; else it was aborted.
+        self.committed: dict[int, int] = {}
+        self.ended: list[bool] = []
         #: What is told instead: by the kind of request, given the honest body.
         self.lies: dict[int, Callable[[bytes], bytes]] = {}
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -70,7 +67,8 @@ class LyingBroker:
             while len(head := stream.read(4)) == 4:
                 request = stream.read(struct.unpack(">i", head)[0])
                 kind, version, number, length = struct.unpack(">hhih", request[:10])
-                if kind not in _VERSIONS:
+                if kind not in _VERSIONS or kind == _FETCH:
+                    # It has no records.
                     return
                 body = self._answer(kind, version, request[10 + max(0, length) :])
                 body = self.lies.get(kind, lambda honest: honest)(body)
@@ -87,6 +85,12 @@ class LyingBroker:
             LIST_OFFSETS: self._offsets,
             DESCRIBE_GROUPS: self._groups,
             LIST_GROUPS: lambda _request: _short(0) + _array([]),
+            PRODUCE: self._produced,
+            INIT_PRODUCER: lambda _request: _int(0) + _short(0) + _long(7) + _short(0),
+            ADD_PARTITIONS: lambda request: _int(0) + self._taken(request, 10),
+            ADD_OFFSETS: lambda _request: _int(0) + _short(0),
+            END: self._ended,
+            COMMIT_OFFSETS: self._offsets_taken,
         }[kind](request)
 
     def _broker(self) -> bytes:
@@ -102,7 +106,7 @@ class LyingBroker:
         return _int(0) + _array([self._broker() + _short(-1)]) + _text("c") + _int(1) + _array([topic])
 
     def _coordinator(self, _request: bytes) -> bytes:
-        return _short(0) + self._broker()
+        return _int(0) + _short(0) + _short(-1) + self._broker()
 
     def _committed(self, request: bytes) -> bytes:
         is_known = request.startswith(_text(self._group))
@@ -125,6 +129,37 @@ class LyingBroker:
             }
         )
 
+    def _produced(self, request: bytes) -> bytes:
+        at = _behind_text(request, 0) + 6
+        numbers, at = [], _behind_text(request, at + 4)
+        for _ in range(struct.unpack_from(">i", request, at)[0]):
+            number, size = struct.unpack_from(">ii", request, at + 4)
+            numbers.append(number)
+            at += 8 + size
+        told = {number: self.partitions[number] for number in numbers}
+        return self._of_partitions(
+            {number: _short(each.error) + _long(each.high) + _long(-1) for number, each in told.items()}
+        ) + _int(0)
+
+    def _taken(self, request: bytes, fixed: int) -> bytes:
+        """Answer a request that has partitions alone, behind a text and so many bytes."""
+        at = _behind_text(request, _behind_text(request, 0) + fixed + 4)
+        count = struct.unpack_from(">i", request, at)[0]
+        return self._of_partitions(dict.fromkeys(struct.unpack_from(f">{count}i", request, at + 4), _short(0)))
+
+    def _offsets_taken(self, request: bytes) -> bytes:
+        at = _behind_text(request, _behind_text(request, 0)) + 10
+        at = _behind_text(request, at + 4)
+        for _ in range(struct.unpack_from(">i", request, at)[0]):
+            number, offset = struct.unpack_from(">iq", request, at + 4)
+            self.committed[number] = offset
+            at = _behind_text(request, at + 16) - 4
+        return _int(0) + self._of_partitions(dict.fromkeys(self.committed, _short(0)))
+
+    def _ended(self, request: bytes) -> bytes:
+        self.ended.append(bool(request[-1]))
+        return _int(0) + _short(0)
+
     def _of_partitions(self, told: Mapping[int, bytes]) -> bytes:
         return _array([_text(self._topic) + _array(_int(number) + each for number, each in told.items())])
 
@@ -136,6 +171,10 @@ class LyingBroker:
         )
         group = request[6 : 6 + length].decode()
         return _array([_short(0) + _text(group) + _text("Stable") + _text("consumer") + _text("range") + members])
+
+
+def _behind_text(data: bytes, at: int) -> int:
+    return at + 2 + max(0, int(struct.unpack_from(">h", data, at)[0]))
 
 
 def _short(number: int) -> bytes:

@@ -8,14 +8,26 @@ import pytest
 from bridge.group.client import KafkaMember
 from bridge.group.recovery import Recovery
 from bridge.kafka.client import admin
-from bridge.kafka.producer import Leftovers
+from bridge.kafka.entries import reading
+from bridge.kafka.producer import KafkaProducer, Leftovers
+from bridge.model.ports import GroupMetadata, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions.read import Positions
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ReplicationError
 from headrace.position import Position
-from tests.hostile.lying_broker import LIST_OFFSETS, METADATA, OFFSET_FETCH, LyingBroker, Partition
+from tests.hostile.lying_broker import (
+    ADD_OFFSETS,
+    ADD_PARTITIONS,
+    COMMIT_OFFSETS,
+    END,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FETCH,
+    LyingBroker,
+    Partition,
+)
 from tests.rules.waiting import eventually
 
 HONEST, ODD, AT = [f"a/s{number}" for number in range(4)], "a/odd", Position(7, 5, 0)
@@ -163,3 +175,66 @@ def test_a_member_that_is_none_hides_no_other(broker, lie):
     # What is not known is looked at again; nobody's partition is taken for a free one.
     assert unassigned == places - {("bank", 1)} or (unassigned is None and lie != "nobody")
     member.close(leave=False)
+
+
+#: What the broker says of the records that it is given for one partition; and what it says in place of other answers.
+TAKEN = {
+    "at no offset": Partition(high=-1),
+    "at an offset that nobody has": Partition(high=-1001),
+    "at the last offset of all": Partition(high=2**63 - 1),
+    "before, at no offset": Partition(error=46, high=-1),
+    "with an unknown error": Partition(error=999),
+    "out of order": Partition(error=45),
+}
+
+
+@pytest.fixture
+def producer(broker):
+    connection = KafkaConnection(bootstrap=broker.bootstrap)
+    made = KafkaProducer(connection, "g.own.0", 1 << 20)
+    with reading(connection, "g") as client:
+        made.group = GroupMetadata(client.consumer_group_metadata(), "g", 1, "member")
+    yield made
+    made.discard()
+
+
+def write(producer):
+    producer.begin()
+    for number in (0, 4):
+        producer.produce(Share("bank", number, [b"k"], [b"v"], None))
+    ends = producer.flush(5)
+    producer.commit([PositionCommit(*place, end, "text") for place, end in ends.items()], producer.group, 2)
+
+
+def test_records_and_positions_are_committed_by_a_broker_that_is_honest(broker, producer):
+    write(producer)
+    assert (broker.committed, broker.ended) == ({0: 10, 4: 1}, [True])
+
+
+@pytest.mark.parametrize("lie", TAKEN)
+def test_records_of_which_it_is_not_known_where_they_are_are_not_committed(broker, producer, lie):
+    """One such answer was an error that nobody expected, which ended the bridge."""
+    broker.partitions[4] = TAKEN[lie]
+    with pytest.raises(ReplicationError) as raised:
+        write(producer)
+    if isinstance(raised.value, PartitionsFailed):
+        assert raised.value.failed.keys() == {("bank", 4)}
+    assert (broker.committed, True in broker.ended) == ({}, False)
+
+
+REFUSED = {
+    "partitions with an unknown error": (ADD_PARTITIONS, lambda body: body[:-2] + b"\x03\xe7"),
+    "other partitions": (ADD_PARTITIONS, lambda body: body.replace(b"bank", b"bonk")),
+    "positions with an unknown error": (COMMIT_OFFSETS, lambda body: body[:-2] + b"\x03\xe7"),
+    "positions of an unknown member": (COMMIT_OFFSETS, lambda body: body[:-2] + b"\0\x19"),
+    "the group with an unknown error": (ADD_OFFSETS, lambda body: body[:-2] + b"\x03\xe7"),
+    "the end with an unknown error": (END, lambda body: body[:-2] + b"\x03\xe7"),
+    "the end cut": (END, lambda body: body[:-1]),
+}
+
+
+@pytest.mark.parametrize("lie", REFUSED)
+def test_an_answer_to_a_transaction_that_none_gives_is_an_error_of_ours(broker, producer, lie):
+    kind, broker.lies[kind] = REFUSED[lie]
+    with pytest.raises(ReplicationError):
+        write(producer)
