@@ -13,11 +13,29 @@ from typing import NamedTuple
 
 #: Requests by Kafka's numbers, and the one version of each that is spoken.
 PRODUCE, LIST_OFFSETS, METADATA, OFFSET_FETCH, FIND_COORDINATOR, DESCRIBE_GROUPS, LIST_GROUPS = 0, 2, 3, 9, 10, 15, 16
-API_VERSIONS, INIT_PRODUCER, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS = 18, 22, 24, 25, 26, 28
-_FETCH = 1
-_VERSIONS = {PRODUCE: 3, _FETCH: 4, LIST_OFFSETS: 1, METADATA: 4, OFFSET_FETCH: 1, FIND_COORDINATOR: 1} | dict.fromkeys(
-    (DESCRIBE_GROUPS, LIST_GROUPS, API_VERSIONS, INIT_PRODUCER, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS), 0
+API_VERSIONS, INIT_PRODUCER, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS, DESCRIBE_CONFIGS = (
+    18,
+    22,
+    24,
+    25,
+    26,
+    28,
+    32,
 )
+_FETCH = 1
+_FIRST_VERSION = (
+    DESCRIBE_GROUPS,
+    LIST_GROUPS,
+    API_VERSIONS,
+    INIT_PRODUCER,
+    ADD_PARTITIONS,
+    ADD_OFFSETS,
+    END,
+    COMMIT_OFFSETS,
+)
+_VERSIONS = dict.fromkeys((*_FIRST_VERSION, DESCRIBE_CONFIGS), 0) | {
+    PRODUCE: 3, _FETCH: 4, LIST_OFFSETS: 1, METADATA: 4, OFFSET_FETCH: 1, FIND_COORDINATOR: 1,
+}  # fmt: skip
 _UNSUPPORTED_VERSION, _NO_LEADER = 35, 5
 
 
@@ -41,6 +59,8 @@ class LyingBroker:
         self.partitions = dict(partitions)
         #: Members of the group as they are described: id, client, host, metadata, assignment.
         self.members: list[tuple[str, str, str, bytes, bytes]] = []
+        #: The settings of the topic.
+        self.settings: dict[str, str | None] = {"max.message.bytes": "1048576", "cleanup.policy": "delete"}
         #: The offsets that transactions have committed, and of each whether it was; else it was aborted.
         self.committed: dict[int, int] = {}
         self.ended: list[bool] = []
@@ -91,6 +111,7 @@ class LyingBroker:
             ADD_OFFSETS: lambda _request: _int(0) + _short(0),
             END: self._ended,
             COMMIT_OFFSETS: self._offsets_taken,
+            DESCRIBE_CONFIGS: self._described,
         }[kind](request)
 
     def _broker(self) -> bytes:
@@ -155,6 +176,13 @@ class LyingBroker:
             self.committed[number] = offset
             at = _behind_text(request, at + 16) - 4
         return _int(0) + self._of_partitions(dict.fromkeys(self.committed, _short(0)))
+
+    def _described(self, _request: bytes) -> bytes:
+        settings = _array(
+            _text(name) + (_short(-1) if value is None else _text(value)) + b"\0\0\0"
+            for name, value in self.settings.items()
+        )
+        return _int(0) + _array([_short(0) + _short(-1) + b"\x02" + _text(self._topic) + settings])
 
     def _ended(self, request: bytes) -> bytes:
         self.ended.append(bool(request[-1]))

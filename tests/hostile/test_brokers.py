@@ -10,12 +10,13 @@ from bridge.group.recovery import Recovery
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
 from bridge.kafka.producer import KafkaProducer, Leftovers
+from bridge.kafka.topics import Wanted, check
 from bridge.model.ports import GroupMetadata, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions.read import Positions
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import ReplicationError
+from headrace.errors import NeedsOperator, ReplicationError
 from headrace.position import Position
 from tests.hostile.lying_broker import (
     ADD_OFFSETS,
@@ -238,3 +239,21 @@ def test_an_answer_to_a_transaction_that_none_gives_is_an_error_of_ours(broker, 
     kind, broker.lies[kind] = REFUSED[lie]
     with pytest.raises(ReplicationError):
         write(producer)
+
+
+SETTINGS = {
+    "no largest record": {"cleanup.policy": "delete"},
+    "a largest record that is none": {"max.message.bytes": "many", "cleanup.policy": "delete"},
+    "a largest record without a value": {"max.message.bytes": None, "cleanup.policy": "delete"},
+    "no policy": {"max.message.bytes": "1"},
+    "nothing": {},
+}
+
+
+@pytest.mark.parametrize("lie", SETTINGS)
+def test_a_topic_of_which_kafka_does_not_say_what_it_takes_is_an_operators_matter(broker, lie):
+    client = admin(KafkaConnection(bootstrap=broker.bootstrap))
+    assert check(client, {"bank": Wanted(1)}) == {"bank": 1 << 20}
+    broker.settings = SETTINGS[lie]
+    with pytest.raises(NeedsOperator, match="'bank'"):
+        check(client, {"bank": Wanted(1)})
