@@ -29,6 +29,7 @@ from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.route import first_places, learn, routes
 from bridge.positions.read import Positions
 from bridge.reloader import Reloader
+from bridge.requests.kafka import TopicReader
 from bridge.requests.worker import RequestWorker
 from bridge.routing.registered_schemas import RegisteredSchemas
 from bridge.service import BridgeService, Stalls
@@ -188,6 +189,7 @@ class Bridge:
             lambda source: source in leases.snapshot.leases,
             send=self.receiver.send_requests,
             settle=self.receiver.settle_answer,
+            open_reader=partial(TopicReader, admin=self._admin),
         )
         self.receiver.carry(made.pending, made.received)
         return made

@@ -39,9 +39,9 @@ def compare(old: BridgeFile, new: BridgeFile) -> Difference:
     moved = {source for source in before.keys() & after.keys() if before[source] != after[source]}
     changed = [".".join(place) for place in _differences(old, new, ()) if not _is_taken_over(place)]
     if moved:
-        names = ", ".join(sorted(moved))
+        named = ", ".join(f"{source} ({before[source][1]} before, now {after[source][1]})" for source in sorted(moved))
         raise NeedsOperator(
-            f"{new.path} is not taken over: it gives other partitions to {names}",
+            f"{new.path} is not taken over: it gives other partitions, or another order of them, to {named}",
             hint="Stop the bridges that share these sources, run 'headrace bridge move SOURCE' for each, and start them. Or put "
             "the former partitions back.",
         )

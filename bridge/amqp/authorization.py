@@ -1,12 +1,14 @@
 """Who may attach to what: which links the bridge takes, and with which reason it refuses the others.
 
 A source's address is `cdc/REGION/NAME`. A certificate is for the source that its common name is, unless the bridge's file has
-another. Without certificates everybody may send for every source: such a bridge belongs into a trusted network. Called by the
-receiver when somebody attaches.
+another. Without certificates everybody may send for every source: such a bridge belongs into a trusted network. Who may receive
+what of deliveries, where the bridge listens, the file names: nobody otherwise. Called by the receiver when somebody attaches.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
+
+from bridge.deliveries.outbox import Outbox
 
 PREFIX = "cdc/"
 NOT_FOUND, NOT_PERMITTED = "amqp:not-found", "amqp:unauthorized-access"
@@ -89,4 +91,39 @@ def _of_ours(
         return NOT_FOUND, not_here(source)
     if link.remote_snd_settle_mode == _SETTLED:
         return "amqp:not-allowed", "deliveries must be sent unsettled: they are acknowledged one by one"
+    return None
+
+
+def may_receive(patterns: Sequence[str], address: str) -> bool:
+    """Return whether one of some patterns is an address, or with `/*` at its end the beginning of it."""
+    return any(
+        address.startswith(pattern[:-1]) if pattern.endswith("/*") else address == pattern for pattern in patterns
+    )
+
+
+def outbox_of(outboxes: Iterable[Outbox], address: str) -> Outbox | None:
+    """Return the outbox of the delivery that an address belongs to."""
+    return next((outbox for outbox in outboxes if outbox.template.matches(address)), None)
+
+
+def receiver_refusal(
+    outboxes: Iterable[Outbox], address: str, identity: str | None, *, demanded: bool
+) -> tuple[str, str] | None:
+    """Return an AMQP condition and its description when somebody may not receive from an address; None when he may.
+
+    Args:
+        outboxes: of all deliveries.
+        address: where he attaches.
+        identity: the common name of his certificate.
+        demanded: whether certificates are asked for at all.
+    """
+    outbox = outbox_of(outboxes, address)
+    # Before anything that would show a stranger which addresses there are.
+    if demanded and not (outbox and may_receive(outbox.settings.receivers.get(identity or "", ()), address)):
+        return "amqp:unauthorized-access", (
+            f"the certificate of {identity!r} may not receive from {address[:100]!r}: name both under "
+            "[deliveries.NAME] receivers in the bridge's file"
+        )
+    if outbox is None:
+        return "amqp:not-found", f"{address[:100]!r} is an address of no delivery in the bridge's file"
     return None

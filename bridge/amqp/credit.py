@@ -64,10 +64,11 @@ class CreditManager:
         """Return the feeds that there are."""
         return list(self._feeds.values())
 
-    def open(self, source: str, link: Any) -> None:
+    def open(self, source: str, link: Any) -> Feed:
         """Take a link into use, and give it what credit the source may have."""
-        self._feeds[source] = Feed(next(self._numbers), source, link, self._credit)
-        self._flow(self._feeds[source])
+        feed = self._feeds[source] = Feed(next(self._numbers), source, link, self._credit)
+        self._flow(feed)
+        return feed
 
     def drop(self, feed: Feed) -> None:
         """Forget a link and what came on it: its edge sends that again."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from bridge.amqp.authorization import NOT_FOUND, NOT_PERMITTED, PREFIX, Identities, not_for, not_here, refusal
 from bridge.amqp.credit import CreditManager, Feed, Later
-from bridge.amqp.pending_connections import PendingConnections, key
+from bridge.amqp.pending_connections import PendingConnections, PerConnection, key
 from bridge.amqp.request_links import NOT_CARRIED, RequestLinks, source_of
 from bridge.amqp.sender_links import SenderLinks
 from bridge.deliveries.pending import encode
@@ -75,6 +75,8 @@ class Links:
         #: What is arriving, by the number of the feed, and its size in all.
         self._arriving: dict[int, Arriving] = {}
         self._bytes_arriving = 0
+        #: The feeds of each connection.
+        self._feeds: PerConnection[Feed] = PerConnection()
         #: How many links each connection has attached.
         self._counts: dict[int, int] = {}
 
@@ -134,10 +136,9 @@ class Links:
 
     def drop(self, connection: Any) -> None:
         """Forget the links of a connection that is gone."""
-        for feed in self.credit.all():
-            if feed.link.connection == connection:
-                _log.info("%s: link lost", feed.source)
-                self._drop(feed)
+        for feed in self._feeds.pop(connection):
+            _log.info("%s: link lost", feed.source)
+            self._drop(feed)
         self._counts.pop(key(connection), None)
         if self._outgoing is not None and self._outgoing.connection == connection:
             self._outgoing = None
@@ -200,7 +201,7 @@ class Links:
             self._close(former, "amqp:link:stolen", f"a newer link for {source} was attached")
         _log.info("%s: link up, from %s", source, link.connection.remote_container or "a nameless container")
         self._pending.remove(key(link.connection))
-        self.credit.open(source, link)
+        self._feeds.add(link.connection, self.credit.open(source, link))
 
     def closing(self, link: Any, reason: str) -> None:
         """Forget a link that the other side closed; `reason` is empty where it gave none."""
@@ -285,6 +286,7 @@ class Links:
 
     def _drop(self, feed: Feed) -> None:
         self._forget_arriving(feed)
+        self._feeds.discard(feed.link.connection, feed)
         self.credit.drop(feed)
 
     def senders(self, link: Any) -> SenderLinks:

@@ -45,7 +45,7 @@ class Listener(LinkEvents):
         self._pending = pending
         self._certificates = CertificateWatch(interconnect)
         self._lost = RateLimitedLog(_log.warning)
-        self._connections: list[Any] = []
+        self._connections: dict[int, Any] = {}
         self._acceptor: Acceptor | None = None
         self._closing = False
 
@@ -74,7 +74,7 @@ class Listener(LinkEvents):
         self._certificates.stop()
         if self._acceptor is not None:
             self._acceptor.close()
-        for connection in list(self._connections):
+        for connection in list(self._connections.values()):
             connection.close()
         self.loop.after(_CLOSE_SECONDS if self._connections else 0.0, self.loop.stop)
 
@@ -115,7 +115,7 @@ class Listener(LinkEvents):
     def on_connection_opened(self, event: Any) -> None:
         """Note a connection that is up: its handshakes are over."""
         self._pending.authenticate(key(event.connection))
-        self._connections.append(event.connection)
+        self._connections[key(event.connection)] = event.connection
 
     def on_connection_error(self, event: Any) -> None:
         """Log why the other side closed the connection."""
@@ -135,7 +135,7 @@ class Listener(LinkEvents):
         if event.connection is None:
             return
         # OpenSSL has the same reasons for a handshake that failed and for a connection that was up.
-        meaning = "" if event.connection in self._connections else files.meaning(text)
+        meaning = "" if key(event.connection) in self._connections else files.meaning(text)
         if "certificate verify failed" in text:
             text = f"its certificate has expired, or is of none of the authorities in {self._interconnect.authority} ({text})"
         elif meaning:
@@ -147,6 +147,6 @@ class Listener(LinkEvents):
         gone = event.connection
         self._pending.remove(key(gone))
         self.links.drop(gone)
-        self._connections = [connection for connection in self._connections if connection != gone]
+        self._connections.pop(key(gone), None)
         if self._closing and not self._connections:
             self.loop.stop()

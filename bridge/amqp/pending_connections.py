@@ -5,11 +5,13 @@ connection has some seconds to attach a link. Those that are not authenticated a
 newest is refused before its handshake costs anything, and who is nearly done stays; but one that has had the time for a handshake
 and has not used it makes room. So strangers cost bounded memory and descriptors, and edges attach one after the other. Sans-I/O:
 the caller closes connections. Called in the receiver's thread only.
+
+What each connection that is in use has: one that is gone costs no look at the others.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
 
 #: How long a connection may take to attach a link, in seconds.
 SECONDS = 10.0
@@ -74,3 +76,33 @@ class PendingConnections:
 def key(connection: Any) -> int:
     """Return what a connection is known by: Proton makes a new object for it now and then, its C object stays."""
     return hash(connection)
+
+
+T = TypeVar("T", bound=Hashable)
+
+
+class PerConnection(Generic[T]):
+    """What each connection has, in the order in which it was added."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, dict[T, None]] = {}
+
+    def add(self, connection: Any, item: T) -> None:
+        """Note that a connection has something."""
+        self._items.setdefault(key(connection), {})[item] = None
+
+    def discard(self, connection: Any, item: T) -> None:
+        """Note that a connection does not have something any more."""
+        number = key(connection)
+        items = self._items.get(number, {})
+        items.pop(item, None)
+        if not items:
+            self._items.pop(number, None)
+
+    def pop(self, connection: Any) -> list[T]:
+        """Return what a connection had that is gone."""
+        return list(self._items.pop(key(connection), {}))
+
+    def clear(self) -> None:
+        """Forget all of it."""
+        self._items.clear()

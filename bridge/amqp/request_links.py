@@ -11,6 +11,7 @@ from typing import Any
 
 from bridge.amqp.authorization import Identities
 from bridge.amqp.credit import Later
+from bridge.amqp.pending_connections import PerConnection
 from bridge.amqp.sender_links import SenderLinks, Sends
 from bridge.model.delivery import Outcome, Release
 from bridge.requests.pending import PendingRequests, encode
@@ -81,6 +82,9 @@ class RequestLinks:
         #: The newest link of each source for answers.
         self._answers: dict[str, Any] = {}
         self._unsettled: dict[int, tuple[Any, Any, int]] = {}
+        # The sources of the answers that come by each connection, and the tickets of what came by it.
+        self._answered_by: PerConnection[str] = PerConnection()
+        self._tickets_of: PerConnection[int] = PerConnection()
         #: The size of what waits, in bytes.
         self._waiting = 0
         self._outgoing: Connection | None = None
@@ -141,6 +145,7 @@ class RequestLinks:
         link.answering = source
         link.arriving = Arriving(_LARGEST_MESSAGE)
         self._answers[source] = link
+        self._answered_by.add(link.connection, source)
         link.flow(_CREDIT)
 
     # What the other side does.
@@ -180,6 +185,7 @@ class RequestLinks:
         if former == link:
             return
         self._answers[source] = link
+        self._answered_by.add(link.connection, source)
         if former is not None:
             close(former, "amqp:link:stolen", f"a newer link for answers of {source} was attached")
         link.flow(_CREDIT)
@@ -221,6 +227,7 @@ class RequestLinks:
         _, _, body = self._decode(data, source)
         ticket = next(self._numbers)
         self._unsettled[ticket] = (link, delivery, len(body))
+        self._tickets_of.add(link.connection, ticket)
         self._waiting += len(body)
         if self._waiting > _MOST_WAITING:
             self.settle(ticket, Release(_FULL_SECONDS))
@@ -234,6 +241,7 @@ class RequestLinks:
             # Its connection is gone.
             return
         link, delivery, size = found
+        self._tickets_of.discard(link.connection, ticket)
         self._waiting -= size
         settle(delivery, outcome)
         if isinstance(outcome, Release):
@@ -249,20 +257,21 @@ class RequestLinks:
 
     def drop(self, connection: Any) -> None:
         """Forget the links of a connection that is gone."""
-        for source, link in list(self._answers.items()):
-            if link.connection == connection:
+        for source in self._answered_by.pop(connection):
+            # A newer link may have come by another connection.
+            if source in self._answers and self._answers[source].connection == connection:
                 del self._answers[source]
-        for ticket, (link, _, size) in list(self._unsettled.items()):
-            if link.connection == connection:
-                del self._unsettled[ticket]
-                self._waiting -= size
+        for ticket in self._tickets_of.pop(connection):
+            self._waiting -= self._unsettled.pop(ticket)[2]
         self.senders.drop(connection)
 
     def drop_all(self) -> None:
         """Forget all links: their connections are gone."""
         self._outgoing = None
         self._answers.clear()
+        self._answered_by.clear()
         self._unsettled.clear()
+        self._tickets_of.clear()
         self._waiting = 0
         self.senders.drop_all()
 

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from bridge.amqp.authorization import outbox_of, receiver_refusal
 from bridge.amqp.credit import Later
+from bridge.amqp.pending_connections import PerConnection
 from bridge.deliveries.outbox import TOO_LARGE, UNREADABLE
 from bridge.deliveries.pending import Entry
-from bridge.deliveries.receivers import outbox_of, refusal
 from headrace import doors
 from headrace.amqp.connection import Connection
 from headrace.amqp.links import close
@@ -92,6 +93,7 @@ class SenderLinks:
         #: Whether receivers need a certificate.
         self.demanded = False
         self._links: dict[str, list[SenderLink]] = {}
+        self._of_connections: PerConnection[SenderLink] = PerConnection()
         self._numbers = itertools.count(1)
         self._outgoing: Connection | None = None
         #: Addresses at which attaching was refused, until it is tried again.
@@ -139,7 +141,7 @@ class SenderLinks:
         """Return why a receiver may not attach; None when it may."""
         if not self.outboxes:
             return "amqp:not-allowed", "this bridge has no deliveries: attach a sender to cdc/REGION/NAME"
-        reason = refusal(self.outboxes, link.remote_source.address or "", identity, demanded=self.demanded)
+        reason = receiver_refusal(self.outboxes, link.remote_source.address or "", identity, demanded=self.demanded)
         if reason is None and link.remote_snd_settle_mode == _SETTLED:
             return "amqp:not-allowed", "deliveries are sent unsettled: they are to be acknowledged one by one"
         return reason
@@ -164,6 +166,7 @@ class SenderLinks:
         links = self._links.setdefault(known.address, [])
         if known not in links:
             links.append(known)
+            self._of_connections.add(link.connection, known)
         _log.info("%s: link up, to %s", known.address, link.connection.remote_container or "a nameless container")
         self._send(known.outbox, known.address)
 
@@ -205,9 +208,8 @@ class SenderLinks:
 
     def drop(self, connection: Any) -> None:
         """Forget the links of a connection that is gone."""
-        for known in self._all():
-            if known.link.connection == connection:
-                self._forget(known)
+        for known in self._of_connections.pop(connection):
+            self._forget(known)
 
     def drop_all(self) -> None:
         """Forget all links: their connections are gone."""
@@ -287,6 +289,7 @@ class SenderLinks:
         known = SenderLink(link, address, outbox)
         link.delivering, link.sender_links = known, self
         self._links.setdefault(address, []).append(known)
+        self._of_connections.add(link.connection, known)
 
     def _attach_again(self, outbox: Sends, address: str) -> None:
         self._refused.discard(address)
@@ -297,6 +300,7 @@ class SenderLinks:
         links = self._links.get(known.address, [])
         if known in links:
             links.remove(known)
+            self._of_connections.discard(known.link.connection, known)
             if not links:
                 del self._links[known.address]
         known.is_open = False

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from bridge.deliveries.record import Record
-from bridge.kafka.client import KafkaException, TopicPartition, delivery_consumer
-from bridge.kafka.consuming import events, leave_group
+from bridge.kafka.client import TopicPartition, delivery_consumer
+from bridge.kafka.consuming import describe, events, leave_group
 from bridge.kafka.entries import call_within
 from bridge.kafka.errors import translated
 from headrace import doors
@@ -107,9 +107,7 @@ class TopicReader:
     def check(self) -> None:
         """Raise what keeps the topic from being read: that it is not in Kafka, or may not be read."""
         with translated(f"read {self._topic}"):
-            known = self._consumer.list_topics(self._topic, timeout=_LOOK_SECONDS).topics[self._topic]
-            if known.error is not None:
-                raise KafkaException(known.error)
+            describe(self._consumer, self._topic, _LOOK_SECONDS)
 
     def close(self) -> None:
         """Leave the group; `revoked` is called with what was assigned.

@@ -10,12 +10,23 @@ from typing import Any
 
 from bridge.kafka.client import KafkaError, KafkaException
 from bridge.kafka.errors import error_of
+from headrace.errors import Retryable
 
 #: Seconds that leaving a group may take.
 _LEAVE_SECONDS = 2.0
 _TURN_SECONDS = 0.05
 #: Seconds for an assignment that was on its way when the consumer unsubscribed.
 _LAST_SECONDS = 0.2
+
+
+def describe(client: Any, topic: str, seconds: float) -> Any:
+    """Return what Kafka says of a topic; raise the client's error where it cannot be read, Retryable for another topic's."""
+    known = client.list_topics(topic, timeout=seconds).topics.get(topic)
+    if known is None:
+        raise Retryable(f"Kafka: asked for {topic}, and told of another topic")
+    if known.error is not None:
+        raise KafkaException(known.error)
+    return known
 
 
 def events(consumer: Any, topic: str, most: int, seconds: float) -> Iterator[tuple[Any, bool]]:

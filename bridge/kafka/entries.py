@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer, uncommitted_consumer
-from bridge.kafka.errors import translated
+from bridge.kafka.consuming import describe
+from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import PositionText, parse
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
 #: Seconds that positions of one request may be in doubt before it is tried again: an open transaction holds them back.
 _STABLE_SECONDS = 2.0
@@ -40,41 +41,55 @@ def partitions_of(client: Any, group: str, topics: Collection[str]) -> list[Part
     found: list[Partition] = []
     with _hinted(group), translated(f"read the committed positions of group {group}"):
         for topic in sorted(topics):
-            described = client.list_topics(topic, timeout=PATIENCE).topics[topic]
-            if described.error is not None:
-                raise KafkaException(described.error)
-            found += [(topic, partition) for partition in described.partitions]
+            found += [(topic, partition) for partition in describe(client, topic, PATIENCE).partitions]
     return found
 
 
-def read_entries(client: Any, group: str, places: Collection[Partition]) -> Entries:
+def read_entries(
+    client: Any, group: str, places: Collection[Partition], refused: dict[Partition, ReplicationError] | None = None
+) -> Entries:
     """Return what a group has committed in some partitions.
 
     Raises NotConnected, also while one of them is in doubt and the client reads only what is stable; NeedsOperator when somebody
-    else wrote to the group.
+    else wrote to the group. `refused` takes what is wrong with some partitions alone, and then it is not raised.
     """
     if not places:
         return {}
     with _hinted(group), translated(f"read the committed positions of group {group}"):
         answered = client.committed([TopicPartition(*place) for place in places], timeout=_STABLE_SECONDS)
-        for each in answered:
+    entries: Entries = {}
+    for each in answered:
+        place = (each.topic, each.partition)
+        try:
             if each.error is not None:
-                raise KafkaException(each.error)
+                raise error_of(KafkaException(each.error), f"read the committed position in {place[0]}[{place[1]}]")
+            if each.offset >= 0:
+                entries[place] = each.offset, _text_of(group, place, each)
+        except ReplicationError as error:
+            if refused is None:
+                raise
+            refused[place] = error
+    return entries
+
+
+def _text_of(group: str, place: Partition, committed: Any) -> PositionText:
+    topic, partition = place
     try:
-        return {
-            (each.topic, each.partition): (
-                each.offset,
-                parse(each.metadata or "", f"the position in {each.topic}[{each.partition}] of group {group}"),
-            )
-            for each in answered
-            if each.offset >= 0
-        }
+        return parse(metadata_of(committed), f"the position in {topic}[{partition}] of group {group}")
     except CorruptInput as error:
         raise NeedsOperator(
-            f"group {group} holds offsets that the bridge did not write",
-            hint=f"Keep other consumers out of the bridge's groups, and delete the group {group}: "
-            "positions are then read from the sources' last records.",
+            f"group {group} holds offsets that the bridge did not write: {topic}[{partition}]",
+            hint="Keep other consumers out of the bridge's groups, stop the bridges, and run 'kafka-consumer-groups "
+            f"--delete-offsets --group {group} --topic {topic}:{partition}': the position is then read from the last record.",
         ) from error
+
+
+def metadata_of(committed: Any) -> str:
+    """Return the text of a committed offset; raise CorruptInput for what is no text."""
+    try:
+        return committed.metadata or ""
+    except UnicodeDecodeError as error:
+        raise CorruptInput("the metadata of a committed offset are no text") from error
 
 
 def read_topics(client: Any, group: str, topics: Collection[str]) -> Entries:

@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, producer
-from bridge.kafka.entries import reading
+from bridge.kafka.entries import metadata_of, reading
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import parse
@@ -27,6 +27,8 @@ _SLOW_PARTITION_SECONDS = 0.005
 #: A look at a topic that may have got partitions, and one at a cluster that may not answer at all.
 _LOOK_SECONDS, _ANSWER_SECONDS = 2.0, 1.0
 _SLICE_SECONDS = 0.2
+#: No record has it: Kafka's offsets have 63 bits.
+_LAST_OFFSET = (1 << 63) - 1
 #: Reports of records that an abort, or a failure of others, discarded: they report nothing about their partition.
 _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})  # noqa: SLF001 - named so.
 
@@ -143,8 +145,13 @@ class KafkaProducer:
             # Of a transaction that is over.
             return
         if error is None:
+            offset = record.offset()
+            if offset is None or offset >= _LAST_OFFSET:
+                # A broker that knows them for repeats says no more; without the offset the position would not be committed.
+                self._failed[place] = NotConnected(f"Kafka: {place[0]}[{place[1]}] took records and did not say where")
+                return
             self._pending.discard(place)
-            ends[place] = record.offset() + 1
+            ends[place] = offset + 1
         elif error.code() not in _PURGED:
             self._failed[place] = error_of(KafkaException(error), f"write to {place[0]}[{place[1]}]")
 
@@ -178,7 +185,8 @@ class KafkaProducer:
         for topic in {topic for topic, _ in self._pending}:
             try:
                 known = self._producer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
-            except KafkaException:
+            except (KafkaException, KeyError):
+                # No answer, or one about something else.
                 return {}
             for place in [place for place in self._pending if place[0] == topic]:
                 if known.error is not None:
@@ -237,7 +245,7 @@ class Leftovers:
         instances = set()
         for each in found:
             try:
-                instances.add(parse(each.metadata or "").bridge.split("/", 3)[3])
+                instances.add(parse(metadata_of(each)).bridge.split("/", 3)[3])
             except (ReplicationError, IndexError):
                 continue
         return instances

@@ -5,6 +5,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
@@ -107,11 +108,28 @@ def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) 
         asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=patience)
         for resource, answer in asked.items():
             settings, need = answer.result(), topics[resource.name]
-            limits[resource.name] = int(settings["max.message.bytes"].value)
-            _check_cleanup(resource.name, settings["cleanup.policy"].value, need.cleanup)
+            setting = partial(_setting, settings, resource.name)
+            if not (largest := setting("max.message.bytes")).isascii() or not largest.isdigit():
+                raise _not_said("max.message.bytes", resource.name)
+            limits[resource.name] = int(largest)
+            _check_cleanup(resource.name, setting("cleanup.policy"), need.cleanup)
             if need.keeps:
-                _check_kept(resource.name, {name: settings[name].value for name in _UNLIMITED})
+                _check_kept(resource.name, {name: setting(name) for name in _UNLIMITED})
     return limits
+
+
+def _setting(settings: Mapping[str, Any], topic: str, name: str) -> str:
+    entry = settings.get(name)
+    if entry is None or entry.value is None:
+        raise _not_said(name, topic)
+    return str(entry.value)
+
+
+def _not_said(name: str, topic: str) -> NeedsOperator:
+    return NeedsOperator(
+        f"Kafka does not say what {name} of topic {topic!r} is",
+        hint="The cluster has to answer DescribeConfigs as Apache Kafka does: look at what is in front of it.",
+    )
 
 
 def _check_cleanup(topic: str, there: str, needed: str) -> None:

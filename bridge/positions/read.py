@@ -12,7 +12,7 @@ position is read, and written back in the present format, which former bridges r
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer
@@ -142,13 +142,17 @@ class Positions:
     def _of_topic(self, topic: str, sources: Collection[str]) -> dict[str, Committed | ReplicationError | None]:
         """Return what the group holds for the sources of one topic; a topic that cannot be read is no other one's affair."""
         try:
-            entries = self._entries(topic, {place for source in sources for place in self._routes[source].places})
+            entries, refused = self._entries(
+                topic, {place for source in sources for place in self._routes[source].places}
+            )
         except NeedsOperator as error:
             return dict.fromkeys(sources, error)
-        return {source: self._of_group(source, entries) for source in sources}
+        return {source: self._of_group(source, entries, refused) for source in sources}
 
-    def _entries(self, topic: str, own: Collection[Partition]) -> Entries:
+    def _entries(self, topic: str, own: Collection[Partition]) -> tuple[Entries, Mapping[Partition, ReplicationError]]:
         """Return what is committed in a topic: in some partitions only what is stable, in the others at this bridge's first look.
+
+        And of those some partitions what is wrong with them alone, such as what no bridge wrote there.
 
         The others are those of sources that work, of which some are in an open transaction at any time: a moment without any may
         never come. They only show which source had which partition, which does not change while bridges run.
@@ -159,18 +163,26 @@ class Positions:
         at_first = self._at_first
         if topic not in at_first:
             with reading(self._connection, self._group, stable=False) as other:
-                at_first[topic] = read_entries(other, self._group, there)
+                at_first[topic] = read_entries(other, self._group, there, {})
         others = {place: entry for place, entry in at_first[topic].items() if place not in own}
+        refused: dict[Partition, ReplicationError] = {}
         try:
-            return others | read_entries(client, self._group, [place for place in there if place in own])
+            return others | read_entries(
+                client, self._group, [place for place in there if place in own], refused
+            ), refused
         except NotConnected:
             if self._leftovers is not None:
                 self._leftovers.end(self._group, own)
             raise
 
-    def _of_group(self, source: str, entries: Entries) -> Committed | ReplicationError | None:
+    def _of_group(
+        self, source: str, entries: Entries, refused: Mapping[Partition, ReplicationError]
+    ) -> Committed | ReplicationError | None:
         """Return what the group holds for a source, None for nothing."""
         route = self._routes[source]
+        for place in route.places:
+            if place in refused:
+                return refused[place]
         try:
             own = committed_of(source, entries)
             if own is None:
@@ -251,9 +263,15 @@ def check_assignment(route: SourceRoute, committed: Committed | None) -> None:
             hint="Partitions never move silently: name the former ones in the file, or run "
             f"'headrace bridge move {route.source}' to go on in the new ones from the same position.",
         )
-    if committed is not None and committed.order and committed.order != route.partitions:
+    if committed is not None:
+        check_order(route, committed.order)
+
+
+def check_order(route: SourceRoute, before: Sequence[int]) -> None:
+    """Raise NeedsOperator when a source's partitions had another order; empty where it is not known."""
+    if before and tuple(before) != route.partitions:
         raise NeedsOperator(
-            f"{route.source} had its partitions in the order {list(committed.order)} until now, and the bridge's file has "
+            f"{route.source} had its partitions in the order {list(before)} until now, and the bridge's file has "
             f"{list(route.partitions)}",
             hint="By that order keys are shared out: a key's next changes would be in another partition than those before. Put "
             "the former order back.",

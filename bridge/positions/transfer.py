@@ -13,7 +13,7 @@ from bridge.kafka.entries import read_entries, reading
 from bridge.kafka.last_record import read_last_record
 from bridge.kafka.topics import names
 from bridge.model.route import learn, routes
-from bridge.positions.read import check_free
+from bridge.positions.read import check_free, check_order
 from bridge.positions.survey import commit_positions, positions_of, withheld_tables
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
@@ -30,6 +30,8 @@ class SourcePosition(msgspec.Struct, frozen=True):
     committed_at: str = ""
     #: The tables whose records were in no topic but that of withheld ones.
     withheld: list[str] = []
+    #: The numbers of its partitions in the order by which keys are shared out; empty where it has one, or that is not known.
+    partitions: list[int] = []
 
 
 class Export(msgspec.Struct, frozen=True):
@@ -47,7 +49,7 @@ def export_positions(file: BridgeFile) -> Export:
         source: each for source, each in positions_of(file).items() if each is not None and each.position is not None
     }
     sources = [
-        SourcePosition(source, str(each.position), each.at, sorted(withheld_tables(each)))
+        SourcePosition(source, str(each.position), each.at, sorted(withheld_tables(each)), list(each.order))
         for source, each in held.items()
     ]
     # Releases that know nothing of withheld tables read all others.
@@ -102,6 +104,10 @@ def import_positions(
         )
     absent = [each for each in wanted.values() if (there := held[each.source]) is None or there.position is None]
     _check_withheld(absent, accept_gap=accept_gap)
+    for each in absent:
+        # In other partitions keys are elsewhere anyway.
+        if sorted(each.partitions) == sorted(known[each.source].partitions):
+            check_order(known[each.source], each.partitions)
     positions = {each.source: Position.parse(each.position) for each in absent}
     _check(file, admin, positions, accept_gap=accept_gap)
     if positions:

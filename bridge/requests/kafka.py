@@ -10,8 +10,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, request_consumer
-from bridge.kafka.consuming import events
+from bridge.kafka.client import PATIENCE, TopicCollection, TopicPartition, request_consumer
+from bridge.kafka.consuming import describe, events
 from bridge.kafka.errors import translated
 from bridge.kafka.writing import RecordWriter
 from headrace.configuration import sections as tls
@@ -26,11 +26,17 @@ _LOOK_SECONDS = 5.0
 class TopicReader:
     """Reads a topic from some time ago on, or from its end; each record's value is yielded as it is."""
 
-    def __init__(self, connection: KafkaConnection, topic: str, *, seconds_ago: float = LONGEST_SECONDS) -> None:
+    def __init__(
+        self, connection: KafkaConnection, topic: str, *, admin: Any = None, seconds_ago: float = LONGEST_SECONDS
+    ) -> None:
+        """With an administration client a topic that was made again is told by its id, however long it has become since."""
         self._topic = topic
+        self._admin = admin
         self._consumer = request_consumer(connection, f"{connection.prefix}.requests")
         try:
             with translated(f"read {topic}"):
+                # First: what is read is of this topic, or of a newer one, which the next look shows.
+                self._id = self._known_id()
                 self._places = self._starts(seconds_ago)
                 self._consumer.assign(self._places)
         except ReplicationError:
@@ -62,18 +68,24 @@ class TopicReader:
     def _look(self) -> None:
         """Raise what Kafka reports of a topic that is gone, and Retryable for one that was made again."""
         with translated(f"read {self._topic}"):
-            known = self._consumer.list_topics(self._topic, timeout=PATIENCE).topics[self._topic]
-            if known.error is not None:
-                raise KafkaException(known.error)
-            for place in self._consumer.position(self._places):
-                _, end = self._consumer.get_watermark_offsets(place, timeout=PATIENCE)
-                if place.offset > end or len(known.partitions) != len(self._places):
-                    raise Retryable(f"Kafka: the topic {self._topic} was made again, or has other partitions")
+            known = describe(self._consumer, self._topic, PATIENCE)
+            ends = [self._consumer.get_watermark_offsets(place, timeout=PATIENCE)[1] for place in self._places]
+            is_beyond = any(
+                place.offset > end for place, end in zip(self._consumer.position(self._places), ends, strict=True)
+            )
+            if is_beyond or len(known.partitions) != len(self._places) or self._known_id() != self._id:
+                raise Retryable(f"Kafka: the topic {self._topic} was made again, or has other partitions")
+
+    def _known_id(self) -> str:
+        """Return the id of the topic, which one that is made again does not have; empty without an administration client."""
+        if self._admin is None:
+            return ""
+        with translated(f"read {self._topic}", self._admin):
+            answers = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=PATIENCE)
+            return str(answers[self._topic].result().topic_id)
 
     def _starts(self, seconds_ago: float) -> list[Any]:
-        known = self._consumer.list_topics(self._topic, timeout=PATIENCE).topics[self._topic]
-        if known.error is not None:
-            raise KafkaException(known.error)
+        known = describe(self._consumer, self._topic, PATIENCE)
         since = int((time.time() - seconds_ago) * 1000)
         asked = [TopicPartition(self._topic, number, since) for number in known.partitions]
         found = self._consumer.offsets_for_times(asked, timeout=PATIENCE) if seconds_ago else asked

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headrace import doors
 from headrace.batch import WrittenWith
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.errors import CorruptInput, NeedsOperator, ReplicationError, Retryable
 from headrace.registry.client import Incompatible, NotThere, RegistryClient
 from headrace.schemas import avro
 from headrace.schemas.avro import Schemas
@@ -67,6 +67,10 @@ def wanted(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_t
         return Wanted(topic, f"{topic}-key", f"{topic}-value", rule, schemas, record)
     # A rule of compatibility is about one record: the name is part of the subject, as Confluent's TopicRecordNameStrategy has it.
     return Wanted(topic, f"{topic}-{record}.Key", f"{topic}-{record}.Envelope", rule, schemas, record)
+
+
+class _Lost(NeedsOperator):
+    """The registry does not have what was registered."""
 
 
 class RegisteredSchemas:
@@ -154,13 +158,13 @@ class RegisteredSchemas:
             for schema, number in zip(needed.schemas, ids, strict=True):
                 if schema is not None and number is not None:
                     self._compare(needed, schema, number)
-        except NotConnected as error:
-            # A registry that is down has lost nothing: what was known stays known.
-            if needed in self._lost:
-                self._settle(needed, None, error)
-        except NeedsOperator as error:
+        except _Lost as error:
             self._lost[needed] = ids
             self._settle(needed, None, error)
+        except ReplicationError as error:
+            # A registry that is down, or behind a proxy's page, has lost nothing: what was known stays known.
+            if needed in self._lost:
+                self._settle(needed, None, error)
         except Exception as error:  # noqa: BLE001 - as in `_register`.
             self._lost[needed] = ids
             self._settle(needed, None, doors.REGISTRY.refuse(error, needed.value_subject))
@@ -174,11 +178,9 @@ class RegisteredSchemas:
         try:
             found = self._client.schema(number)
         except NotThere as error:
-            raise NeedsOperator(
-                f"the schema registry has lost {where}: it was emptied or replaced", hint=hint
-            ) from error
+            raise _Lost(f"the schema registry has lost {where}: it was emptied or replaced", hint=hint) from error
         if not avro.same(found, schema):
-            raise NeedsOperator(f"the schema registry has another schema in place of {where}", hint=hint)
+            raise _Lost(f"the schema registry has another schema in place of {where}", hint=hint)
 
     def _register(self, needed: Wanted) -> None:
         try:

@@ -122,11 +122,9 @@ class Decoder:
         """
         message = self._message
         try:
-            if len(data) > _LARGE:
-                # Proton would keep copies of its own; and what is ahead of the body becomes values several times as large.
-                start, end = _body(data)
-                message.decode(data[: start - _BODY_HEAD])
-                body = bytes(memoryview(data)[start:end])
+            if len(data) > LARGE:
+                ahead, body = split(data)
+                message.decode(ahead)
             else:
                 message.decode(data)
                 body = message.body
@@ -141,21 +139,25 @@ class Decoder:
 
 
 #: Of a larger message all sections but its body, which are small in ours, have no more bytes than this.
-_LARGE = 1 << 20
-#: How a section begins, how the one of a large body does, and how many bytes are ahead of that body; the types of the other
-#: sections, by how many bytes say their size.
-_SECTION, _BODY, _BODY_HEAD = b"\x00\x53", b"\x00\x53\x75\xb0", 8
+LARGE = 1 << 20
+#: How a section begins, how those of a large body of bytes or text do, and how many bytes are ahead of that body; the types of
+#: the other sections, by how many bytes say their size.
+_SECTION, _BODY_HEAD = b"\x00\x53", 8
+_BODIES = (b"\x00\x53\x75\xb0", b"\x00\x53\x77\xb0", b"\x00\x53\x77\xb1")
 _SIZED = {0x45: 0, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
 
 
-def _body(data: bytes | bytearray) -> tuple[int, int]:
-    """Return where the body of a large message begins and ends; raise CorruptInput where that is not near its beginning."""
+def split(data: bytes | bytearray) -> tuple[bytes | bytearray, bytes]:
+    """Return what is ahead of the body of a large message, and the body; raise CorruptInput where that is not near its beginning.
+
+    Proton would keep copies of its own; and what is ahead of the body becomes values several times as large.
+    """
     at = 0
-    while at < _LARGE and data[at : at + 2] == _SECTION and data[at + 3] in _SIZED:
+    while at < LARGE and data[at : at + 2] == _SECTION and data[at + 3] in _SIZED:
         size = _SIZED[data[at + 3]]
         at += 4 + size + int.from_bytes(data[at + 4 : at + 4 + size], "big")
     start = at + _BODY_HEAD
     end = start + int.from_bytes(data[start - 4 : start], "big")
-    if at >= _LARGE or data[at : at + 4] != _BODY or end > len(data):
-        raise CorruptInput("the body of a large message is not one of bytes, near its beginning")
-    return start, end
+    if at >= LARGE or not data.startswith(_BODIES, at) or end > len(data):
+        raise CorruptInput("the body of a large message is not one of bytes or text, near its beginning")
+    return data[:at], bytes(memoryview(data)[start:end])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from headrace import doors
-from headrace.amqp.links import Outcome
+from headrace.amqp.links import LARGE, Outcome, split
 from headrace.amqp.transport import Message
 
 #: The application properties of a record's headers begin so.
@@ -49,13 +49,16 @@ def decode(data: bytes | bytearray) -> Received | None:
     """Return what a message holds; None when it is no AMQP message with a binary or text body."""
     message = Message()
     try:
-        message.decode(data)
-        body = message.body
-        if body is None:
-            # Proton reads as an empty message what is none.
-            return None
-        # Binary is a view into memory that Proton frees.
-        body = body.encode() if isinstance(body, str) else bytes(body)
+        if len(data) > LARGE:
+            ahead, body = split(data)
+            message.decode(ahead)
+        else:
+            message.decode(data)
+            if message.body is None:
+                # Proton reads as an empty message what is none.
+                return None
+            # Binary is a view into memory that Proton frees.
+            body = message.body.encode() if isinstance(message.body, str) else bytes(message.body)
         properties = dict(message.properties or {})
         return Received(
             id="" if message.id is None else str(message.id),

@@ -6,8 +6,9 @@ does not answer or fails, and NeedsOperator, with its reason, where it refuses.
 
 import json
 import ssl
+import time
 from base64 import b64encode
-from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPSConnection
+from http.client import BadStatusLine, HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -19,7 +20,7 @@ _TYPE = "application/vnd.schemaregistry.v1+json"
 _NOT_FOUND, _CONFLICT, _TOO_MANY, _FAILED = 404, 409, 429, 500
 _NO_RIGHTS = frozenset({401, 403})
 #: No answer of a registry is as long, in bytes.
-_LONGEST = 16 << 20
+_LONGEST, _PART = 16 << 20, 1 << 16
 
 
 class NotThere(NeedsOperator):
@@ -74,7 +75,7 @@ class RegistryClient:
         try:
             status, reason, answer = self._answer(method, urlsplit(registry.url).path.rstrip("/") + path, data, headers)
             if not 200 <= status < 300:
-                raise self._refusal(status, _reason(answer) or reason, path)
+                raise self._refusal(status, _reason(answer) or reason, path, is_its_own=answer[:1] == b"{")
             parsed = json.loads(answer)
         except ssl.SSLError as error:
             raise self._untrusted(error) from error
@@ -103,7 +104,7 @@ class RegistryClient:
         try:
             self._connection.request(method, path, data, headers)
             answer = self._connection.getresponse()
-            body = answer.read(_LONGEST)
+            body = self._read(answer)
         except (OSError, HTTPException) as error:
             self.close()
             # The registry may have closed it since the last request, each of which may be made twice.
@@ -114,6 +115,19 @@ class RegistryClient:
             # Longer than any answer: what is left of it would be taken for the next one.
             self.close()
         return answer.status, answer.reason, body
+
+    def _read(self, answer: HTTPResponse) -> bytes:
+        """Return the body of an answer; raise TimeoutError for one that comes too slowly as a whole."""
+        until = time.monotonic() + self._registry.timeout_seconds
+        body = bytearray()
+        while len(body) < _LONGEST and (part := answer.read1(_PART)):
+            body += part
+            if time.monotonic() > until:
+                raise TimeoutError(f"its answer was not whole within {self._registry.timeout_seconds} s")
+        if answer.length == 0:
+            # It is read to its end, which Python notes in other calls alone.
+            answer.close()
+        return bytes(body)
 
     def close(self) -> None:
         """Give the connection up; the next request makes another one."""
@@ -151,7 +165,8 @@ class RegistryClient:
             ) from error
         return context
 
-    def _refusal(self, code: int, reason: str, path: str) -> NeedsOperator | NotConnected:
+    def _refusal(self, code: int, reason: str, path: str, *, is_its_own: bool) -> NeedsOperator | NotConnected:
+        """Return what a status means; `is_its_own`: with a body as a registry has it, not one of a proxy's pages."""
         where = f"the schema registry at {self._registry.url}"
         if code in _NO_RIGHTS:
             for secret in (self._registry.password, self._registry.token):
@@ -161,7 +176,7 @@ class RegistryClient:
                 f"{where} refuses the login ({code}): {reason}",
                 hint="Correct the user, token or certificate in [registry], or what it may do there.",
             )
-        if code == _NOT_FOUND:
+        if code == _NOT_FOUND and is_its_own:
             return NotThere(
                 f"{where} has no {path}: {reason}", hint="Look at [registry] url, and at what was removed there."
             )
@@ -172,8 +187,11 @@ class RegistryClient:
                 "itself, and then sets the stream's rule again. Altering the table back does not help: changes in this form "
                 "are in the log.",
             )
-        if code >= _FAILED or code == _TOO_MANY:
-            return NotConnected(f"{where} fails ({code}): {reason}")
+        if code >= _FAILED or code in {_TOO_MANY, _NOT_FOUND}:
+            return NotConnected(
+                f"{where} fails ({code}): {reason}",
+                hint="Look at the registry, at what is in front of it, and at [registry] url.",
+            )
         return NeedsOperator(f"{where} refuses {path} ({code}): {reason}", hint="The registry's log has more.")
 
     def _untrusted(self, error: ssl.SSLError) -> NeedsOperator:

@@ -16,9 +16,11 @@ from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, Wanted
 from bridge.withheld.reader import KafkaReader
 from headrace import doors
+from headrace.amqp.transport import Message
 from headrace.configuration.delivery import Delivery
 from headrace.configuration.sections import Registry
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
+from headrace.receive.message import Received
 from headrace.receive.message import decode as decode_received
 from headrace.registry.client import RegistryClient
 from headrace.requests import asking
@@ -192,6 +194,22 @@ def test_a_message_that_is_none_is_rejected_by_receive(name):
     received = decode_received(MESSAGES[name])
     assert received is None or received.line()
     assert received is not None or sum(doors.MESSAGE.refused.values()) >= before
+
+
+@pytest.mark.parametrize("name", [name for name, data in MESSAGES.items() if len(data) > 1 << 20])
+def test_a_message_whose_body_is_not_near_its_beginning_is_rejected_by_receive(name):
+    assert decode_received(MESSAGES[name]) is None
+
+
+@pytest.mark.parametrize("body", [b"\xff" * (3 << 20), "\u00e9" * (1 << 20)])
+@pytest.mark.parametrize("inferred", [True, False])
+def test_a_large_message_is_received_with_all_that_is_ahead_of_its_body(body, inferred):
+    message = Message(
+        body=body, inferred=inferred, id="one", address="alerts/x", properties={"key": b"k", "header.a": "b"}
+    )
+    received = decode_received(message.encode())
+    data = body.encode() if isinstance(body, str) else body
+    assert received == Received("one", "alerts/x", b"k", 0, {"a": "b"}, data, tombstone=False)
 
 
 class Unreadable:

@@ -100,10 +100,7 @@ class SecureKafka:
             return self._bearer(name, allowed, changes)
         # The broker takes the reference's file for a password of its own making.
         password = self.authority.folder / f"{name}.password"
-        password.write_text("a secret")
-        info = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], 4096)
-        credential = UserScramCredentialUpsertion(name, info, b"a secret")
-        self.admin.alter_user_scram_credentials([credential])[name].result(60)
+        self._set_password(name, mechanism, "a secret")
         self._allow(name, allowed, has_password=True)
         return self._connection(mechanism, {"user": name, "password": Secret(f"file:{password}")} | changes)
 
@@ -117,6 +114,17 @@ class SecureKafka:
             certificate=certificate,
             key=certificate.with_suffix(".key"),
         )
+
+    def change_password(self, connection: KafkaConnection) -> None:
+        """Give a user another password: with the former one nobody connects any more."""
+        assert connection.user is not None
+        self._set_password(connection.user, connection.sasl_mechanism, "another secret")
+
+    def _set_password(self, name: str, mechanism: str, secret: str) -> None:
+        info = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], 4096)
+        credential = UserScramCredentialUpsertion(name, info, secret.encode())
+        self.admin.alter_user_scram_credentials([credential])[name].result(60)
+        (self.authority.folder / f"{name}.password").write_text(secret)
 
     def restart(self) -> None:
         """End all connections: the broker is there again when this returns."""
@@ -146,19 +154,30 @@ class SecureKafka:
             | settings
         )
 
+    def revoke(self, user: str, allow: Allow) -> None:
+        """Take one line of its list from a user."""
+        rule = self._rule(AclBindingFilter, user, allow)
+        (gone,) = self.admin.delete_acls([rule]).values()
+        assert len(gone.result(60)) == 1
+
+    def grant(self, user: str, allow: Allow) -> None:
+        """Give a line back to a user."""
+        (made,) = self.admin.create_acls([self._rule(AclBinding, user, allow)]).values()
+        made.result(60)
+
+    def _rule(self, kind: Any, user: str, allow: Allow) -> Any:
+        return kind(
+            ResourceType[allow.kind.upper()],
+            allow.name,
+            ResourcePatternType.PREFIXED if allow.prefixed else ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            AclOperation[allow.operation.upper()],
+            AclPermissionType.ALLOW,
+        )
+
     def _allow(self, name: str, allowed: Iterable[Allow], *, has_password: bool) -> None:
-        rules = [
-            AclBinding(
-                ResourceType[allow.kind.upper()],
-                allow.name,
-                ResourcePatternType.PREFIXED if allow.prefixed else ResourcePatternType.LITERAL,
-                f"User:{name}",
-                "*",
-                AclOperation[allow.operation.upper()],
-                AclPermissionType.ALLOW,
-            )
-            for allow in allowed
-        ]
+        rules = [self._rule(AclBinding, name, allow) for allow in allowed]
         if rules:
             for made in self.admin.create_acls(rules).values():
                 made.result(60)

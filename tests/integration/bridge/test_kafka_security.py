@@ -21,21 +21,28 @@ from bridge.model.ports import PositionCommit
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import Positions
+from bridge.requests.kafka import AskingTopics
 from bridge.routing.partitioner import shares
 from bridge.withheld.reader import KafkaReader
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
+from headrace.configuration.delivery import Delivery
 from headrace.configuration.secret import Secret
+from headrace.configuration.sections import Requests, Topics
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 from headrace.position import Position
+from headrace.requests import asking
+from headrace.requests.message import new_request
 from spark_jobs.kafka import client as lake_kafka
 from spark_jobs.kafka import groups
 from spark_jobs.kafka.client import Place
 from tests.amqp.edge_double import Edge, message, send
 from tests.bridge.security_lists import bridge_init, bridge_run, lake, of_tables, tenant
 from tests.edge.source_log import Row, cut, log
+from tests.integration.requests.deliveries import produce
 from tests.kafka.reading import read_committed
 from tests.rules.waiting import eventually
+from tests.servers.fix_secure_kafka import Allow
 
 SOURCE = "secure/bank"
 
@@ -319,32 +326,127 @@ def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka,
                 lake_kafka.describe(less, topic)
 
 
-def test_a_certificate_is_renewed_and_the_former_one_ends_without_a_restart_of_the_bridge(secure_kafka, caplog):
+class Renewed:
+    """A bridge with a source, requests and a delivery, an edge that sends more and more, and who asks whether all of it works."""
+
+    def __init__(self, kafka, connection):
+        self.kafka, self.topic, self.alerts = kafka, kafka.topic(), kafka.topic()
+        self.topics = Topics(kafka.topic(), kafka.topic())
+        kafka.topic(f"{self.alerts}.dead-letters")
+        file = file_of(connection, self.topic)
+        self.bridge = Bridge(
+            BridgeFile(
+                kafka=file.kafka,
+                interconnect=file.interconnect,
+                streams=file.streams,
+                requests=Requests(topic=self.topics.requests, answers_topic=self.topics.answers),
+                deliveries={"alerts": Delivery(topic=self.alerts, address="alerts/{region}")},
+            )
+        )
+        self.thread = threading.Thread(target=self.bridge.run)
+        self.thread.start()
+        port = eventually(lambda: self.bridge.receiver.port, saying="the bridge listens")
+        self.rows = log(SOURCE, 4000)
+        self.edge = Edge(port, SOURCE, self.rows, sizes=lambda: 5)
+        self.edge.upto = 0
+        self.edge.start()
+
+    def send_more(self):
+        """Have the edge send a thousand rows more, and return while it does."""
+        before = self.edge.accepted
+        self.edge.upto += 1000
+        eventually(lambda: self.edge.accepted > before, saying="the source is served")
+
+    def works(self):
+        """Have every client of the bridge used: what it sends is there, asks and is told, and reads and writes deliveries."""
+        eventually(lambda: self.edge.accepted == self.edge.upto, 120, saying="all that was sent is accepted")
+        wire = AskingTopics(Kafka(bootstrap=self.kafka.server.bootstrap), self.topics)
+        with pytest.raises(NotConnected, match="the edge did not receive the request in time"):
+            asking.ask(wire, new_request(SOURCE, "status", "ann", 3))
+        wire.close()
+        dead = len(self.dead_letters())
+        # Nobody can deliver what has no key.
+        produce(self.kafka.server.bootstrap, self.alerts, [(None, b"1")])
+        eventually(lambda: len(self.dead_letters()) > dead, saying="what cannot be delivered is a dead letter")
+        assert self.topic in self.bridge._admin.list_topics(timeout=30).topics
+
+    def dead_letters(self):
+        return read_committed(self.kafka.server.bootstrap, f"{self.alerts}.dead-letters")
+
+    def stop(self):
+        self.edge.stop()
+        self.bridge.stop()
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+
+@pytest.mark.parametrize("what", [pytest.param("certificate", marks=pytest.mark.long), "password"])
+def test_what_a_bridge_has_to_show_is_changed_under_load_and_the_former_ends_without_a_restart_of_the_bridge(
+    secure_kafka, what, caplog
+):
     """K1: all sources stopped for good once the certificate with which the bridge started had ended and a broker restarted."""
-    topic, seconds = secure_kafka.topic(), 30
-    connection = secure_kafka.by_certificate(seconds)
+    seconds = 30
+    everything = [Allow(kind, "*", "all") for kind in ("topic", "group", "transactional_id")]
+    by_certificate = what == "certificate"
+    connection = secure_kafka.by_certificate(seconds) if by_certificate else secure_kafka.user(everything)
     ends = time.time() + seconds
+    bridge = Renewed(secure_kafka, connection)
+    try:
+        bridge.send_more()
+        bridge.works()
+        # when the former one is replaced while the edge sends, and is worth nothing any more
+        bridge.send_more()
+        with caplog.at_level(logging.INFO):
+            secure_kafka.by_certificate(86_400) if by_certificate else secure_kafka.change_password(connection)
+            eventually(lambda: "certificates or password have changed" in caplog.text, saying="the change is noticed")
+        bridge.send_more()
+        eventually(lambda: not by_certificate or time.time() > ends + 1, saying="the former certificate has ended")
+        # and the broker ends all connections
+        secure_kafka.restart()
+        bridge.send_more()
+        # then all clients work, and what was sent is there once
+        bridge.works()
+    finally:
+        bridge.stop()
+    found = [record.value for record in read_committed(secure_kafka.server.bootstrap, bridge.topic)]
+    assert found == [row.value for row in bridge.rows]
+
+
+@pytest.mark.long
+def test_what_a_bridge_may_do_is_taken_from_it_line_by_line_while_it_runs_and_given_back(secure_kafka):
+    # given a bridge that serves with what docs/security.md lists
+    topic = secure_kafka.topic()
+    listed = bridge_run(topic)
+    connection = secure_kafka.user(listed)
     bridge = Bridge(file_of(connection, topic))
-    rows = log(SOURCE, 60)
-    batches = cut(SOURCE, rows, lambda: 20)
     thread = threading.Thread(target=bridge.run)
     thread.start()
+    rows = log(SOURCE, 100 * (len(listed) + 1))
+    edge = Edge(eventually(lambda: bridge.receiver.port), SOURCE, rows, sizes=lambda: 5)
+    edge.upto = 100
+    edge.start()
 
-    def accepted(batch):
-        # Sources are another bridge's for a moment while the group is joined again: then an edge sends once more.
-        return send(bridge.receiver.port, f"cdc/{SOURCE}", [message(batch)])[0].state == "accepted"
+    def is_accepted():
+        return edge.accepted == edge.upto
+
+    def is_named():
+        seen = f"{bridge.registry.states[SOURCE].figures.reason} {bridge._trouble()}"
+        return "AUTHORIZATION_FAILED" in seen or "is not allowed to" in seen
 
     try:
-        eventually(lambda: bridge.receiver.port, saying="the bridge listens")
-        with caplog.at_level(logging.INFO):
-            eventually(lambda: accepted(batches[0]), saying="the first batch is accepted")
-            secure_kafka.by_certificate(86_400)
-            eventually(lambda: "certificates or password have changed" in caplog.text, saying="the change is noticed")
-        eventually(lambda: accepted(batches[1]), saying="the source is served again")
-        eventually(lambda: time.time() > ends + 1, saying="the former certificate has ended")
-        secure_kafka.restart()
-        eventually(lambda: accepted(batches[2]), 120, saying="the source is served after the broker's restart")
+        eventually(is_accepted, saying="the source is served")
+        for line in listed:
+            # when a line is taken away
+            secure_kafka.revoke(connection.user, line)
+            edge.upto += 100
+            # then the bridge goes on, or says what Kafka does not allow it
+            eventually(lambda: is_accepted() or is_named(), saying=f"it is seen: {line}")
+            # and goes on by itself once it has the line again
+            secure_kafka.grant(connection.user, line)
+            eventually(is_accepted, 150, saying=f"{line} is given back")
+            assert thread.is_alive()
     finally:
+        edge.stop()
         bridge.stop()
         thread.join(60)
     assert not thread.is_alive()

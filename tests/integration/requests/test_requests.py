@@ -10,13 +10,14 @@ import pytest
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from bridge.requests.kafka import AskingTopics
+from bridge.kafka.client import admin as administration
+from bridge.requests.kafka import AskingTopics, TopicReader
 from edge.requests.answer_queue import KnownRequests
 from edge.requests.service import Handler, RequestService
 from headrace.amqp.transport import Message
 from headrace.configuration.bridge import Kafka
 from headrace.configuration.sections import Topics
-from headrace.errors import NeedsOperator, NotConnected
+from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.requests import asking
 from headrace.requests.message import Content, decode_part, encode, new_request, parts
 from tests.amqp.edge_double import send
@@ -161,3 +162,44 @@ def test_a_topic_of_requests_that_somebody_compacts_truncates_or_makes_again_end
     assert len(set(asks.done)) == len(asks.done)
     eventually(lambda: "requests" not in bridge.bridge._service.status().reason, saying="all is well")
     assert edge.outbox.problem is None
+
+
+def test_a_topic_that_was_made_again_and_has_grown_beyond_what_was_read_is_read_from_its_beginning(kafka, topic):
+    """A reader that compares offsets alone goes on in the middle of the new one."""
+    name, admin = topic(), administration(Kafka(bootstrap=kafka.bootstrap))
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+
+    def write(values):
+        for value in values:
+            producer.produce(name, value)
+        assert producer.flush(30) == 0
+
+    def read(reader, count):
+        values = []
+        eventually(lambda: values.extend(reader.read(100, 0.1)) or len(values) >= count, saying=f"{count} are read")
+        return values
+
+    # given a reader of two records
+    write([b"one", b"two"])
+    reader = TopicReader(Kafka(bootstrap=kafka.bootstrap), name, admin=admin)
+    try:
+        assert read(reader, 2) == [b"one", b"two"]
+        # when the topic is another one by now, with more than that
+        admin.delete_topics([name])[name].result(30)
+        eventually(lambda: topic(name=name))
+        write(fresh := [b"%d" % number for number in range(5)])
+
+        def reason():
+            try:
+                list(reader.read(100, 0.1))
+            except Retryable as error:
+                return error.message
+            return ""
+
+        # then the reader says so, and the next one reads all of it
+        assert "was made again" in eventually(reason)
+    finally:
+        reader.close()
+    reader = TopicReader(Kafka(bootstrap=kafka.bootstrap), name, admin=admin)
+    assert read(reader, 5) == fresh
+    reader.close()

@@ -31,6 +31,15 @@ class Handler(BaseHTTPRequestHandler):
         if status == 302:
             self.send_header("Location", "/elsewhere")
         self.end_headers()
+        if self.server.stops_at is not None:
+            self.wfile.write(data[: self.server.stops_at])
+            for byte in data[self.server.stops_at :]:
+                # Too slow for the whole, too quick for any limit of one read.
+                if self.server.goes_on.wait(0.05):
+                    return
+                if self.server.trickles:
+                    self.wfile.write(bytes([byte]))
+            self.server.goes_on.wait(60)
         self.wfile.write(data)
         # As a registry does that closes connections which were idle: without a word.
         self.close_connection = self.server.closes
@@ -43,6 +52,7 @@ def server():
     made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     made.daemon_threads = True
     made.connections, made.asked, made.answer, made.closes = 0, [], (200, {"id": 7, "schema": "{}"}), False
+    made.stops_at, made.trickles, made.goes_on = None, False, threading.Event()
     thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield made
@@ -87,6 +97,8 @@ def test_a_connection_that_the_registry_closed_is_made_again(server, client):
         ((503, b""), NotConnected, "fails (503): Service Unavailable"),
         ((302, b""), NeedsOperator, "refuses /schemas/ids/7 (302)"),
         ((200, b"<html>a page</html>"), NeedsOperator, "is no schema registry"),
+        # Of a proxy without a registry behind it: that has lost nothing.
+        ((404, b"<html>default backend</html>"), NotConnected, "fails (404): <html>default backend"),
         ((200, []), NeedsOperator, "is no schema registry"),
     ],
 )
@@ -98,6 +110,17 @@ def test_what_is_refused_is_named_and_the_connection_is_still_of_use(server, cli
     server.answer = good
     assert client.schema(7) == "{}"
     assert server.connections == 1
+
+
+@pytest.mark.parametrize("trickles", [False, True])
+def test_a_registry_that_hangs_in_its_answer_is_away(server, trickles):
+    server.answer, server.stops_at, server.trickles = (200, b" " * 10_000), 10, trickles
+    client = RegistryClient(Registry(url=f"http://127.0.0.1:{server.server_port}", timeout_seconds=0.5))
+    with pytest.raises(NotConnected, match="does not answer"):
+        client.schema(7)
+    server.goes_on.set()
+    server.answer, server.stops_at = (200, {"schema": "{}"}), None
+    assert client.schema(7) == "{}"
 
 
 def test_a_registry_that_is_away_is_asked_again_later(client, server):

@@ -5,22 +5,25 @@ from proton import Collector, Connection, Event, Transport
 
 from bridge.amqp.listener import Listener
 from bridge.amqp.receiver import Receiver
+from bridge.requests.pending import PendingRequests
 from headrace.configuration.bridge import Interconnect
+from headrace.requests.message import ANSWERS, REQUESTS
 
 SOURCE = "jakarta/bank"
 
 
-def attach_bytes(address):
-    """Return what a client sends that opens a connection and attaches a sender, all at once."""
+def attach_bytes(*addresses):
+    """Return what a client sends that opens a connection and attaches to addresses, all at once: it receives requests alone."""
     connection, transport = Connection(), Transport()
     connection.container = "edge"
     transport.bind(connection)
     connection.open()
     session = connection.session()
     session.open()
-    sender = session.sender("one")
-    sender.source.address = sender.target.address = address
-    sender.open()
+    for address in addresses:
+        link = session.receiver(address) if address.startswith(REQUESTS) else session.sender(address)
+        link.source.address = link.target.address = address
+        link.open()
     return transport.peek(transport.pending())
 
 
@@ -49,3 +52,51 @@ def test_a_link_whose_connection_is_lost_while_it_opens_is_forgotten(address):
 
     assert Event.LINK_LOCAL_OPEN in seen
     assert receiver.links.credit.all() == []
+
+
+def dispatch(collector, listener):
+    while (event := collector.peek()) is not None:
+        event.dispatch(listener)
+        collector.pop()
+
+
+def test_a_connection_that_is_lost_costs_no_look_at_the_others_x3(monkeypatch):
+    """A thousand that were lost at once blocked the thread for 5 s, with requests for 14, and living edges dropped."""
+    # given edges, each with a connection for changes, requests and answers
+    sources = [f"jakarta/shop-{number}" for number in range(40)]
+    interconnect = Interconnect(listen="127.0.0.1:5672")
+    receiver = Receiver(interconnect, sources, "bridge")
+    receiver.carry(PendingRequests(lambda _source: True, lambda _part: None), lambda *_arguments: None)
+    listener = Listener(interconnect, receiver._identities, receiver.links, receiver.pending, "bridge")
+    edges = []
+    for source in sources:
+        collector, connection, transport = Collector(), Connection(), Transport(Transport.SERVER)
+        connection.collect(collector)
+        transport.bind(connection)
+        transport.push(attach_bytes(f"cdc/{source}", ANSWERS + source, REQUESTS + source))
+        dispatch(collector, listener)
+        edges.append((collector, connection, transport))
+    links = receiver.links
+
+    def attached():
+        return (
+            [feed.source for feed in links.credit.all()],
+            list(links.requests._answers),
+            [known.address.removeprefix(REQUESTS) for known in links.requests.senders._all()],
+        )
+
+    assert attached() == (sources, sources, sources)
+    comparisons = []
+    compare = Connection.__eq__
+    monkeypatch.setattr(
+        Connection, "__eq__", lambda one, other: comparisons.append(1) or compare(one, other), raising=False
+    )
+    # when all but one are lost
+    for collector, _, transport in edges[:-1]:
+        transport.close_tail()
+        transport.close_head()
+        dispatch(collector, listener)
+    # then that one is as it was, and connections were compared a few times for each that was lost
+    assert attached() == ([sources[-1]],) * 3
+    assert len(comparisons) < 5 * len(sources)
+    assert list(listener._connections.values()) == [edges[-1][1]]

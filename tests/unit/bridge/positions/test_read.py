@@ -175,6 +175,35 @@ def test_the_number_of_requests_does_not_grow_with_the_sources(monkeypatch):
     assert len(cluster.asked) == few
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "did not write: bank[1]"),
+        ("2 not a position 2026 a/s1 b", "did not write: bank[1]"),
+        ("9 something of a newer release", "has version 9"),
+    ],
+)
+def test_what_somebody_else_committed_for_one_partition_stops_its_source_alone(monkeypatch, text, said):
+    """`kafka-consumer-groups --reset-offsets` for one partition stopped every source of its topic."""
+    cluster = Cluster(monkeypatch)
+    cluster.held["bank", 1] = text
+    first, second, served, unreadable = recoveries(cluster)
+    for _ in range(2):
+        first.turn(0)
+        second.turn(0)
+    assert served.keys() == cluster.routes.keys() - {KNOWN[1]}
+    error = unreadable[KNOWN[1]]
+    assert isinstance(error, NeedsOperator)
+    assert said in error.message
+    # and a source that the file gives the partition to does not take it for free
+    cluster.routes = {"a/fresh": SourceRoute("a/fresh", "bank", (1,))}
+    assert isinstance(cluster.positions(searches=True).read(["a/fresh"])["a/fresh"], NeedsOperator)
+    # once it is removed, the source goes on
+    del cluster.held["bank", 1]
+    cluster.routes = {KNOWN[1]: SourceRoute(KNOWN[1], "bank", (1,))}
+    assert cluster.positions(searches=True).read(KNOWN[1:2])[KNOWN[1]].position is None
+
+
 @pytest.mark.parametrize(("committed", "is_served"), [((1, 0), False), ((0, 1), True), ((), True)])
 def test_partitions_in_another_order_are_refused_as_keys_would_move(monkeypatch, committed, is_served):
     """The set of partitions was compared alone; a key goes to `partitions[crc32(key) % how many]`."""

@@ -1,12 +1,17 @@
 """A file of exported positions: what is read, and what is refused before Kafka is asked."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from bridge.positions.transfer import read_export
+from bridge.model.ports import Committed
+from bridge.model.route import SourceRoute
+from bridge.positions import transfer
+from bridge.positions.transfer import export_positions, import_positions, read_export
 from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.position import Position
 
 GOOD = b'{"version": 1, "group": "g", "sources": [{"source": "a/b", "position": "%s", "committed_at": ""}]}'
-POSITION = b"0000000065f0c000/0000000000000001/00000000"
 
 
 @pytest.mark.parametrize(
@@ -20,3 +25,23 @@ def test_what_is_no_export_is_named(data):
 def test_a_newer_export_is_refused_by_its_version():
     with pytest.raises(NeedsOperator, match="version 3 of the exported positions format"):
         read_export(b'{"version": 3, "more": true}', "kept.json")
+
+
+@pytest.mark.parametrize(("order", "is_taken"), [((0, 2), False), ((2, 0), True), ((0, 1), True), ((), True)])
+def test_partitions_in_another_order_than_at_the_export_are_refused_as_keys_would_move(monkeypatch, order, is_taken):
+    position, committed = Position(7, 5, 0), []
+    held = {"a/b": Committed(position, "", "b", {}, None, order)}
+    monkeypatch.setattr(transfer, "positions_of", lambda _file: held)
+    exported = export_positions(SimpleNamespace(group="g"))
+    assert exported.sources[0].partitions == list(order)
+    # into another group, whose file has them in this order
+    held["a/b"] = None
+    monkeypatch.setattr(transfer, "routes", lambda _file: {"a/b": SourceRoute("a/b", "bank", (2, 0))})
+    monkeypatch.setattr(transfer, "_check", lambda *_, **_named: None)
+    monkeypatch.setattr(transfer, "commit_positions", lambda _file, _admin, positions, _by: committed.append(positions))
+    if is_taken:
+        import_positions(None, None, exported)
+    else:
+        with pytest.raises(NeedsOperator, match=r"a/b had its partitions in the order \[0, 2\] .* has \[2, 0\]"):
+            import_positions(None, None, exported)
+    assert committed == ([{"a/b": position}] if is_taken else [])

@@ -125,9 +125,13 @@ def test_a_rule_that_the_file_loosens_lets_the_change_pass(registry, registered)
     assert again.ids(loose) == (1, 2)
 
 
-def test_what_is_registered_needs_no_registry_that_answers(registry, registered):
+@pytest.mark.parametrize(
+    "error", [NotConnected("away"), NeedsOperator("a page for logging in"), NeedsOperator("refuses the login (401)")]
+)
+def test_what_is_registered_needs_no_registry_that_answers_nor_one_that_is_itself(registry, registered, error):
+    """A proxy in front of it that showed a page stopped every source with records in Avro."""
     ask(registered)
-    registry.error = NotConnected("away")
+    registry.error = error
     registered.look()
     assert registered.ids(NEEDED) == (1, 2)
 
@@ -138,6 +142,14 @@ def test_a_registry_that_was_emptied_is_noticed_and_gives_no_other_ids(registry,
     registered.look()
     with pytest.raises(NeedsOperator, match=r"has lost schema 1 of s\.public\.t"):
         registered.ids(NEEDED)
+    registered.turn(0)
+    assert registry.schemas == []
+    # what is in front of it changes nothing
+    registry.error = NeedsOperator("a page for logging in")
+    registered.turn(0)
+    with pytest.raises(NeedsOperator, match="a page for logging in"):
+        registered.ids(NEEDED)
+    registry.error = None
     registered.turn(0)
     assert registry.schemas == []
     # once it is restored, the records go on

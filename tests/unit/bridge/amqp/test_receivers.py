@@ -2,8 +2,8 @@
 
 import pytest
 
+from bridge.amqp.authorization import receiver_refusal
 from bridge.deliveries.outbox import Outbox
-from bridge.deliveries.receivers import refusal
 from bridge.deliveries.record import DeliveryMetrics
 from headrace.configuration.delivery import Delivery
 
@@ -12,7 +12,7 @@ GIVEN = {"jakarta-branch": ["alerts/jakarta"], "audit": ["alerts/*"], "wrong": [
 
 def refused(address, identity, *, demanded=True, receivers=GIVEN):
     outbox = Outbox("alerts", Delivery(address="alerts/{region}", receivers=receivers), DeliveryMetrics())
-    found = refusal([outbox], address, identity, demanded=demanded)
+    found = receiver_refusal([outbox], address, identity, demanded=demanded)
     return found and found[0]
 
 
