@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
-from headrace.lake_reader.published import bronze_name
+from headrace.lake.published import bronze_name
 from spark_jobs.query import published_tables
 from spark_jobs.query.published_tables import Relation
 from spark_jobs.silver import scd2, table_task
