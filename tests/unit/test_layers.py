@@ -58,7 +58,7 @@ LAYERS = {
         {"maintenance"},
         {"load"},
         {"load_report", "noop_check"},
-        {"query_command", "serve_command", "table_command"},
+        {"query_command", "table_command"},
         {"command", "jvm_warmup", "submit"},
     ),
 }
