@@ -1,9 +1,10 @@
-"""`headrace lake tables` and `headrace lake sql`: see what is published, and query it.
+"""`headrace lake tables`, `headrace lake sql` and `headrace lake serve`: see what is published, query it, let others query it.
 
 Spark is started only by what needs it, as for the other commands.
 """
 
 import json
+import signal
 import sys
 from contextlib import closing
 from dataclasses import asdict
@@ -14,6 +15,7 @@ import click
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.errors import NeedsOperator
+from headrace.waiting import StopRequest
 from spark_jobs import command_options
 
 
@@ -109,3 +111,25 @@ def _ask_server(server: str, query: str | None, form: Any) -> None:
 
     with closing(remote.RemoteEngine(server)) as desk, remote.refusals():
         queries.run_script(desk, script, form, sys.stdout)
+
+
+@click.command()
+@command_options.config
+def serve(config: str) -> None:
+    """Answer queries by Spark Connect and JDBC, of what is published: each is shown one publication, and nothing can be written.
+
+    Addresses, users, certificate, limits and audit: [serve] in the lake's file.
+    """
+    file = load_file(config, LakeFile)
+    from spark_jobs.serve import server
+
+    stopped = StopRequest()
+    for interruption in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(interruption, lambda *_: stopped.set())
+
+    def ready(connect: int, thrift: int) -> None:
+        host = file.serve.connect.rpartition(":")[0]
+        click.echo(f"Spark Connect: sc://{host}:{connect}")
+        click.echo(f"JDBC: jdbc:hive2://{file.serve.thrift.rpartition(':')[0]}:{thrift}")
+
+    server.run(file, stopped, ready)

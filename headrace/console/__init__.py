@@ -8,5 +8,5 @@ configured, Prometheus. It has no database of its own, changes nothing, and is o
     pages · security         requests to HTML; who may ask
     next_steps · rows · plots    what to run, a source's hops and figures, charts in SVG
     bridges · lake · retention · prometheus · history    what is known: each has a thread or a client of its own; the lake's
-                                 own tables are read by headrace/lake_reader
+                                 own tables are read by headrace/lake
 """

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.configuration.lake import Stream
 from headrace.errors import ReplicationError
-from headrace.lake_reader.own_tables import NoTable, OwnTables, Row
+from headrace.lake.own_tables import NoTable, OwnTables, Row
 from headrace.table_state import table_state
 
 #: Seconds between two looks.

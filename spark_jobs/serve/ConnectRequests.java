@@ -31,6 +31,11 @@ final class ConnectRequests {
             "common", "literal", "unresolved_attribute", "unresolved_function", "expression_string", "unresolved_star", "alias",
             "cast", "unresolved_regex", "sort_order", "lambda_function", "window", "unresolved_extract_value", "update_fields",
             "unresolved_named_lambda_variable", "call_function", "named_argument_expression", "subquery_expression")),
+        // A `udt` names a class, and so can the text of an `unparsed` type.
+        Map.entry("spark.connect.DataType", Set.of(
+            "null", "binary", "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "char", "var_char",
+            "date", "timestamp", "timestamp_ntz", "calendar_interval", "year_month_interval", "day_time_interval", "array", "struct",
+            "map", "variant", "geometry", "geography", "unparsed", "time")),
         Map.entry("spark.connect.Catalog", Set.of(
             "current_database", "set_current_database", "list_databases", "list_tables", "list_functions", "list_columns",
             "get_database", "get_table", "get_function", "database_exists", "table_exists", "function_exists", "drop_temp_view",
@@ -63,9 +68,10 @@ final class ConnectRequests {
                 throw refused("a global view");
             }
             if (field.equals("function_name") && each.getValue() instanceof String function) {
-                for (String part : function.split("\\.")) {
-                    Guard.checkFunction(part.replace("`", ""));
-                }
+                checkFunction(function);
+            }
+            if (field.equals("is_internal")) {
+                throw refused("a function of Spark's own");
             }
             if (kind.equals("spark.connect.Read") && field.equals("is_streaming")) {
                 throw refused("a stream");
@@ -80,6 +86,12 @@ final class ConnectRequests {
                 }
             }
         }
+    }
+
+    private static void checkFunction(String text) {
+        // An operator is one part, and so is a name; a client may write backticks around one.
+        String name = text.matches("`[^`.]+`") ? text.substring(1, text.length() - 1) : text;
+        Functions.check(name.matches("[A-Za-z_0-9.]+") ? List.of(name.split("\\.")) : List.of(name));
     }
 
     /** Return what a plan that is no SQL does: its kinds of relations, the tables and the SQL in it, and no other values. */

@@ -6,6 +6,8 @@ import java.util.Set;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedGenerator;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
@@ -22,6 +24,7 @@ import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.Option;
 import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
 
 /**
@@ -42,15 +45,14 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
         "DescribeDatabaseCommand", "SetNamespaceCommand", "SetCatalogAndNamespace");
     /** What a session may set, and read. */
     static final Set<String> SETTINGS = Set.of(Publications.AS_OF, "spark.sql.session.timeZone", "spark.sql.ansi.enabled");
-    /** Functions that run code, read the server's own files or state, or wait. */
-    private static final Set<String> FUNCTIONS = Set.of(
-        "reflect", "java_method", "try_reflect", "input_file_name", "input_file_block_start", "input_file_block_length",
-        "from_xml", "to_xml", "schema_of_xml", "table_changes", "table_changes_by_path", "read_files", "read_kafka", "read_statestore", "python_worker_logs");
     /** Nodes that are no commands to Spark and still write, run programs or name tables in a roundabout way. */
     private static final String FORBIDDEN_NODES =
         "(Insert|Append|Overwrite|Create|Replace|Delete|Update|Merge|Compound|Delta|Cache|Uncache|Drop(?!Columns)|Alter|Truncate"
             + "|Script|Call|Load|Restore|Clone|Optimize|Analyze|Repair|Refresh).*|.*Statement|.*ExecuteImmediate.*|.*UnresolvedIdentifier.*"
             + "|.*TimeTravel|.*Stream.*";
+    /** Expressions of functions that Functions.java refuses, in case they come by a way that names no function. */
+    private static final String FORBIDDEN_EXPRESSIONS =
+        ".*(Reflect|Python|Xml|Avro|Protobuf|UnresolvedIdentifier).*|(XPath|InputFile|Hll|Kll|Theta|Tuple).*";
     /** Leaves of an analysed plan that read nothing, and those of Delta's own look into a table's log. */
     private static final Set<String> LEAVES = Set.of(
         "OneRowRelation", "LocalRelation", "Range", "CTERelationRef", "UnionLoopRef", "LogicalRDD", "ExternalRDD", "CommandResult",
@@ -71,6 +73,7 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
 
     @Override
     public BoxedUnit apply(SparkSessionExtensions extensions) {
+        Functions.register(extensions);
         extensions.injectParser((session, parser) -> new GuardedParser(session, parser));
         extensions.injectCheckRule(session -> plan -> {
             if (!trusts(session)) {
@@ -114,8 +117,8 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
             throw refused(name);
         } else if (analysed && !plan.children().iterator().hasNext()) {
             checkLeaf(plan, name, session);
-        } else if (!analysed && name.equals("UnresolvedTableValuedFunction")) {
-            checkTableFunction(plan.toString());
+        } else if (plan instanceof UnresolvedTableValuedFunction function) {
+            Functions.check(CollectionConverters.asJava(function.name()));
         }
         for (Iterator<?> each = plan.children().iterator(); each.hasNext();) {
             visit((QueryPlan<?>) each.next(), analysed, session);
@@ -132,11 +135,11 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
 
     private static void checkExpression(Expression expression, boolean analysed, SparkSession session) {
         String name = expression.getClass().getSimpleName();
-        if (name.equals("UnresolvedFunction")) {
-            for (Iterator<String> each = ((UnresolvedFunction) expression).nameParts().iterator(); each.hasNext();) {
-                checkFunction(each.next());
-            }
-        } else if (name.contains("Reflect") || name.contains("Python") || name.contains("Xml") || name.startsWith("XPath") || name.matches("InputFile.*|.*UnresolvedIdentifier.*")) {
+        if (expression instanceof UnresolvedFunction function) {
+            Functions.check(CollectionConverters.asJava(function.nameParts()));
+        } else if (expression instanceof UnresolvedGenerator generator) {
+            Functions.check(CollectionConverters.asJava(generator.name().nameParts()));
+        } else if (name.matches(FORBIDDEN_EXPRESSIONS)) {
             throw refused(name);
         }
         if (expression instanceof SubqueryExpression subquery) {
@@ -144,21 +147,6 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
         }
         for (Iterator<?> each = expression.children().iterator(); each.hasNext();) {
             checkExpression((Expression) each.next(), analysed, session);
-        }
-    }
-
-    static void checkFunction(String name) {
-        if (FUNCTIONS.contains(name.toLowerCase(java.util.Locale.ROOT))) {
-            throw refused(name);
-        }
-    }
-
-    private static void checkTableFunction(String text) {
-        String folded = text.toLowerCase(java.util.Locale.ROOT);
-        for (String name : FUNCTIONS) {
-            if (folded.contains(name)) {
-                throw refused(name);
-            }
         }
     }
 

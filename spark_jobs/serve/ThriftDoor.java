@@ -3,6 +3,8 @@ package headrace.serve;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hive.service.cli.CLIService;
 import org.apache.hive.service.cli.FetchOrientation;
@@ -30,6 +32,11 @@ import org.apache.spark.sql.hive.thriftserver.ui.HiveThriftServer2EventManager;
  * properties of the JVM.
  */
 public final class ThriftDoor extends CLIService {
+    /** Columns of JDBC's lists of keys, of which there are none. */
+    private static final String PRIMARY_KEYS = "TABLE_CAT TABLE_SCHEM TABLE_NAME COLUMN_NAME KEY_SEQ PK_NAME";
+    private static final String CROSS_REFERENCES = "PKTABLE_CAT PKTABLE_SCHEM PKTABLE_NAME PKCOLUMN_NAME FKTABLE_CAT FKTABLE_SCHEM "
+        + "FKTABLE_NAME FKCOLUMN_NAME KEY_SEQ UPDATE_RULE DELETE_RULE FK_NAME PK_NAME DEFERRABILITY";
+
     private final Queries queries;
     private final Users users;
     /** Spark's own, which finds its fields by its place in a tree of classes: it has no heirs. */
@@ -141,53 +148,60 @@ public final class ThriftDoor extends CLIService {
 
     @Override
     public OperationHandle getTypeInfo(SessionHandle session) throws HiveSQLException {
+        checkUser(session);
         return inner.getTypeInfo(session);
     }
 
     @Override
     public OperationHandle getCatalogs(SessionHandle session) throws HiveSQLException {
+        checkUser(session);
         return inner.getCatalogs(session);
     }
 
     @Override
     public OperationHandle getSchemas(SessionHandle session, String catalog, String schema) throws HiveSQLException {
+        checkUser(session);
         return inner.getSchemas(session, catalog, schema);
     }
 
     @Override
     public OperationHandle getTables(SessionHandle session, String catalog, String schema, String table, List<String> types)
             throws HiveSQLException {
+        checkUser(session);
         return inner.getTables(session, catalog, schema, table, types);
     }
 
     @Override
     public OperationHandle getTableTypes(SessionHandle session) throws HiveSQLException {
+        checkUser(session);
         return inner.getTableTypes(session);
     }
 
     @Override
     public OperationHandle getColumns(SessionHandle session, String catalog, String schema, String table, String column)
             throws HiveSQLException {
+        checkUser(session);
         return inner.getColumns(session, catalog, schema, table, column);
     }
 
     @Override
     public OperationHandle getFunctions(SessionHandle session, String catalog, String schema, String function)
             throws HiveSQLException {
+        checkUser(session);
         return inner.getFunctions(session, catalog, schema, function);
     }
 
     @Override
     public OperationHandle getPrimaryKeys(SessionHandle session, String catalog, String schema, String table)
             throws HiveSQLException {
-        return inner.getPrimaryKeys(session, catalog, schema, table);
+        return empty(session, PRIMARY_KEYS);
     }
 
     @Override
     public OperationHandle getCrossReference(
             SessionHandle session, String catalog, String schema, String table, String otherCatalog, String otherSchema,
             String otherTable) throws HiveSQLException {
-        return inner.getCrossReference(session, catalog, schema, table, otherCatalog, otherSchema, otherTable);
+        return empty(session, CROSS_REFERENCES);
     }
 
     @Override
@@ -205,10 +219,7 @@ public final class ThriftDoor extends CLIService {
     }
 
     private OperationHandle run(SessionHandle session, String statement, Start start) throws HiveSQLException {
-        String user = getSessionManager().getSession(session).getUserName();
-        if (!users.isStill(user)) {
-            throw new HiveSQLException("the token of this session's user is not valid any more");
-        }
+        String user = checkUser(session);
         Queries.Query query;
         try {
             query = queries.begin(user, "thrift", session.getSessionId().toString(), statement);
@@ -223,6 +234,21 @@ public final class ThriftDoor extends CLIService {
             queries.end(query, "failed");
             throw failed;
         }
+    }
+
+    private String checkUser(SessionHandle session) throws HiveSQLException {
+        String user = getSessionManager().getSession(session).getUserName();
+        if (!users.isStill(user)) {
+            throw new HiveSQLException("the token of this session's user is not valid any more");
+        }
+        return user;
+    }
+
+    /** Answer with these columns and no rows: Hive's own answer needs a metastore. */
+    private OperationHandle empty(SessionHandle session, String columns) throws HiveSQLException {
+        checkUser(session);
+        String list = Stream.of(columns.split(" ")).map(each -> "'' AS " + each).collect(Collectors.joining(", "));
+        return inner.executeStatement(session, "SELECT " + list + " LIMIT 0", new HashMap<>());
     }
 
     private void cancelLate(OperationHandle operation) {

@@ -72,6 +72,14 @@ def _thrift_settings(spark: SparkSession, serve: Serve) -> dict[str, str]:
         # What a connection brings is no text in which the server's environment is named.
         "hive.variable.substitute": "false",
         "hive.server2.authentication": "NONE",
+        # Hive asks nobody who may list names, and looks for no metastore: it would make one in the working directory.
+        "hive.security.authorization.manager": "org.apache.hadoop.hive.ql.security.authorization.plugin.fallback"
+        ".FallbackHiveAuthorizerFactory",
+        "hive.internal.ss.authz.settings.applied.marker": "true",
+        "hive.metastore.uris": "thrift://localhost:0",
+        "hive.metastore.connect.retries": "1",
+        "hive.metastore.failure.retries": "0",
+        "hive.metastore.client.connect.retry.delay": "0s",
     }
     if serve.users is not None:
         settings["hive.server2.authentication"] = "CUSTOM"

@@ -1,23 +1,30 @@
-"""What the server shows: each name in SQL with the path and version of its Delta table, of one publication.
+"""What the server shows: each name in SQL with the path and version of its Delta table, of one publication; and how it is listed.
 
+JDBC's and Spark's lists of tables and columns come from Spark's own catalog of the process, not from the one that reads tables.
 Called by the server for what is published now, and for a session that asks the past.
 """
 
 import json
+import logging
 import re
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import ConfigurationError
-from headrace.lake_reader.published import bronze_name
+from headrace.errors import ConfigurationError, ReplicationError
+from headrace.lake.published import bronze_name
+from spark_jobs import storage
+from spark_jobs.errors import explained
 from spark_jobs.query import published_tables
 from spark_jobs.query.published_tables import Relation
 from spark_jobs.silver import scd2, table_task
 from spark_jobs.state import delta_log, published, schema_texts
 from spark_jobs.state.published import Published
 
+_log = logging.getLogger(__name__)
+DATABASES = ("silver", "history", "bronze", "lake", "headrace")
 #: The table of what is published as clients know it; the views of database `lake` read it.
 PUBLICATIONS = "publications"
 _POSITION = re.compile(r"(?P<source>[^\s=]+/[^\s=]+)=(?P<position>[0-9A-Za-z/.:-]+)")
@@ -115,3 +122,38 @@ def columns(spark: SparkSession, lake: LakeFile) -> dict[str, str]:
             marks[table_task.path(lake, state.stream, table.table)] = mark
             marks[scd2.path(lake, state.stream, table.table)] = mark
     return marks
+
+
+@dataclass
+class Listing:
+    """Spark's own catalog, kept at what is published; the session is one of the server's own.
+
+    Each name is a view in it, made again only where a table is new or has other columns, since that opens the table.
+    """
+
+    spark: SparkSession
+    #: By name, the path and the columns' mark with which it was listed.
+    _listed: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Make the databases."""
+        for database in DATABASES:
+            self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
+
+    def keep(self, relations: list[Relation], columns: dict[str, str]) -> None:
+        """List these names and no others; `columns` has a mark of a table's columns by its path."""
+        wanted = {f"{each.database}.{storage.name(each.name)}": each for each in relations}
+        for name in self._listed.keys() - wanted.keys():
+            self.spark.sql(f"DROP VIEW IF EXISTS {name}")
+            del self._listed[name]
+        for name, relation in wanted.items():
+            mark = (relation.path, columns.get(relation.path, ""))
+            if self._listed.get(name) == mark:
+                continue
+            try:
+                with explained(name):
+                    self.spark.sql(f"CREATE OR REPLACE VIEW {name} AS {relation.sql()}")
+                self._listed[name] = mark
+            except ReplicationError as error:
+                # It is not listed, and can be asked as far as it can be read.
+                _log.warning("%s is not listed: %s", name, error.message)

@@ -18,7 +18,7 @@ from headrace.waiting import StopRequest
 from spark_jobs.errors import explained
 from spark_jobs.serve import publication
 from spark_jobs.serve.doors import open_doors
-from spark_jobs.serve.listing import Listing
+from spark_jobs.serve.publication import Listing
 from spark_jobs.session import session
 from spark_jobs.state import delta_log, published
 
@@ -39,6 +39,9 @@ _FIXED = {
     "spark.sql.thriftServer.incrementalCollect": "true",
     "spark.connect.session.planCompression.threshold": "-1",
     "spark.sql.catalogImplementation": "in-memory",
+    # No text of a type names a class.
+    "spark.sql.udt.allowCreatingUDTFromString": "false",
+    "spark.sql.udt.allowedDynamicUDTClasses": "",
     "spark.sql.artifact.isolation.enabled": "false",
 }
 

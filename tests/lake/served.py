@@ -51,7 +51,9 @@ class Server:
         """Start it, and return once it answers."""
         command = [sys.executable, "-m", "headrace", "lake", "serve", "--config", str(self.file)]
         with (self.folder / "serve.log").open("w") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, text=True, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, text=True, start_new_session=True, cwd=self.folder
+            )
         process = self.process
         eventually(lambda: "JDBC:" in self.log or process.poll() is not None, 240, saying="the server answers")
         assert process.poll() is None, self.log

@@ -24,7 +24,7 @@ MAY_IMPORT = {
         "headrace.errors",
         "headrace.java",
         # The names of tables, for both.
-        "headrace.lake_reader.published",
+        "headrace.lake.published",
         "headrace.object_store",
         "headrace.position",
         "headrace.registry",

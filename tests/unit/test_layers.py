@@ -11,7 +11,7 @@ LAYERS = {
         {"configuration", "files", "findings", "formats", "position", "record_names", "schema"},
         {"batch", "descriptors", "logs", "memory", "metrics", "registry", "retention", "schemas", "status"},
         {"doors"},
-        {"certificates", "hold", "lake_reader", "requests", "source_plan"},
+        {"certificates", "hold", "lake", "requests", "source_plan"},
         {"amqp", "source_command", "verify"},
         {"console", "receive"},
         {"command"},
@@ -58,7 +58,7 @@ LAYERS = {
         {"maintenance"},
         {"load"},
         {"load_report", "noop_check"},
-        {"query_command", "serve_command", "table_command"},
+        {"query_command", "table_command"},
         {"command", "jvm_warmup", "submit"},
     ),
 }

@@ -11,7 +11,8 @@ import duckdb
 import polars as pl
 import pytest
 
-from headrace import lake_reader
+from headrace.lake import Lake
+from headrace.lake import open as open_lake
 from spark_jobs.maintenance import maintain
 from spark_jobs.query import engine
 from spark_jobs.silver import load as silver
@@ -47,8 +48,8 @@ class ReadLake:
     first: datetime
 
     @property
-    def opened(self) -> lake_reader.Lake:
-        return lake_reader.open(self.lake.file.path)
+    def opened(self) -> Lake:
+        return open_lake(self.lake.file.path)
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,15 @@ def test_rows_are_those_that_spark_shows_as_published(spark, read_lake):
     (number,) = desk.ask("SELECT count(*) FROM bronze.bank").first()
     assert raw.select("position").to_arrow().num_rows == number
     assert "bronze" not in opened.views("duckdb")
+    # and what is published
+    for view in ("lake.tables", "lake.published"):
+        columns = desk.ask(f"SELECT * FROM {view}").columns
+        assert [column.name for column in opened.table(view).columns] == columns
+        plain = [column for column in columns if column not in {"positions", "started_at", "finished_at"}]
+        rows = [tuple(row.values()) for row in opened.table(view).select(*plain).to_arrow().to_pylist()]
+        listed = ", ".join(f"`{column}`" for column in plain)
+        shown = desk.ask(f"SELECT {listed} FROM {view}").collect()
+        assert sorted(rows, key=str) == sorted(map(tuple, shown), key=str)
     desk.close()
 
 

@@ -9,11 +9,14 @@ from datetime import UTC
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql.connect.functions import col, lit, udf
+from pyspark.sql.connect.functions import col, from_json, lit, product
+from pyspark.sql.types import LongType, StructField, StructType
 
+from headrace.java import jar_folder
 from spark_jobs import storage
 from spark_jobs.silver import table_task
 from spark_jobs.state import delta_log, publication, published
+from tests.hostile.statements import CALLS, TYPES, requests, statements
 from tests.lake.logged import LoggedLake
 from tests.lake.served import LATE, TOKEN, Server
 from tests.rules.waiting import eventually
@@ -166,93 +169,6 @@ def test_a_session_asks_the_past(spark, lake, server):
             assert reason in refused(jdbc.ask, "SELECT 1 FROM accounts")
 
 
-def hostile(lake):
-    """Return statements that are no queries of published tables."""
-    place = path(lake, "public.accounts")
-    return [
-        "DELETE FROM silver.accounts",
-        "UPDATE silver.accounts SET balance = 0",
-        "INSERT INTO silver.accounts SELECT * FROM silver.accounts",
-        "MERGE INTO silver.accounts t USING silver.tellers s ON t.id = s.id WHEN MATCHED THEN DELETE",
-        "TRUNCATE TABLE silver.accounts",
-        "DROP TABLE silver.accounts",
-        "DROP VIEW silver.accounts",
-        "DROP DATABASE silver CASCADE",
-        "ALTER TABLE silver.accounts ADD COLUMNS (x int)",
-        "ALTER VIEW silver.accounts AS SELECT 1",
-        "CREATE TABLE silver.x (a int) USING delta",
-        f"CREATE TABLE default.x USING delta LOCATION '{place}'",
-        "CREATE TABLE default.y USING parquet AS SELECT 1 AS a",
-        "CREATE VIEW silver.v AS SELECT 1",
-        "CREATE OR REPLACE GLOBAL TEMPORARY VIEW v AS SELECT 1",
-        f"CREATE TEMPORARY VIEW v USING delta OPTIONS (path '{place}')",
-        "CREATE TEMPORARY VIEW v USING text OPTIONS (path '/etc/passwd')",
-        "CREATE DATABASE x",
-        "CREATE FUNCTION f AS 'java.lang.Runtime'",
-        "CREATE TEMPORARY FUNCTION f AS 'java.lang.Runtime' USING JAR '/tmp/x.jar'",
-        "CREATE TEMPORARY FUNCTION f() RETURNS INT RETURN 1",
-        "INSERT OVERWRITE DIRECTORY '/tmp/x' USING parquet SELECT 1",
-        "ADD JAR '/tmp/x.jar'",
-        "ADD FILE '/etc/passwd'",
-        "LIST JARS",
-        "CACHE TABLE silver.accounts",
-        "CACHE TABLE c AS SELECT * FROM silver.accounts",
-        "REFRESH TABLE silver.accounts",
-        "ANALYZE TABLE silver.accounts COMPUTE STATISTICS",
-        "MSCK REPAIR TABLE silver.accounts",
-        f"VACUUM delta.`{place}`",
-        "OPTIMIZE silver.accounts",
-        "RESTORE silver.accounts TO VERSION AS OF 0",
-        f"DESCRIBE HISTORY delta.`{place}`",
-        f"DESCRIBE DETAIL '{place}'",
-        "SHOW CREATE TABLE silver.accounts",
-        "SHOW TBLPROPERTIES silver.accounts",
-        f"SELECT * FROM delta.`{place}`",
-        f"SELECT * FROM (SELECT * FROM delta.`{place}`)",
-        f"SELECT (SELECT max(id) FROM delta.`{place}`)",
-        f"WITH w AS (SELECT * FROM delta.`{place}`) SELECT * FROM w",
-        f"SELECT * FROM parquet.`{place}`",
-        "SELECT * FROM text.`/etc/passwd`",
-        "SELECT * FROM json.`s3a://bucket/key`",
-        "SELECT * FROM silver.accounts VERSION AS OF 0",
-        "SELECT * FROM silver.accounts TIMESTAMP AS OF '2026-01-01'",
-        "SELECT * FROM silver.`accounts@v0`",
-        f"SELECT * FROM table_changes_by_path('{place}', 0)",
-        "SELECT * FROM table_changes('silver.accounts', 0)",
-        "SELECT reflect('java.lang.System', 'getenv', 'PATH')",
-        "SELECT from_xml('<a/>', 'a string', map('rowValidationXSDPath', '/etc/passwd'))",
-        "SELECT schema_of_xml('<a/>', map('rowValidationXSDPath', '/etc/passwd'))",
-        "SELECT java_method('java.lang.System', 'exit', 1)",
-        "SELECT try_reflect('java.lang.System', 'exit', 1)",
-        "SELECT system.builtin.reflect('java.lang.System', 'getenv', 'PATH')",
-        "SELECT 1 ORDER BY reflect('java.lang.System', 'getenv', 'PATH')",
-        "SELECT * FROM IDENTIFIER(reflect('java.lang.System', 'getProperty', 'user.home'))",
-        "SELECT IDENTIFIER('reflect')('java.lang.System', 'getenv', 'PATH')",
-        "SELECT transform(id) USING 'cat' FROM silver.accounts",
-        "SELECT TRANSFORM(id) USING 'touch /tmp/x' AS (a) FROM silver.accounts",
-        "FROM silver.accounts INSERT INTO silver.tellers SELECT *",
-        "EXPLAIN DELETE FROM silver.accounts",
-        "EXECUTE IMMEDIATE 'DELETE FROM silver.accounts'",
-        "EXECUTE IMMEDIATE 'SELECT 1'",
-        "BEGIN DELETE FROM silver.accounts; END",
-        "BEGIN SELECT 1; END",
-        "DECLARE VARIABLE v = reflect('java.lang.System', 'getenv', 'PATH')",
-        "SET VARIABLE v = 1",
-        "CALL system.run('x')",
-        "SET spark.sql.runSQLOnFiles = true",
-        "SET spark.sql.variable.substitute = true",
-        "SET spark.sql.catalog.x = org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
-        "SET spark.sql.extensions",
-        "SET spark.hadoop.fs.s3a.secret.key",
-        "SET",
-        "SET -v",
-        "RESET",
-        "RESET spark.sql.runSQLOnFiles",
-        "USE CATALOG x",
-        "SELECT input_file_name() FROM silver.accounts",
-    ]
-
-
 def test_only_queries_of_published_tables_are_taken(spark, lake, server):
     versions = [delta_log.version(spark, path(lake, table)) for table in TABLES]
     with server.connect() as session, server.jdbc(spark) as jdbc:
@@ -262,12 +178,13 @@ def test_only_queries_of_published_tables_are_taken(spark, lake, server):
 
         taken = []
         for ask in (jdbc.ask, collect):
-            for text in hostile(lake):
+            for text in [*statements(path(lake, "public.accounts")), *TYPES]:
                 try:
                     ask(text)
                     taken.append(text)
                 except (PySparkException, Py4JJavaError):
                     pass
+            assert [text for text in CALLS if "refused" not in refused(ask, text)] == []
         assert taken == []
         # the error is in place of the plan
         for ask in (jdbc.ask, collect):
@@ -293,34 +210,71 @@ def test_only_queries_of_published_tables_are_taken(spark, lake, server):
     assert [delta_log.version(spark, path(lake, table)) for table in TABLES] == versions
 
 
+def test_every_function_of_spark_is_allowed_or_refused(spark):
+    url = spark._jvm.java.io.File(str(jar_folder() / "serve" / "headrace-serve.jar")).toURI().toURL()
+    urls = spark._sc._gateway.new_array(spark._jvm.java.net.URL, 1)
+    urls[0] = url
+    loader = spark._jvm.java.net.URLClassLoader(
+        urls, spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    )
+    (decision,) = [
+        each for each in loader.loadClass("headrace.serve.Functions").getMethods() if each.getName() == "decision"
+    ]
+
+    def decide(name):
+        arguments = spark._sc._gateway.new_array(spark._jvm.java.lang.Object, 1)
+        arguments[0] = name
+        return decision.invoke(None, arguments)
+
+    decisions = {row[0]: decide(row[0]) for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
+    # somebody has to read these, and put each on one of the lists
+    assert [name for name, decision in decisions.items() if decision is None] == []
+    assert (decisions["sum"], decisions["reflect"], decide("a_function_of_a_later_spark")) == (True, False, None)
+
+
+def test_functions_that_compute_are_called(spark, lake, server):
+    shape = StructType([StructField("a", LongType())])
+    with server.connect() as session, server.jdbc(spark) as jdbc:
+        frame = session.table("silver.accounts").filter((col("id") == 2) & ~col("balance").isNull())
+        rows = frame.select(from_json(lit('{"a": 3}'), shape)["a"], product(-col("id"))).collect()
+        assert tuple(rows[0]) == (3, -2.0)
+        days = "timestampdiff(DAY, DATE'2026-01-01', DATE'2026-01-03')"
+        texts = {
+            f"SELECT from_csv('1;2', 'a int, b int', map('sep', ';')).b, {days}": ("2", "2"),
+            "SELECT 'a' || 'b', coalesce(try_divide(1, 0), x) FROM explode(array(5)) AS t(x)": ("ab", "5.0"),
+            "SELECT sum(x) FROM accounts LATERAL VIEW posexplode(array(1)) AS n, x WHERE id BETWEEN 1 AND 2": ("2",),
+        }
+        session.sql("USE silver")
+        for text, row in texts.items():
+            assert jdbc.ask(text) == [row]
+            assert [tuple(map(str, each)) for each in session.sql(text).collect()] == [row]
+
+
+def test_jdbc_lists_what_is_published(spark, lake, server):
+    lists = {}
+    # the first list of a connection is where Hive looks for a metastore
+    for name in ("getSchemas", "getTables", "getColumns", "getTypeInfo", "getPrimaryKeys", "getImportedKeys"):
+        with server.jdbc(spark) as jdbc:
+            data = jdbc.connection.getMetaData()
+            arguments = {
+                "getTables": (None, "silver", "%", None),
+                "getColumns": (None, "silver", "accounts", "%"),
+                "getPrimaryKeys": (None, "silver", "accounts"),
+                "getImportedKeys": (None, "silver", "accounts"),
+            }.get(name, ())
+            lists[name] = jdbc.rows(getattr(data, name)(*arguments))
+    assert {"silver", "history", "bronze", "lake"} <= {row[0] for row in lists["getSchemas"]}
+    assert [row[1:4] for row in lists["getTables"]] == [("silver", name, "VIEW") for name in ("accounts", "tellers")]
+    assert [row[3:6:2] for row in lists["getColumns"]][:2] == [("id", "BIGINT"), ("balance", "DECIMAL(10,2)")]
+    assert {"BIGINT", "DECIMAL", "TIMESTAMP"} <= {row[0] for row in lists["getTypeInfo"]}
+    assert lists["getPrimaryKeys"] == lists["getImportedKeys"] == []
+    assert not (server.folder / "metastore_db").exists()
+
+
 def test_connect_takes_no_code_files_or_writes(spark, lake, server):
     place = path(lake, "public.accounts")
     with server.connect() as session:
-        frame = session.table("silver.accounts")
-        tries = {
-            "a Python function": lambda: frame.select(udf(lambda it: it, "long")(col("id"))).collect(),
-            "rows through Python": lambda: frame.mapInPandas(lambda it: it, "id long").collect(),
-            "a function's name": lambda: session.udf.register("f", lambda it: it, "long"),
-            "a Java function": lambda: session.udf.registerJavaFunction("f", "java.lang.Runtime"),
-            "a table by its path": lambda: session.read.format("delta").load(place).collect(),
-            "a file": lambda: session.read.text("/etc/passwd").collect(),
-            "a database": lambda: session.read.jdbc("jdbc:derby:memory:x;create=true", "t").collect(),
-            "a stream": lambda: session.readStream.table("silver.accounts").writeStream.format("noop").start(),
-            "a write": lambda: frame.write.mode("overwrite").saveAsTable("silver.accounts"),
-            "a write to a path": lambda: frame.write.mode("append").format("delta").save(place),
-            "a second way to write": lambda: frame.writeTo("silver.accounts").append(),
-            "a cache": lambda: frame.cache().count(),
-            "a checkpoint": lambda: frame.checkpoint().count(),
-            "an artifact": lambda: session.addArtifacts(__file__, pyfile=True),
-            "a setting": lambda: session.conf.set("spark.sql.runSQLOnFiles", "true"),
-            "a secret": lambda: session.conf.get("spark.hadoop.fs.s3a.secret.key"),
-            "all settings": lambda: dict(session.conf.getAll),
-            "a global view": lambda: frame.createOrReplaceGlobalTempView("v"),
-            "a cached table": lambda: session.catalog.cacheTable("silver.accounts"),
-            "a table made by the catalog": lambda: session.catalog.createTable("x", place, "delta"),
-            "a reflected method": lambda: frame.selectExpr("reflect('java.lang.System', 'getenv', 'PATH')").collect(),
-            "files of a frame": frame.inputFiles,
-        }
+        tries = requests(session, place)
         taken = []
         for name, attempt in tries.items():
             try:
@@ -330,6 +284,7 @@ def test_connect_takes_no_code_files_or_writes(spark, lake, server):
                 pass
         assert taken == []
         # a frame kept as a view is of the publication at which it was made
+        frame = session.table("silver.accounts")
         frame.createOrReplaceTempView("kept")
         assert session.sql("SELECT count(*) AS n FROM kept").collect()[0]["n"] == 3
 

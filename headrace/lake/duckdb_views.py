@@ -6,10 +6,10 @@ numbers. Called by lake.py.
 
 from collections.abc import Iterable
 
-from headrace.lake_reader.arrow_types import Column
-from headrace.lake_reader.delta_log import DataFile
-from headrace.lake_reader.storage import Storage
-from headrace.lake_reader.table import LakeTable
+from headrace.lake.arrow_types import Column
+from headrace.lake.delta_log import DataFile
+from headrace.lake.storage import Storage
+from headrace.lake.table import LakeTable
 
 _AT = "TIMESTAMPTZ"
 _TYPES = {

@@ -14,12 +14,13 @@ Other Delta readers show each table at its newest version, half of a load among 
     published           which version of each table was published, and under which name
     table               a table's rows as Arrow, Polars, pandas or a relation of DuckDB
     duckdb_views        SQL whose views show the tables in DuckDB
+    state_views         `lake.published` and `lake.tables`
     own_tables          SQL over the lake's own tables, for the console
 
 Nothing here writes, nor imports Spark.
 """
 
-from headrace.lake_reader.lake import Lake, open  # noqa: A004 - as `gzip.open` is called.
-from headrace.lake_reader.table import LakeTable
+from headrace.lake.lake import Lake, open  # noqa: A004 - as `gzip.open` is called.
+from headrace.lake.table import LakeTable
 
 __all__ = ["Lake", "LakeTable", "open"]

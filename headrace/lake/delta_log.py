@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from headrace.errors import NeedsOperator
-from headrace.lake_reader.storage import Storage
+from headrace.lake.storage import Storage
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")

@@ -4,9 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace import lake_reader
 from headrace.errors import ConfigurationError
-from headrace.lake_reader import published
+from headrace.lake import open as open_lake
+from headrace.lake import published
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NAMES = [
@@ -57,4 +57,4 @@ def test_a_lakes_file_of_another_release_is_refused_by_name(tmp_path):
         '[lake]\nroot = "lake"\nof_tomorrow = 1\n[kafka]\nbootstrap = "k:1"\n[streams.s]\nsources = ["a/b"]\n'
     )
     with pytest.raises(ConfigurationError, match="of_tomorrow"):
-        lake_reader.open(file)
+        open_lake(file)

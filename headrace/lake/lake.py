@@ -8,10 +8,10 @@ from typing import Any, Literal
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
-from headrace.lake_reader import delta_log, duckdb_views, published
-from headrace.lake_reader.published import PublishedTable
-from headrace.lake_reader.storage import Storage
-from headrace.lake_reader.table import LakeTable
+from headrace.lake import delta_log, duckdb_views, published, state_views
+from headrace.lake.published import PublishedTable
+from headrace.lake.storage import Storage
+from headrace.lake.table import LakeTable
 
 #: A moment: with a zone, or in UTC.
 Moment = datetime | str | None
@@ -29,7 +29,7 @@ class Snapshot:
     Those of a stream have the same transactions of each source.
     """
 
-    def __init__(self, storage: Storage, tables: dict[str, PublishedTable]) -> None:
+    def __init__(self, storage: Storage, tables: dict[str, LakeTable]) -> None:
         """Take the tables by their names in lower case."""
         self._storage, self._tables = storage, tables
 
@@ -41,7 +41,7 @@ class Snapshot:
         """Return a table; raise ConfigurationError when there was none of that name."""
         if name.casefold() not in self._tables:
             raise ConfigurationError(f"no table {name} was published", hint=f"There are: {', '.join(self.names())}.")
-        return LakeTable(self._storage, self._tables[name.casefold()])
+        return self._tables[name.casefold()]
 
     def views(self, engine: Literal["duckdb"]) -> str:
         """Return SQL that makes a view of each table of silver and history, in a schema of its database.
@@ -50,7 +50,7 @@ class Snapshot:
         """
         if engine != "duckdb":
             raise ConfigurationError(f"no views for {engine!r}", hint="There are views for 'duckdb'.")
-        names = (name for name in self.names() if not name.startswith("bronze."))
+        names = (name for name in self.names() if name.startswith(("silver.", "history.")))
         return duckdb_views.script(self._storage, map(self.table, names))
 
 
@@ -62,16 +62,21 @@ class Lake:
         self._storage = Storage(root, settings or {})
 
     def at(self, as_of: Moment = None) -> Snapshot:
-        """Return all tables as they were published last, or by a time; bronze is as it is now."""
-        states = self._rows("state")
-        tables = published.tables(states, self._rows("names"), _moment(as_of))
+        """Return all tables as they were published last, or by a time; bronze and `headrace.loads` are as they are now."""
+        moment = _moment(as_of)
+        state = self._own("state")
+        states = _rows(state)
+        published_tables = published.tables(states, _rows(self._own("names")), moment)
         streams = sorted({row["stream"] for row in states})
-        for stream in streams:
-            path = f"bronze/{stream}"
+        places = {
+            f"bronze.{published.bronze_name(stream, streams)}": (f"bronze/{stream}", stream) for stream in streams
+        }
+        for name, (path, stream) in (places | {"headrace.loads": ("loads", "")}).items():
             if (version := delta_log.newest(self._storage, path)) is not None:
-                name = f"bronze.{published.bronze_name(stream, streams)}"
-                tables[name.casefold()] = PublishedTable(name, path, version, stream, "", {})
-        return Snapshot(self._storage, tables)
+                published_tables[name.casefold()] = PublishedTable(name, path, version, stream, "", {})
+        tables = {name: LakeTable(self._storage, table) for name, table in published_tables.items()}
+        views = state_views.build(state, self._storage, moment) if state is not None else {}
+        return Snapshot(self._storage, tables | views)
 
     def names(self, *, as_of: Moment = None) -> list[str]:
         """Return the names of all tables: those of a snapshot."""
@@ -90,14 +95,17 @@ class Lake:
         """Return SQL that makes a view of each table: those of a snapshot."""
         return self.at(as_of).views(engine)
 
-    def _rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of one of the lake's own tables; none where it is not there yet."""
+    def _own(self, table: str) -> LakeTable | None:
+        """Return one of the lake's own tables as it is now; None where it is not there yet."""
         version = delta_log.newest(self._storage, table)
-        if version is None:
-            return []
-        own = LakeTable(self._storage, PublishedTable(table, table, version, "", "", {}))
-        rows: list[dict[str, Any]] = own.to_arrow().to_pylist(maps_as_pydicts="strict")
-        return rows
+        return None if version is None else LakeTable(self._storage, PublishedTable(table, table, version, "", "", {}))
+
+
+def _rows(table: LakeTable | None) -> list[dict[str, Any]]:
+    if table is None:
+        return []
+    rows: list[dict[str, Any]] = table.to_arrow().to_pylist(maps_as_pydicts="strict")
+    return rows
 
 
 def _moment(given: Moment) -> datetime | None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from headrace import object_store
 from headrace.errors import NotConnected
-from headrace.lake_reader.storage import location
+from headrace.lake.storage import location
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from headrace.errors import CorruptInput, NeedsOperator
-from headrace.lake_reader.storage import Storage
+from headrace.lake.storage import Storage
 
 _MAGIC = 1681511377
 #: Roaring's cookies, of bitmaps without runs and with them.

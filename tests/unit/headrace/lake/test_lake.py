@@ -13,8 +13,8 @@ import pytest
 from deltalake import write_deltalake
 
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
-from headrace.lake_reader import Lake
-from tests.unit.headrace.lake_reader.test_deletion_vectors import bitmap, vector
+from headrace.lake import Lake
+from tests.unit.headrace.lake.test_deletion_vectors import bitmap, vector
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FEATURES = ["deletionVectors", "columnMapping", "typeWidening"]
@@ -75,11 +75,11 @@ def lake(tmp_path):
             common = {"stream": "bank", "load": load, "finished_at": NOW + timedelta(hours=hours)}
             rows += [
                 common | {"table": None, "positions": {"a/b": str(load)}},
-                common | {"table": table, "version": version, "path": f"silver/bank/{table}"},
+                common | {"table": table, "version": version, "state": "current", "path": f"silver/bank/{table}"},
             ]
         schema = pa.schema(
             {
-                **dict.fromkeys(("stream", "table", "path"), pa.string()),
+                **dict.fromkeys(("stream", "table", "path", "state", "reason"), pa.string()),
                 **dict.fromkeys(("load", "version", "history", "since"), pa.int64()),
                 "finished_at": pa.timestamp("us", "UTC"),
                 "positions": maps,
@@ -162,7 +162,7 @@ def test_as_of_is_what_was_published_by_then_and_one_moment_for_all_tables(lake,
     found = lake(
         *((1, "public.accounts", 0, 0), (2, "public.log", 0, 1), (3, "public.accounts", 1, 2), (4, "public.log", 1, 3))
     )
-    assert found.names() == ["silver.accounts", "silver.log"]
+    assert found.names() == ["lake.published", "lake.tables", "silver.accounts", "silver.log"]
 
     def versions(as_of=None):
         return [table.version for table in found.tables("silver.accounts", "silver.log", as_of=as_of)]
@@ -182,6 +182,23 @@ def test_as_of_is_what_was_published_by_then_and_one_moment_for_all_tables(lake,
         found.names(as_of=NOW - timedelta(days=1))
     with pytest.raises(ConfigurationError, match="no time"):
         found.names(as_of="yesterday")
+
+
+def test_what_is_published_is_a_table_too(lake, tmp_path):
+    opened = lake((1, "public.accounts", 0, 0), (2, "public.log", 0, 1), (3, "public.accounts", 1, 2))
+    write_deltalake(str(tmp_path / "loads"), pa.table({"load": [1, 2, 3]}))
+
+    def versions(as_of=None):
+        rows = opened.table("lake.tables", as_of=as_of).select("table", "version", "positions").to_arrow()
+        return sorted(map(tuple, (row.values() for row in rows.to_pylist(maps_as_pydicts="strict"))))
+
+    # a table that a load did not change is at the positions of its stream
+    assert versions() == [("public.accounts", 1, {"a/b": "3"}), ("public.log", 0, {"a/b": "3"})]
+    assert versions(NOW) == [("public.accounts", 0, {"a/b": "1"})]
+    assert sorted(opened.table("lake.published").to_polars()["load"]) == [1, 2, 3]
+    assert opened.table("headrace.loads").to_arrow().num_rows == 3
+    with pytest.raises(ConfigurationError, match="no column 'x'"):
+        opened.table("lake.tables").select("x").to_arrow()
 
 
 def test_a_log_is_read_from_its_newest_checkpoint_on(lake, accounts):

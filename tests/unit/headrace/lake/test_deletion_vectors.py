@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptInput
-from headrace.lake_reader import deletion_vectors
+from headrace.lake import deletion_vectors
 
 
 def container(numbers):

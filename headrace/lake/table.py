@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from headrace.lake_reader import arrow_types, deletion_vectors, delta_log
-from headrace.lake_reader.arrow_types import Column
-from headrace.lake_reader.delta_log import DataFile, TableVersion
-from headrace.lake_reader.published import PublishedTable
-from headrace.lake_reader.storage import Storage
+from headrace.lake import arrow_types, deletion_vectors, delta_log
+from headrace.lake.arrow_types import Column
+from headrace.lake.delta_log import DataFile, TableVersion
+from headrace.lake.published import PublishedTable
+from headrace.lake.storage import Storage
 
 if TYPE_CHECKING:
     import duckdb
@@ -47,13 +47,16 @@ class LakeTable:
     @cached_property
     def columns(self) -> list[Column]:
         """The columns that are read."""
-        every = arrow_types.columns(self.content.schema)
+        every = self._all_columns()
         if self._only is None:
             return every
         by_name = {column.name: column for column in every}
         if unknown := [name for name in self._only if name not in by_name]:
             raise ConfigurationError(f"{self.name} has no column {unknown[0]!r}", hint=f"It has: {', '.join(by_name)}.")
         return [by_name[name] for name in self._only]
+
+    def _all_columns(self) -> list[Column]:
+        return arrow_types.columns(self.content.schema)
 
     def select(self, *columns: str) -> "LakeTable":
         """Return the table with some of its columns: the others are not read."""

@@ -5,7 +5,7 @@ import struct
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.lake_reader import arrow_types
+from headrace.lake import arrow_types
 
 DAY = 86_400_000_000
 #: PostgreSQL's `infinity` and `-infinity`, as a load has them, and times that others read as well.
