@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from edge.postgres import rows_in_c
 from edge.postgres.rows import PAD
-from tests.unit.edge.postgres.messages import Column, Log, delete, insert, relation, update
-from tests.unit.edge.postgres.row_cases import AROUND, cases, outcome
+from tests.unit.edge.postgres.messages import UNCHANGED, Column, Log, delete, insert, relation, update
+from tests.unit.edge.postgres.row_cases import AROUND, NO_TEXTS, TEXTS, TYPES, cases, outcome
 
 MODULE = rows_in_c.module
 if MODULE is None:
@@ -47,6 +47,14 @@ def of_text():
 def test_random_changes_of_random_tables(chance):
     for exact, in_c, message in cases(chance):
         assert outcome(in_c, message) == outcome(exact, message)
+
+
+@pytest.mark.parametrize("oid", TYPES)
+def test_every_text_in_a_column_of_every_type(oid):
+    table = a_table(Column("c", oid))
+    in_c = rows_in_c.insert(table)
+    for text in [*(text.encode() for text in TEXTS), *NO_TEXTS, None, UNCHANGED]:
+        assert outcome(in_c, insert(1, text)) == outcome(table.insert, insert(1, text)), text
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
