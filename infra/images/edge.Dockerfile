@@ -8,7 +8,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-de
     && rm -rf /var/lib/apt/lists/*
 COPY infra/images/edge.txt /tmp/requirements.txt
 RUN python3 -m venv /opt/headrace && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/requirements.txt
-COPY pyproject.toml README.md LICENSE /src/
+COPY pyproject.toml setup.py README.md LICENSE /src/
 COPY headrace /src/headrace
 COPY edge /src/edge
 RUN /opt/headrace/bin/pip install --no-cache-dir --no-deps /src \
