@@ -2,17 +2,11 @@
 
 import pytest
 
-from edge.postgres import rows_compiled, rows_in_c
-
-#: Not on a machine without a C compiler.
-_IN_C = ["c"] * (rows_in_c.module is not None)
+from tests.edge.fix_edge import WAYS, decoding
 
 
-@pytest.fixture(autouse=True, scope="package", params=["exact", "generated", *_IN_C])
+@pytest.fixture(autouse=True, scope="package", params=WAYS)
 def way(request):
     """Let changes take one way, from a table's first one on."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_compiled, "WORTH_MAKING", 1_000_000 if request.param == "exact" else 0)
-        if request.param != "c":
-            patch.setattr(rows_in_c, "module", None)
+    with decoding(request.param):
         yield request.param
