@@ -48,7 +48,7 @@ _Make = Callable[[Table], Change]
 class Changes(dict[bytes, Change]):
     """A table's functions by the first eight bytes of the messages that they decode; it holds those that last.
 
-    One in C is taken where there is one.
+    One in C takes the place of the exact one and of the generated one, where there is one.
     """
 
     def __init__(self, table: Table) -> None:
@@ -62,15 +62,19 @@ class Changes(dict[bytes, Change]):
             b"D" + oid + b"O" + width: (table.delete, rows_in_c.delete, _delete),
             b"D" + oid + b"K" + width: (table.delete, rows_in_c.key_delete, _key_delete),
         }
+        self._first: dict[bytes, Change] = {}
         self._seen = dict.fromkeys(self._ways, 0)
 
     def __missing__(self, prefix: bytes) -> Change:
-        """Return the exact function, or make one that lasts; KeyError for what is no change of this table."""
+        """Return the function for first changes, or make one that lasts; KeyError for what is no change of this table."""
         exact, make_in_c, make = self._ways[prefix]
+        if prefix not in self._first:
+            self._first[prefix] = make_in_c(self._table) or exact
+        first = self._first[prefix]
         if self._seen[prefix] < WORTH_MAKING:
             self._seen[prefix] += 1
-            return exact
-        made = self[prefix] = make_in_c(self._table) or make(self._table)
+            return first
+        made = self[prefix] = make(self._table) if first is exact else first
         return made
 
 

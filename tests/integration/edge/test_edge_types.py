@@ -92,7 +92,7 @@ def test_rows_of_one_value_arrive_the_same_whatever_decodes_them(edges, database
     """A row with something unusual is decoded exactly, whole: here each value is alone."""
     kinds = [*(column[:3] for column in COLUMNS), *test_edge_values.COLUMNS]
     columns = ", ".join(f"c{number} {kind}" for number, (kind, *_) in enumerate(kinds))
-    database.execute(MADE)
+    database.execute(f"{MADE}; create domain positive as int")
     database.execute(f"create table every (id int primary key, {columns}); alter table every replica identity full")
     database.execute(f"create table keyed (id int primary key, {columns})")
     inserts = [

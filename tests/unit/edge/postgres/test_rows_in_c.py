@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.postgres import rows_in_c
+from edge.postgres import rows_compiled, rows_in_c
 from edge.postgres.rows import PAD
 from tests.unit.edge.postgres.messages import UNCHANGED, Column, Log, delete, insert, relation, update
 from tests.unit.edge.postgres.row_cases import AROUND, NO_TEXTS, TEXTS, TYPES, cases, outcome
@@ -80,6 +80,13 @@ def test_ordinary_changes_do_not_pass_through_python():
         assert outcome(getattr(rows_in_c, kind)(table), message) == expected
         assert expected[0] == b'{"c20":7}'
         assert after in expected[1]
+
+
+def test_the_first_change_of_a_table_is_decoded_in_c_already():
+    changes, prefix = rows_compiled.Changes(a_table(Column("note"))), insert(1, "a")[:8]
+    assert isinstance(changes[prefix].__self__, MODULE.Plan)
+    # A function that makes Avro is made later, as without it.
+    assert prefix not in changes
 
 
 def test_every_border_of_utf_8_and_every_escape(of_text):
