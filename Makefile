@@ -21,14 +21,14 @@ MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-share test-cluster test-upgrade test-kubernetes test-consumers test-readers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e fuzz simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
+.PHONY: help setup demo demo-fraud dist test test-long test-share test-cluster test-upgrade test-kubernetes test-consumers test-readers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e fuzz fuzz-compiled simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: .setup/ready ## Install Python packages into .venv and fetch the jars (once)
 
-.setup/python: requirements.txt infra/images/build.txt pyproject.toml
+.setup/python: requirements.txt infra/images/build.txt pyproject.toml setup.py edge/postgres/row_json.c
 	@mkdir -p .setup
 	@echo "headrace: installing Python packages into $(VENV) (once; a few minutes)"
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is %s; set PYTHON=" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -36,7 +36,9 @@ setup: .setup/ready ## Install Python packages into .venv and fetch the jars (on
 	@# What compiles packages that have no wheel is pinned too: pip's own environments for builds fetch it without a hash.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r infra/images/build.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --use-pep517 --require-hashes -r requirements.txt
+	@rm -f edge/postgres/row_json*.so
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
+	@ls edge/postgres/row_json*.so >/dev/null 2>&1 || echo "headrace: without a C compiler and Python's headers the edge decodes rows in Python alone, more slowly"
 	@touch $@
 
 .setup/ready: .setup/demo tests/servers/jars.py tests/servers/jars.sha256 .setup/log-store
@@ -81,6 +83,9 @@ e2e: setup ## End-to-end tests: the whole pipeline, with kills
 
 fuzz: .setup/python ## Foreign bytes inside valid forms, at every decoder: `make fuzz MINUTES=10`, with a new seed, which is printed
 	@$(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES)
+
+fuzz-compiled: .setup/python ## The edge's compiled module under AddressSanitizer, beside Python: MINUTES= (gcc)
+	@$(BIN)/python -m tests.hostile.fuzz_row_json --minutes $(MINUTES)
 
 simulate: .setup/python ## The protocol under simulation: `make simulate SEEDS=100000`
 	@$(BIN)/python -m tests.simulation edge whole --seeds 0:$(SEEDS) --processes $(WORKERS)
@@ -246,4 +251,4 @@ pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@echo mkdocs-material | $(PIN) - -o docs/requirements.txt
 
 clean: ## Remove everything that set-up, runs and tests made
-	rm -rf .setup $(VENV) .headrace build dist *.egg-info
+	rm -rf .setup $(VENV) .headrace build dist *.egg-info edge/postgres/*.so

@@ -63,7 +63,7 @@ def _missing(command: str, error: ModuleNotFoundError) -> Exception:
     extra = _EXTRA_OF_COMMAND.get(command, _EXTRA_OF_MODULE[module])
     return ConfigurationError(
         f"'headrace {command}' needs the package {module!r}, which is not installed",
-        hint=f"Install Headrace with the extra that has it: pip install 'headrace-{__version__}-py3-none-any.whl[{extra}]'",
+        hint=f'Install Headrace with the extra that has it: pip install "$(ls headrace-{__version__}-*.whl)[{extra}]"',
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from edge.doctor.machine import tls
+from edge.postgres import rows_in_c
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.replication import ReplicationStream
@@ -136,6 +137,12 @@ def clock(context: CheckContext) -> Iterator[Finding]:
         yield Finding("clock", "ok", f"agrees with the server's, within {after - before + differs:.3f} s")
 
 
+def row_decoder(_context: CheckContext) -> Iterator[Finding]:
+    """Say which code decodes rows: C, or Python where that was not compiled or is switched off."""
+    in_c = rows_in_c.module is not None
+    yield Finding("row decoder", "ok", "compiled" if in_c else "Python alone, which takes more CPU")
+
+
 CHECKS: tuple[Check[CheckContext], ...] = (
     connection,
     replication_privilege,
@@ -144,4 +151,5 @@ CHECKS: tuple[Check[CheckContext], ...] = (
     timeouts,
     logical_decoding_work_mem,
     clock,
+    row_decoder,
 )

@@ -71,18 +71,18 @@ class Table:
         columns = list(zip(relation.columns, debezium_types or [None] * len(relation.columns), strict=True))
         #: The type by which each column is written; FORMED for one that has a form of its own.
         self.kinds = [values.FORMED if form and form.convert else column.type_oid for column, form in columns]
+        self.converters = [
+            form.convert if form and form.convert else values.converter(column.type_oid) for column, form in columns
+        ]
         sent = {column.name for column in schema.columns}
         for number, (column, _) in enumerate(columns):
             if column.name not in sent:
-                self.kinds[number] = values.LEFT_OUT
+                self.kinds[number], self.converters[number] = values.LEFT_OUT, values.left_out
         #: Numbers of the columns that records hold.
         self.held = [number for number, kind in enumerate(self.kinds) if kind != values.LEFT_OUT]
         #: What a column has that the log does not carry, in a new row and in an old one; None where the row has no such field.
         self.placeholders: Columns = [None] * len(columns)
         self.fallbacks: Columns = [None] * len(columns)
-        self.converters = [
-            form.convert if form and form.convert else values.converter(column.type_oid) for column, form in columns
-        ]
 
     def for_snapshot(self) -> Self:
         """Return the same for rows that a snapshot reads."""

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import MsgspecError, json, msgpack
 
-from edge.postgres import values
+from edge.postgres import rows_in_c, values
 from edge.postgres.rows import PAD, Change, Table
 
 #: Null between quotes. A text that holds the same bytes is another object, and is escaped.
@@ -42,30 +42,39 @@ Piece = bytes | str
 #: So many changes of one kind are decoded by the exact functions before a function is made for them. Making one takes as long as
 #: it saves on 200 to 700 changes, whatever the table's width; a table of 700 columns would stop the log for a third of a second.
 WORTH_MAKING = 256
+_Make = Callable[[Table], Change]
 
 
 class Changes(dict[bytes, Change]):
-    """A table's functions by the first eight bytes of the messages that they decode; it holds those that last."""
+    """A table's functions by the first eight bytes of the messages that they decode; it holds those that last.
+
+    One in C takes the place of the exact one and of the generated one, where there is one.
+    """
 
     def __init__(self, table: Table) -> None:
         oid, width = table.relation.oid.to_bytes(4, "big"), table.new[1:]
-        super().__init__({b"U" + oid + b"K" + width: table.update, b"D" + oid + b"K" + width: table.delete})
+        super().__init__({b"U" + oid + b"K" + width: table.update})
         self._table = table
-        self._ways: dict[bytes, tuple[Change, Callable[[Table], Change]]] = {
-            b"I" + oid + b"N" + width: (table.insert, insert),
-            b"U" + oid + b"N" + width: (table.update, _update),
-            b"U" + oid + b"O" + width: (table.update, _whole_update),
-            b"D" + oid + b"O" + width: (table.delete, _delete),
+        self._ways: dict[bytes, tuple[Change, Callable[[Table], Change | None], _Make]] = {
+            b"I" + oid + b"N" + width: (table.insert, rows_in_c.insert, insert),
+            b"U" + oid + b"N" + width: (table.update, rows_in_c.update, _update),
+            b"U" + oid + b"O" + width: (table.update, rows_in_c.whole_update, _whole_update),
+            b"D" + oid + b"O" + width: (table.delete, rows_in_c.delete, _delete),
+            b"D" + oid + b"K" + width: (table.delete, rows_in_c.key_delete, _key_delete),
         }
+        self._first: dict[bytes, Change] = {}
         self._seen = dict.fromkeys(self._ways, 0)
 
     def __missing__(self, prefix: bytes) -> Change:
-        """Return the exact function, or make one that lasts; KeyError for what is no change of this table."""
-        exact, make = self._ways[prefix]
+        """Return the function for first changes, or make one that lasts; KeyError for what is no change of this table."""
+        exact, make_in_c, make = self._ways[prefix]
+        if prefix not in self._first:
+            self._first[prefix] = make_in_c(self._table) or exact
+        first = self._first[prefix]
         if self._seen[prefix] < WORTH_MAKING:
             self._seen[prefix] += 1
-            return exact
-        made = self[prefix] = make(self._table)
+            return first
+        made = self[prefix] = make(self._table) if first is exact else first
         return made
 
 
@@ -114,6 +123,10 @@ def _delete(table: Table) -> Change:
         [b'{"before":{', *old.row(), b'},"after":null,', *_rest(table, b"d")],
         old.key(),
     )
+
+
+def _key_delete(table: Table) -> Change:
+    return table.delete
 
 
 def _rest(table: Table, op: bytes) -> list[Piece]:

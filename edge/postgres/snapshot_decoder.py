@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Collection
 from typing import Any
 
-from edge.postgres import rows_compiled, snapshot_reader
+from edge.postgres import rows_compiled, rows_in_c, snapshot_reader
 from edge.postgres.careful_rows import without_undecodable
 from edge.postgres.envelope import LogicalMessage
 from edge.postgres.large_rows import find_large
@@ -200,7 +200,7 @@ class SnapshotDecoder(Decoder):
     def _change_of(self, table: Table) -> Change:
         if self._reading is None or self._reading[0] is not table:
             reading = table.for_snapshot()
-            self._reading = table, reading, rows_compiled.insert(reading)
+            self._reading = table, reading, rows_in_c.insert(reading) or rows_compiled.insert(reading)
         return self._reading[2]
 
     def _begin(self, message: bytes) -> None:

@@ -51,6 +51,11 @@ def converter(type_oid: int) -> Convert:
     return special.get(type_oid, text)
 
 
+def left_out(value: bytes) -> bytes:
+    """Return anything: it is in no record."""
+    return value
+
+
 def text(value: bytes) -> bytes:
     """Return a JSON string."""
     return json.encode(value.decode())

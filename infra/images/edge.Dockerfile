@@ -11,7 +11,7 @@ COPY infra/images/build.txt infra/images/edge.txt /tmp/
 RUN python3 -m venv /opt/headrace \
     && /opt/headrace/bin/pip install --no-cache-dir --require-hashes -r /tmp/build.txt \
     && /opt/headrace/bin/pip install --no-cache-dir --no-build-isolation --require-hashes -r /tmp/edge.txt
-COPY pyproject.toml README.md LICENSE /src/
+COPY pyproject.toml setup.py README.md LICENSE /src/
 COPY headrace /src/headrace
 COPY edge /src/edge
 RUN /opt/headrace/bin/pip install --no-cache-dir --no-build-isolation --no-deps /src \

@@ -2,8 +2,8 @@
 
 Sdist and wheel are built from a clean copy of what is tracked. Only packages of ours are in them: no tests, no files of images
 and routers. The wheel is built from the sdist, so the two agree.
-The log store for S3 and the server of SQL are compiled into both. Assumes setuptools and the jars of the object store; called by
-`make dist`.
+The log store for S3 and the server of SQL are compiled into both. The wheel is for this system alone where there is a C compiler
+(setup.py). Assumes setuptools and the jars of the object store; called by `make dist`.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from infra.release import java_build, sbom
 _BUILD = "import sys; from setuptools import build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 _ROOT = Path(__file__).resolve().parents[2]
 #: What is put into the sdist in addition to the packages.
-_FILES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")
+_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "CHANGELOG.md")
 _PACKAGES = ("headrace", "edge", "bridge", "spark_jobs", "dags", "infra")
 
 

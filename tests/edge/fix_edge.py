@@ -1,11 +1,13 @@
 """Fixtures: edges that capture databases of PostgreSQL."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edge.postgres import rows_compiled, rows_in_c
 from tests.amqp.fix_interconnect import Interconnect
 from tests.edge.under_test import EdgeUnderTest, made_in
 from tests.rules.waiting import eventually
@@ -63,6 +65,20 @@ def edge(edges: Callable[..., PostgresEdge], database: Database, interconnect: I
     made = edges(database, interconnect.url)
     made.init()
     return made
+
+
+#: How changes are decoded: exactly, by functions made for a table, and in C; the last not on a machine without a compiler.
+WAYS = ["exact", "generated", *["c"] * (rows_in_c.module is not None)]
+
+
+@contextmanager
+def decoding(way: str) -> Iterator[None]:
+    """Let changes be decoded one way, from a table's first one on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows_compiled, "WORTH_MAKING", 1_000_000 if way == "exact" else 0)
+        if way != "c":
+            patch.setattr(rows_in_c, "module", None)
+        yield
 
 
 def arrive(interconnect: Interconnect, count: int, seconds: float = 60) -> None:

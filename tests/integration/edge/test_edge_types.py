@@ -1,6 +1,9 @@
 """The types of docs/types.md that test_edge_values.py does not have: each arrives as that page says, under its own name."""
 
-from tests.edge.fix_edge import arrive
+import pytest
+
+from tests.edge.fix_edge import WAYS, arrive, decoding
+from tests.integration.edge import test_edge_values
 
 MADE = """
 create extension citext; create extension hstore; create extension ltree;
@@ -82,3 +85,41 @@ def test_types_arrive_as_documented_under_their_own_names(edges, database, inter
     assert empty["after"] == {"id": 3} | dict.fromkeys(row)
     reported = interconnect.records[0][2]["tableChanges"][0]["table"]["columns"][1:]
     assert [column["typeName"] for column in reported] == [name for *_, name in COLUMNS]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_of_one_value_arrive_the_same_whatever_decodes_them(edges, database, interconnect, way):
+    """A row with something unusual is decoded exactly, whole: here each value is alone."""
+    kinds = [*(column[:3] for column in COLUMNS), *test_edge_values.COLUMNS]
+    columns = ", ".join(f"c{number} {kind}" for number, (kind, *_) in enumerate(kinds))
+    database.execute(f"{MADE}; create domain positive as int")
+    database.execute(f"create table every (id int primary key, {columns}); alter table every replica identity full")
+    database.execute(f"create table keyed (id int primary key, {columns})")
+    inserts = [
+        f"insert into {table} (id, c{number}) values ({number}, {literal})"
+        for number, (_, literal, _) in enumerate(kinds)
+        for table in ("every", "keyed")
+    ]
+    edge = edges(database, interconnect.url)
+    edge.init()
+    with decoding(way), edge.running():
+        database.execute("; ".join(inserts))
+        for statement in ("update {} set id = id + 1000", "update {} set id = id", "delete from {}"):
+            database.execute("; ".join(statement.format(table) for table in ("every", "keyed")))
+        arrive(interconnect, 8 * len(kinds))
+
+    nulls = {f"c{number}": None for number in range(len(kinds))}
+    for number, (_, _, shown) in enumerate(kinds):
+        row = nulls | {f"c{number}": shown}
+        was, now = {"id": number} | row, {"id": number + 1000} | row
+        for table, expected in {
+            "every": [(None, was), (was, now), (now, now), (now, None)],
+            "keyed": [(None, was), ({"id": number}, now), (None, now), ({"id": number + 1000}, None)],
+        }.items():
+            changes = [it for it in interconnect.changes if it["source"]["table"] == table and number in ids(it)]
+            assert [(it["before"], it["after"]) for it in changes] == expected
+
+
+def ids(change):
+    """The number of the row that a change is of."""
+    return [row["id"] % 1000 for row in (change["before"], change["after"]) if row]

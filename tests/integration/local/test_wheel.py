@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.postgres import rows_in_c
 from headrace import __version__
 from infra.local import jars
 from infra.release import dist
@@ -60,11 +61,15 @@ def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
     sdist, wheel, bill, limits = made
     assert limits.name == "constraints.txt"
     assert bill.name == f"headrace-{__version__}.cdx.json"
-    assert wheel.name == f"headrace-{__version__}-py3-none-any.whl"
+    # With a C compiler, which is why this checkout has the module, for this system and every Python from 3.11 on.
+    is_compiled = rows_in_c.module is not None
+    tag = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_')}" if is_compiled else "py3-none-any"
+    assert wheel.name == f"headrace-{__version__}-{tag}.whl"
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == PACKAGES | {f"headrace-{__version__}.dist-info"}
     kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
-    assert kinds == {".py", ".sql", ".properties", ".java", ".jar", ".sha256", ".html", ".css", ".js", ".svg"}
+    assert kinds - {".so"} == {".py", ".sql", ".properties", ".java", ".jar", ".sha256", ".html", ".css", ".js", ".svg"}
+    assert [name for name in names if name.endswith(".so")] == ["edge/postgres/row_json.abi3.so"] * is_compiled
     # What only tests start, and what makes a release, is not.
     assert {name.split("/")[1] for name in names if name.startswith("infra/")} == {"__init__.py", "local"}
     assert {"spark_jobs/object_store/headrace-log-store.jar", "spark_jobs/serve/headrace-serve.jar"} <= set(names)
@@ -78,6 +83,21 @@ def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
     assert {line.split()[1] for line in (sdist.parent / "SHA256SUMS").read_text().splitlines()} == {
         file.name for file in made
     }
+
+
+def test_without_a_c_compiler_the_sdist_is_installed_as_pure_python(made, tmp_path):
+    # given
+    environment = os.environ | {"CC": "/bin/false"}
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-build-isolation"]
+    # when
+    subprocess.run(
+        [*pip, "--no-deps", "--no-index", "--target", str(tmp_path), str(made[0])], env=environment, check=True
+    )
+    # then
+    assert not list(tmp_path.rglob("*.so"))
+    command = [sys.executable, "-c", "from edge.postgres import rows_in_c as it; print(it.module, it.__file__)"]
+    shown = subprocess.check_output(command, cwd=tmp_path, env=environment | {"PYTHONPATH": str(tmp_path)}, text=True)
+    assert shown.split() == ["None", str(tmp_path / "edge" / "postgres" / "rows_in_c.py")]
 
 
 def test_commands_work_without_a_checkout(run, installed):

@@ -66,7 +66,7 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch, capsys, called, mo
     assert stopped.value.code == 2
     said = capsys.readouterr().err
     assert f"'headrace {called}' needs the package {module.partition('.')[0]!r}" in said
-    assert f"py3-none-any.whl[{extra}]'" in said
+    assert f'.whl)[{extra}]"' in said
 
 
 def test_a_module_that_no_extra_has_is_a_defect(monkeypatch):

@@ -1,13 +1,12 @@
-"""Fixtures: every test of the decoder runs on both ways of a change, the exact one and that of functions made for the table."""
+"""Fixtures: every test of the decoder runs on each way of a change: exact, by functions made for the table, and in C."""
 
 import pytest
 
-from edge.postgres import rows_compiled
+from tests.edge.fix_edge import WAYS, decoding
 
 
-@pytest.fixture(autouse=True, scope="package", params=["exact", "generated"])
+@pytest.fixture(autouse=True, scope="package", params=WAYS)
 def way(request):
     """Let changes take one way, from a table's first one on."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_compiled, "WORTH_MAKING", 0 if request.param == "generated" else 1_000_000)
+    with decoding(request.param):
         yield request.param

@@ -1,0 +1,601 @@
+/* Changes of pgoutput as key and value in JSON: what edge/postgres/rows.py makes of them, for changes that hold nothing unusual.
+
+   A message is measured first: column by column, each bound checked before a byte behind it is read. Then key and value are
+   written into bytes of exactly that size. All that is not ordinary (an unchanged or larger column, NaN, a date before year 1, no
+   UTF-8, no tuple) goes to the function in Python, which raises all errors. Between measuring and writing no Python code runs.
+   Plans are made by edge/postgres/rows_in_c.py. Limited API: one build serves Python 3.11 and newer. */
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+/* How a column's text becomes JSON (edge/postgres/values.py). */
+enum {
+    LEFT_OUT = '-',    /* Not in records. */
+    ABSENT = '0',      /* Not in records, and null in the log: outside of the key in a tuple that has the key alone. */
+    NUMBER = 'n',      /* As it is. */
+    FLOAT = 'f',       /* As it is, unless it is no number of JSON. */
+    BOOLEAN = 'b',     /* t, f. */
+    BINARY = 'x',      /* Hexadecimal, to base64. */
+    PLAIN = 'p',       /* Quoted: nothing in it is to be escaped. */
+    TIMESTAMP = 't',   /* ISO 8601 with a T. */
+    TIMESTAMPTZ = 'z', /* ISO 8601 with T and Z. */
+    TEXT = 'e',        /* UTF-8, escaped. */
+};
+
+enum { HEAD = 8, PAD = 4, PARTS = 5, MOST_CONSTANTS = 6, FIELDS = 256 };
+
+typedef struct {
+    const char *bytes;
+    Py_ssize_t size;
+} Span;
+
+typedef struct {
+    Span name; /* As JSON, with its colon. */
+    char form;
+} Column;
+
+/* A column of a message. */
+typedef struct {
+    const unsigned char *text; /* NULL for null. */
+    Py_ssize_t size;
+    Py_ssize_t written; /* The size of its JSON. */
+    Py_ssize_t at;      /* Where name and JSON begin in the value. */
+} Field;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *exact;   /* Decodes any message. */
+    PyObject *names;   /* Owns the bytes of the columns' names. */
+    PyObject *pieces;  /* Owns the bytes of the constants. */
+    Py_ssize_t tuples; /* In a message: one or two. */
+    Py_ssize_t width;  /* Columns of a tuple. */
+    Column *columns;   /* Of all tuples. */
+    Py_ssize_t keys;   /* Columns of the key; -1 for none. */
+    Py_ssize_t *key;   /* Their numbers in the last tuple. */
+    Span constants[MOST_CONSTANTS];
+} Plan;
+
+/* How many bytes escaping adds to a byte of a text; 255 for one of several bytes. */
+static unsigned char grows_by[256];
+static signed char digit_of[256];
+static const char HEXADECIMAL[] = "0123456789abcdef";
+static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+static void fill_tables(void)
+{
+    memset(digit_of, -1, sizeof digit_of);
+    for (int value = 0; value < 16; value++) {
+        digit_of[(unsigned char)HEXADECIMAL[value]] = (signed char)value;
+        if (value >= 10)
+            digit_of['A' + value - 10] = (signed char)value;
+    }
+    for (int byte = 0; byte < 256; byte++)
+        grows_by[byte] = byte < 0x20 ? 5 : byte < 0x80 ? 0 : 255;
+    for (const char *byte = "\"\\\b\t\n\f\r"; *byte; byte++)
+        grows_by[(unsigned char)*byte] = 1;
+}
+
+/* Whether eight bytes need no escape and are ASCII. */
+static int are_ordinary(const unsigned char *text)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101);
+    uint64_t word, quotes, backslashes;
+    memcpy(&word, text, 8);
+    quotes = word ^ ones * '"';
+    backslashes = word ^ ones * '\\';
+    return !((word | (word - ones * 0x20) | (quotes - ones) | (backslashes - ones)) & ones * 0x80);
+}
+
+static int continues(unsigned char byte)
+{
+    return (byte & 0xC0) == 0x80;
+}
+
+/* The size of the character of several bytes that begins here; 0 for none (Unicode, table 3-7). */
+static Py_ssize_t character(const unsigned char *text, Py_ssize_t left)
+{
+    unsigned char first = text[0];
+    if (first < 0xC2 || left < 2 || !continues(text[1]))
+        return 0;
+    if (first < 0xE0)
+        return 2;
+    if (left < 3 || !continues(text[2]))
+        return 0;
+    if (first < 0xF0)
+        return (first == 0xE0 && text[1] < 0xA0) || (first == 0xED && text[1] > 0x9F) ? 0 : 3;
+    if (left < 4 || !continues(text[3]) || first > 0xF4)
+        return 0;
+    return (first == 0xF0 && text[1] < 0x90) || (first == 0xF4 && text[1] > 0x8F) ? 0 : 4;
+}
+
+/* The size of a text between the quotes of JSON; -1 where it is no UTF-8. */
+static Py_ssize_t escaped_size(const unsigned char *text, Py_ssize_t size)
+{
+    Py_ssize_t at = 0, more = 0, length;
+    while (at < size) {
+        if (size - at >= 8 && are_ordinary(text + at)) {
+            at += 8;
+        } else if (grows_by[text[at]] != 255) {
+            more += grows_by[text[at++]];
+        } else if ((length = character(text + at, size - at))) {
+            at += length;
+        } else {
+            return -1;
+        }
+    }
+    return size + more;
+}
+
+static char *put(char *out, const void *bytes, Py_ssize_t size)
+{
+    memcpy(out, bytes, (size_t)size);
+    return out + size;
+}
+
+static char *put_escaped(char *out, const unsigned char *text, Py_ssize_t size)
+{
+    for (Py_ssize_t at = 0; at < size; at++) {
+        unsigned char byte = text[at];
+        switch (byte < 0x80 ? grows_by[byte] : 0) {
+        case 0:
+            *out++ = (char)byte;
+            break;
+        case 1:
+            *out++ = '\\';
+            *out++ = byte == '\b' ? 'b' : byte == '\t' ? 't' : byte == '\n' ? 'n' : byte == '\f' ? 'f' : byte == '\r' ? 'r' : (char)byte;
+            break;
+        default:
+            out = put(out, "\\u00", 4);
+            *out++ = HEXADECIMAL[byte >> 4];
+            *out++ = HEXADECIMAL[byte & 15];
+        }
+    }
+    return out;
+}
+
+/* The size of bytes in hexadecimal as base64; -1 where they are not in that form. */
+static Py_ssize_t base64_size(const unsigned char *text, Py_ssize_t size)
+{
+    if (size < 2 || size % 2 || text[0] != '\\' || text[1] != 'x')
+        return -1;
+    for (Py_ssize_t at = 2; at < size; at++)
+        if (digit_of[text[at]] < 0)
+            return -1;
+    return ((size - 2) / 2 + 2) / 3 * 4;
+}
+
+static char *put_base64(char *out, const unsigned char *text, Py_ssize_t size)
+{
+    for (Py_ssize_t at = 2; at < size; at += 6) {
+        unsigned bits = 0;
+        int bytes = size - at >= 6 ? 3 : (int)(size - at) / 2;
+        for (int number = 0; number < 3; number++) {
+            bits <<= 8;
+            if (number < bytes)
+                bits |= (unsigned)(digit_of[text[at + 2 * number]] << 4 | digit_of[text[at + 2 * number + 1]]);
+        }
+        *out++ = BASE64[bits >> 18];
+        *out++ = BASE64[bits >> 12 & 63];
+        *out++ = bytes > 1 ? BASE64[bits >> 6 & 63] : '=';
+        *out++ = bytes > 2 ? BASE64[bits & 63] : '=';
+    }
+    return out;
+}
+
+/* The size of a text's JSON; -1 for an unusual one. */
+static Py_ssize_t json_size(char form, const unsigned char *text, Py_ssize_t size)
+{
+    Py_ssize_t inner = size;
+    switch (form) {
+    case LEFT_OUT:
+        return 0;
+    case NUMBER:
+        return size;
+    case FLOAT:
+        return !size || text[size - 1] > '9' || (size == 2 && !memcmp(text, "-0", 2)) ? -1 : size;
+    case BOOLEAN:
+        return size != 1 ? -1 : *text == 't' ? 4 : *text == 'f' ? 5 : -1;
+    case BINARY:
+        inner = base64_size(text, size);
+        break;
+    case PLAIN:
+        break;
+    case TIMESTAMP:
+        inner = !size || text[size - 1] > '9' ? -1 : size;
+        break;
+    case TIMESTAMPTZ:
+        inner = size < 3 || memcmp(text + size - 3, "+00", 3) ? -1 : size - 2;
+        break;
+    case TEXT:
+        inner = escaped_size(text, size);
+        break;
+    default:
+        return -1;
+    }
+    return inner < 0 ? -1 : inner + 2;
+}
+
+static char *put_json(char *out, char form, const Field *field)
+{
+    const unsigned char *text = field->text;
+    Py_ssize_t size = field->size, inner = field->written - 2;
+    if (!text)
+        return put(out, "null", 4);
+    if (form == NUMBER || form == FLOAT)
+        return put(out, text, size);
+    if (form == BOOLEAN)
+        return *text == 't' ? put(out, "true", 4) : put(out, "false", 5);
+    *out++ = '"';
+    if (form == BINARY)
+        out = put_base64(out, text, size);
+    else if (form == TEXT && inner != size)
+        out = put_escaped(out, text, size);
+    else if (form == TIMESTAMP || form == TIMESTAMPTZ)
+        for (Py_ssize_t at = 0; at < inner; at++)
+            *out++ = text[at] == ' ' ? 'T' : text[at] == '+' ? 'Z' : (char)text[at];
+    else
+        out = put(out, text, size);
+    *out++ = '"';
+    return out;
+}
+
+static int is_held(char form)
+{
+    return form != LEFT_OUT && form != ABSENT;
+}
+
+/* Measures a tuple: {Byte1('n') | Byte1('t') Int32(length) Byten(text)}... Returns where it ends; NULL for an unusual one. */
+static const unsigned char *measure(const Plan *plan, Py_ssize_t first, const unsigned char *at, const unsigned char *end,
+                                    Field *fields, uint64_t *total)
+{
+    int is_first = 1;
+    for (Py_ssize_t number = first; number < first + plan->width; number++) {
+        const Column *column = &plan->columns[number];
+        Field *field = &fields[number];
+        if (at >= end)
+            return NULL;
+        if (*at == 'n') {
+            at++;
+            field->text = NULL;
+            field->size = 0;
+            field->written = 4;
+        } else {
+            uint32_t length;
+            if (*at != 't' || end - at < 5)
+                return NULL;
+            length = (uint32_t)at[1] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 8 | at[4];
+            at += 5;
+            if (length > (size_t)(end - at))
+                return NULL;
+            field->text = at;
+            field->size = (Py_ssize_t)length;
+            field->written = json_size(column->form, at, field->size);
+            if (field->written < 0)
+                return NULL;
+            at += length;
+        }
+        if (is_held(column->form)) {
+            *total += (uint64_t)!is_first + (uint64_t)column->name.size + (uint64_t)field->written;
+            is_first = 0;
+        }
+    }
+    return at;
+}
+
+static char *put_span(char *out, Span span)
+{
+    return put(out, span.bytes, span.size);
+}
+
+static char *put_row(char *out, const char *begin, const Plan *plan, Py_ssize_t first, Field *fields)
+{
+    int is_first = 1;
+    for (Py_ssize_t number = first; number < first + plan->width; number++) {
+        const Column *column = &plan->columns[number];
+        if (!is_held(column->form))
+            continue;
+        if (!is_first)
+            *out++ = ',';
+        is_first = 0;
+        fields[number].at = out - begin;
+        out = put_span(out, column->name);
+        out = put_json(out, column->form, &fields[number]);
+    }
+    return out;
+}
+
+/* The value, with its size and what comes from the transaction; NULL with an error where there is no memory. */
+static PyObject *write_value(const Plan *plan, Field *fields, const Span *parts, Py_ssize_t size)
+{
+    PyObject *value = PyBytes_FromStringAndSize(NULL, size);
+    const Span *constant = plan->constants;
+    char *begin, *out;
+    if (!value)
+        return NULL;
+    begin = out = PyBytes_AsString(value);
+    out = put_span(out, *constant++);
+    for (Py_ssize_t tuple = 0; tuple < plan->tuples; tuple++) {
+        out = put_row(out, begin, plan, tuple * plan->width, fields);
+        out = put_span(out, *constant++);
+    }
+    out = put_span(out, parts[0]);
+    out = put_span(out, *constant++);
+    out = put_span(out, parts[1]);
+    out = put_span(out, parts[2]);
+    out = put_span(out, *constant++);
+    out = put_span(out, parts[3]);
+    out = put_span(out, parts[4]);
+    out = put_span(out, *constant);
+    if (out - begin == size)
+        return value;
+    Py_DECREF(value);
+    PyErr_SetString(PyExc_SystemError, "a record has another size than was measured");
+    return NULL;
+}
+
+/* The key, whose columns are in the value already. */
+static PyObject *write_key(const Plan *plan, const Field *fields, PyObject *value)
+{
+    const Field *row = fields + (plan->tuples - 1) * plan->width;
+    const Column *columns = plan->columns + (plan->tuples - 1) * plan->width;
+    const char *begin = PyBytes_AsString(value);
+    Py_ssize_t size = 1;
+    PyObject *key;
+    char *out;
+    if (plan->keys < 0)
+        return Py_NewRef(Py_None);
+    for (Py_ssize_t each = 0; each < plan->keys; each++)
+        size += 1 + columns[plan->key[each]].name.size + row[plan->key[each]].written;
+    key = PyBytes_FromStringAndSize(NULL, size);
+    if (!key)
+        return NULL;
+    out = PyBytes_AsString(key);
+    for (Py_ssize_t each = 0; each < plan->keys; each++) {
+        Py_ssize_t number = plan->key[each];
+        *out++ = each ? ',' : '{';
+        out = put(out, begin + row[number].at, columns[number].name.size + row[number].written);
+    }
+    *out = '}';
+    return key;
+}
+
+/* Key and value; NULL without an error for what is not ordinary. */
+static PyObject *decode_ordinary(const Plan *plan, Span message, const Span *parts, Field *fields)
+{
+    const unsigned char *at = (const unsigned char *)message.bytes + HEAD;
+    const unsigned char *end = (const unsigned char *)message.bytes + message.size - PAD;
+    const unsigned char next[3] = {'N', (unsigned char)(plan->width >> 8), (unsigned char)plan->width};
+    uint64_t total = 0;
+    PyObject *key, *value, *both = NULL;
+    for (Py_ssize_t tuple = 0; tuple < plan->tuples; tuple++) {
+        if (tuple) {
+            if (end - at < 3 || memcmp(at, next, 3))
+                return NULL;
+            at += 3;
+        }
+        at = measure(plan, tuple * plan->width, at, end, fields, &total);
+        if (!at)
+            return NULL;
+    }
+    if (at != end)
+        return NULL;
+    for (Py_ssize_t each = 0; each < plan->tuples + 4; each++)
+        total += (uint64_t)plan->constants[each].size;
+    for (int each = 0; each < PARTS; each++)
+        total += (uint64_t)parts[each].size;
+    if (total > PY_SSIZE_T_MAX)
+        return NULL;
+    value = write_value(plan, fields, parts, (Py_ssize_t)total);
+    if (!value)
+        return NULL;
+    key = write_key(plan, fields, value);
+    if (key) {
+        both = PyTuple_Pack(2, key, value);
+        Py_DECREF(key);
+    }
+    Py_DECREF(value);
+    return both;
+}
+
+static PyObject *decode_exactly(const Plan *plan, PyObject *const *arguments, Py_ssize_t count)
+{
+    PyObject *result, *all;
+    if (!plan->exact) {
+        PyErr_SetString(PyExc_RuntimeError, "a plan is used after it was cleared");
+        return NULL;
+    }
+    all = PyTuple_New(count);
+    if (!all)
+        return NULL;
+    for (Py_ssize_t each = 0; each < count; each++)
+        if (PyTuple_SetItem(all, each, Py_NewRef(arguments[each])) < 0) {
+            Py_DECREF(all);
+            return NULL;
+        }
+    result = PyObject_Call(plan->exact, all, NULL);
+    Py_DECREF(all);
+    return result;
+}
+
+PyDoc_STRVAR(decode_doc, "decode(message, committed, place, ordinal, read, number)\n--\n\n"
+                         "Return key and value of a padded message; raise what the exact function raises.");
+
+static PyObject *decode(PyObject *object, PyObject *const *arguments, Py_ssize_t count)
+{
+    Plan *plan = (Plan *)object;
+    Py_ssize_t columns = plan->tuples * plan->width;
+    Field on_stack[FIELDS], *fields = on_stack;
+    Span spans[1 + PARTS];
+    PyObject *result;
+    int is_ordinary = count == 1 + PARTS;
+    for (Py_ssize_t each = 0; is_ordinary && each < count; each++) {
+        is_ordinary = PyBytes_Check(arguments[each]);
+        if (is_ordinary)
+            spans[each] = (Span){PyBytes_AsString(arguments[each]), PyBytes_Size(arguments[each])};
+    }
+    if (!is_ordinary || spans[0].size < HEAD + PAD)
+        return decode_exactly(plan, arguments, count);
+    if (columns > FIELDS && !(fields = PyMem_Malloc((size_t)columns * sizeof(Field))))
+        return PyErr_NoMemory();
+    result = decode_ordinary(plan, spans[0], spans + 1, fields);
+    if (fields != on_stack)
+        PyMem_Free(fields);
+    if (result || PyErr_Occurred())
+        return result;
+    return decode_exactly(plan, arguments, count);
+}
+
+/* Fills spans with the bytes in a tuple; -1 with an error where others are in it. */
+static int take_bytes(PyObject *tuple, Py_ssize_t each, Span *span)
+{
+    PyObject *item = PyTuple_GetItem(tuple, each);
+    if (!item || PyBytes_AsStringAndSize(item, (char **)&span->bytes, &span->size) < 0)
+        return -1;
+    return 0;
+}
+
+static int fill(Plan *plan, const char *forms, Py_ssize_t columns, PyObject *key)
+{
+    Py_ssize_t constants = PyTuple_Size(plan->pieces);
+    plan->tuples = constants - 4;
+    if (plan->tuples < 1 || constants > MOST_CONSTANTS || !columns || columns % plan->tuples ||
+        PyTuple_Size(plan->names) != columns || columns / plan->tuples > UINT16_MAX) {
+        PyErr_SetString(PyExc_ValueError, "forms, names and constants are not those of one or two tuples");
+        return -1;
+    }
+    plan->width = columns / plan->tuples;
+    for (Py_ssize_t each = 0; each < constants; each++)
+        if (take_bytes(plan->pieces, each, &plan->constants[each]) < 0)
+            return -1;
+    plan->columns = PyMem_Calloc((size_t)columns, sizeof(Column));
+    if (!plan->columns) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t each = 0; each < columns; each++) {
+        plan->columns[each].form = forms[each];
+        if (take_bytes(plan->names, each, &plan->columns[each].name) < 0)
+            return -1;
+    }
+    plan->keys = PyTuple_Size(key) ? PyTuple_Size(key) : -1;
+    plan->key = PyMem_Calloc((size_t)PyTuple_Size(key) + 1, sizeof(Py_ssize_t));
+    if (!plan->key) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t each = 0; each < plan->keys; each++) {
+        Py_ssize_t number = PyLong_AsSsize_t(PyTuple_GetItem(key, each));
+        if (number < 0 || number >= plan->width || !is_held(forms[columns - plan->width + number])) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "a column of the key is not in the row");
+            return -1;
+        }
+        plan->key[each] = number;
+    }
+    return 0;
+}
+
+static PyObject *new_plan(PyTypeObject *type, PyObject *arguments, PyObject *named)
+{
+    const char *forms;
+    Py_ssize_t columns;
+    PyObject *names, *key, *pieces, *exact;
+    Plan *plan;
+    if (named && PyDict_Size(named)) {
+        PyErr_SetString(PyExc_TypeError, "a plan has no named arguments");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(arguments, "y#O!O!O!O", &forms, &columns, &PyTuple_Type, &names, &PyTuple_Type, &key, &PyTuple_Type,
+                          &pieces, &exact))
+        return NULL;
+    plan = (Plan *)PyType_GenericAlloc(type, 0);
+    if (!plan)
+        return NULL;
+    plan->exact = Py_NewRef(exact);
+    plan->names = Py_NewRef(names);
+    plan->pieces = Py_NewRef(pieces);
+    if (fill(plan, forms, columns, key) < 0) {
+        Py_DECREF(plan);
+        return NULL;
+    }
+    return (PyObject *)plan;
+}
+
+static int traverse(PyObject *object, visitproc visit, void *arg)
+{
+    Plan *plan = (Plan *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(plan->exact);
+    Py_VISIT(plan->names);
+    Py_VISIT(plan->pieces);
+    return 0;
+}
+
+static int clear(PyObject *object)
+{
+    /* What names and pieces hold is pointed at, and is part of no circle. */
+    Py_CLEAR(((Plan *)object)->exact);
+    return 0;
+}
+
+static void release(PyObject *object)
+{
+    Plan *plan = (Plan *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    Py_CLEAR(plan->exact);
+    Py_CLEAR(plan->names);
+    Py_CLEAR(plan->pieces);
+    PyMem_Free(plan->columns);
+    PyMem_Free(plan->key);
+    PyObject_GC_Del(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL, decode_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+PyDoc_STRVAR(plan_doc, "Plan(forms, names, key, constants, exact)\n--\n\n"
+                       "How the messages of one kind of change of a table become records.\n\n"
+                       "`forms` and `names` are those of all columns of its one or two tuples, `key` the numbers of the key's "
+                       "columns in the last tuple.");
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, (void *)plan_doc}, {Py_tp_new, new_plan}, {Py_tp_traverse, traverse}, {Py_tp_clear, clear},
+    {Py_tp_dealloc, release},      {Py_tp_methods, methods}, {0, NULL},
+};
+
+static PyType_Spec plan_spec = {
+    .name = "edge.postgres.row_json.Plan",
+    .basicsize = sizeof(Plan),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = slots,
+};
+
+static int add_plan(PyObject *module)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, &plan_spec, NULL);
+    int added = type ? PyModule_AddObjectRef(module, "Plan", type) : -1;
+    Py_XDECREF(type);
+    fill_tables();
+    return added;
+}
+
+static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, add_plan}, {0, NULL}};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "row_json",
+    .m_doc = "Changes of pgoutput as JSON.",
+    .m_slots = module_slots,
+};
+
+PyMODINIT_FUNC PyInit_row_json(void)
+{
+    return PyModuleDef_Init(&module_def);
+}

@@ -1,0 +1,32 @@
+"""The one part that pyproject.toml cannot express: edge/postgres/row_json.c is compiled where that is possible.
+
+Without a C compiler (`CC=false`) or Python's headers the package is pure Python, and the edge does the same more slowly.
+"""
+
+import os
+import shlex
+import subprocess
+import sysconfig
+
+from setuptools import Extension, setup
+
+SOURCE = "edge/postgres/row_json.c"
+
+
+def can_compile() -> bool:
+    """Return whether the compiler takes the file, with the headers of this Python."""
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    command = [*shlex.split(compiler), "-fsyntax-only", f"-I{sysconfig.get_path('include')}", SOURCE]
+    try:
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+if can_compile():
+    # Limited API: one build serves Python 3.11 and newer.
+    row_json = Extension("edge.postgres.row_json", [SOURCE], py_limited_api=True, optional=True)
+    setup(ext_modules=[row_json], options={"bdist_wheel": {"py_limited_api": "cp311"}})
+else:
+    print("headrace: no C compiler or no Python.h here: the edge decodes rows in Python alone")
+    setup()
