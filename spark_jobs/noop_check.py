@@ -48,12 +48,11 @@ def whole(lake: LakeFile, stream: str) -> bool:
 
 def _report(files: LogFiles, lake: LakeFile, stream: str, only: Step | None) -> Report | None:
     began, bronze = monotonic(), files.path("bronze", stream)
-    note = delta_log.local_note(bronze, offsets.NOTE, files)
-    if note is None:
+    held = offsets.read_local(bronze, stream, files)
+    if held is None:
         return None
     if only != "silver" and sink.is_old(delta_log.local_noted_at(bronze, offsets.NOTE, files)):
         return None
-    held = offsets.parse(note)
     found = check.check(lake, stream, retention=False) if only != "silver" else None
     if found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items()):
         return None

@@ -148,7 +148,7 @@ def bounded(spark: SparkSession, path: str, since: Since | None, newest: int, *,
             return chosen
         if reaches:
             note = delta_log.noted(info, offsets.NOTE)
-            positions = offsets.parse(note).positions if note else reached
+            positions = note.get("positions") if note else reached
             moved, reached = positions != reached, positions
         if not reaches or moved:
             chosen = version
@@ -193,7 +193,7 @@ def is_readable_after(spark: SparkSession, path: str, after: int) -> bool:
     """Whether log and files still show what versions after one added, and nothing else."""
     first = after + 1
     newest = delta_log.note(spark, path, offsets.NOTE)
-    if first < 1 or newest is None or (offsets.parse(newest[1]).rewritten or 0) >= first:
+    if first < 1 or newest is None or (newest[1].get("rewritten") or 0) >= first:
         return False
     there = storage.exists(spark, f"{path}/_delta_log/{first:020d}.json") or delta_log.version(spark, path) < first
     if there and path not in _fed and log_files.properties(spark, path).get(FEED) == "true":

@@ -98,10 +98,9 @@ def moment(
     # With what is unfinished: its end may be in Kafka.
     since = unfinished.since(base)
     held = held and increment.few(spark, path, since, version, more=unfinished.changes(base, since))
-    if held and (found := delta_log.note(spark, path, offsets.NOTE)):
+    if held and (progress := offsets.read(spark, path)):
         # A commit may have come since.
-        version = max(version, found[0])
-        progress = offsets.parse(found[1])
+        version = max(version, progress.version)
         beyond, sources = increment.beyond(spark, lake, base.stream, progress), progress.sources
     if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
         return known

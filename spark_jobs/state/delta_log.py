@@ -179,10 +179,9 @@ def local_noted_at(path: str, kind: str, files: LogFiles = _LOCAL) -> datetime |
     return _noted_at(_read_commits(path, files), kind)
 
 
-def local_note(path: str, kind: str, files: LogFiles = _LOCAL) -> Note | None:
-    """Return the newest note of a kind in the log of a table, or None; starts no Spark."""
-    found = _newest(_read_commits(path, files), kind)
-    return found[1] if found else None
+def local_note(path: str, kind: str, files: LogFiles = _LOCAL, version: int | None = None) -> tuple[int, Note] | None:
+    """Return the newest note of a kind with its version by the log's files, or None; starts no Spark."""
+    return _newest(_read_commits(path, files, version), kind)
 
 
 def local_notes(path: str, kind: str, files: LogFiles = _LOCAL) -> Iterator[Note]:
