@@ -13,9 +13,11 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, ReplicationError
 from spark_jobs import scratch, storage
+from spark_jobs.bronze.increment import Live
 from spark_jobs.errors import explained
 from spark_jobs.query import as_of, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
+from spark_jobs.session import for_few_rows
 from spark_jobs.state import names
 from spark_jobs.state.names import Place
 from spark_jobs.state.published import Published
@@ -33,6 +35,7 @@ class Overlays:
         self.database = database
         self._spark, self._lake, self._as_of = spark, lake, as_of
         self._folder, self._made = _new_folder(lake)
+        self._live: Live | None = None
         self._moments: dict[str, StreamSnapshot] = {}
         #: Why a stream cannot be shown.
         self._problems: dict[str, ReplicationError] = {}
@@ -106,7 +109,8 @@ class Overlays:
         known = self._moments.get(stream)
         with explained(f"stream {stream}"):
             if self._as_of is None:
-                moment = snapshot.moment(self._spark, self._lake, base, known=known, held=True)
+                self._live = self._live or Live(for_few_rows(self._spark))
+                moment = snapshot.moment(self._spark, self._lake, base, known=known, live=self._live)
             else:
                 moment = known or as_of.at(self._spark, self._lake, stream, self._as_of)
         if moment is not None:

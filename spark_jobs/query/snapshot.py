@@ -17,9 +17,8 @@ from headrace.errors import NeedsOperator
 from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
-from spark_jobs.bronze.increment import Beyond, Since
+from spark_jobs.bronze.increment import Beyond, Live, Since
 from spark_jobs.query import overlay_sql
-from spark_jobs.session import for_few_rows
 from spark_jobs.silver import batch_profile, copies, prechecks, table_load, table_task, target_schema, unfinished
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.profiles import BatchProfile, TableProfile
@@ -81,12 +80,12 @@ def moment(
     upto: Positions | None = None,
     *,
     known: StreamSnapshot | None = None,
-    held: bool = False,
+    live: Live | None = None,
 ) -> StreamSnapshot | None:
     """Return the stream at the high watermarks, or at its newest whole transactions; None when nothing of it was ever loaded.
 
-    A moment that is `known` is returned itself while nothing came after it. If its rows are few they are `held` in memory until
-    it is released, and go on to the end of Kafka's topic; else to that of bronze.
+    A moment that is `known` is returned itself while nothing came after it. Of `live` rows, if they are few, they are held in
+    memory until it is released, and go on to the end of Kafka's topic; else to that of bronze.
     """
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
@@ -97,18 +96,18 @@ def moment(
     version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}
     # With what is unfinished: its end may be in Kafka.
     since = unfinished.since(base)
-    held = held and increment.few(spark, path, since, version, more=unfinished.changes(base, since))
-    if held and (progress := offsets.read(spark, path)):
+    if live and not increment.few(spark, path, since, version, more=unfinished.changes(base, since)):
+        live = None
+    if live and (progress := offsets.read(spark, path)):
         # A commit may have come since.
         version = max(version, progress.version)
-        beyond, sources = increment.beyond(spark, lake, base.stream, progress), progress.sources
+        beyond, sources = increment.beyond(spark, lake, base.stream, progress, live), progress.sources
     if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
         return known
-    if held:
-        aside = for_few_rows(spark)
-        raw = increment.rows(aside, path, since, version)
+    if live:
+        raw = increment.rows(live.session, path, since, version)
         if beyond:
-            ahead = increment.read(aside, lake, base.stream, beyond, sources)
+            ahead = increment.read(lake, base.stream, beyond, sources, live)
             raw = raw.unionByName(ahead, allowMissingColumns=True)
         # Read again for each table that is queried.
         raw = raw.coalesce(1).persist()
