@@ -83,13 +83,12 @@ _QUIET_EXECUTORS = "-Dlog4j2.level=FATAL"
 
 #: What is not compiled as a whole is interpreted: each task would generate code again for a few rows.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-#: For a process that ends with a load of few changes: plans of each query's stages cost more than they gain.
-_FEW_CHANGES = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.databricks.delta.snapshotPartitions": "1",
-} | _INTERPRETED
-#: Of its JVM: it compiles in haste, what is compiled well is hardly used.
+#: Names a session's settings as those of a process that ends with a load of few changes.
+_BRIEFLY = "spark.headrace.briefly"
+_FEW_CHANGES = {_BRIEFLY: "true"} | _INTERPRETED
+#: What is much all the same, such as all of bronze, is compiled there too.
+_COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK"}
+#: Of the JVM of such a process: it compiles in haste, as what is compiled well is hardly used.
 _BRIEF, _ONE_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 #: Variables of the environment that give a JVM options too.
 _JAVA_FROM = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
@@ -271,7 +270,7 @@ def borrowed(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
         idle = _idle.setdefault(key, [])
         session = idle.pop() if idle else None
     if session is None:
-        session = for_few_rows(spark) if few else spark.newSession()
+        session = for_few_rows(spark) if few else _aside(spark, _COMPILED if spark.conf.get(_BRIEFLY, "") else {})
     try:
         yield session
     finally:
