@@ -59,7 +59,9 @@ class Live:
 
     def describe(self, lake: LakeFile, stream: str) -> Topic:
         """Return a stream's topic as it is now; raise NotConnected or NeedsOperator."""
-        self.client = self.client or client.admin(lake.kafka)
+        # A client without messages counts as false.
+        if self.client is None:
+            self.client = client.admin(lake.kafka)
         try:
             return client.describe(lake.kafka, lake.topic(stream), patience=_PATIENCE, by=self.client)
         except ReplicationError:

@@ -83,7 +83,7 @@ def describe_all(
 
     Kafka has `patience` seconds for each of three answers.
     """
-    client, name = by or admin(connection), names[0]
+    client, name = admin(connection) if by is None else by, names[0]
     found: dict[str, Any] = {}
     try:
         for name, described in client.describe_topics(Topics(list(names)), request_timeout=patience).items():

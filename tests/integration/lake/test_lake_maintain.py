@@ -190,7 +190,7 @@ def test_l47_the_record_of_loads_is_pruned_compacted_and_vacuumed(spark, logged_
     monkeypatch.setattr(run_log, "_COMPACT_EVERY", 5)
 
     def record(days, source, upto):
-        at = now - timedelta(days=days)
+        at = now - timedelta(days=days, seconds=len(source))
         sources = [{"source": source, "after": None, "upto": upto, "commit_time": at, "lag_seconds": 1.0}]
         row = run_log._row("bank", "silver", 1, 1.0, rows=1, files=1, batches=1, offsets=[], sources=sources, tables=[])
         run_log._append(spark, lake, [row | {"started_at": at, "finished_at": at}])
