@@ -68,10 +68,11 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         else:
             load_report.show(Console(highlight=False, soft_wrap=True), done)
 
-    if not continuous and (nothing := noop_check.report(file, stream, only)):
-        show(nothing)
+    outlook = noop_check.Outlook() if continuous else noop_check.look(file, stream, only)
+    if outlook.report:
+        show(outlook.report)
         return
-    spark = session(file)
+    spark = session(file, few=outlook.few)
     if not continuous:
         with load_report.progress(Console(stderr=True)) as on_progress:
             done = job.run(spark, file, stream, only=only, accept_gap=accept_gap, on_progress=on_progress)

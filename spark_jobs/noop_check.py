@@ -1,10 +1,11 @@
-"""Whether a load would find nothing to do, by Kafka and from the tables' logs alone: without Spark, in a second.
+"""Whether a load would find nothing to do, or little, by Kafka and from the tables' logs alone: without Spark, in a second.
 
 Only where the logs can be read without Spark (log_files.py), and only where it is certain; everything else is left to the load
 itself. Called before a Spark session is made, by the command and by submit.py.
 """
 
 import logging
+from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
 
@@ -19,20 +20,36 @@ from spark_jobs.state.log_files import LogFiles
 #: Publications, other streams' among them, behind which the stream's own is not looked for: Spark finds it by its row.
 _PUBLICATIONS = 100
 
+#: Records, and commits of bronze, that a load of few takes, and seconds that the one before it took: a JVM that compiles in haste
+#: does not pay where tables are large.
+_FEW_RECORDS, _FEW_COMMITS, _FEW_SECONDS = 100_000, 200, 30
+
 _log = logging.getLogger(__name__)
 
 
-def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | None:
-    """Return the report of a load that has nothing to do, or None when there is something, or may be.
+@dataclass(frozen=True)
+class Outlook:
+    """What a load will find."""
 
-    Raises what the load's own look at Kafka raises.
-    """
+    #: Of a load that has nothing to do; None when there is something, or may be.
+    report: Report | None = None
+    #: Whether it certainly has few records for tables that the load before it brought up within seconds.
+    few: bool = False
+
+
+def look(lake: LakeFile, stream: str, only: Step | None = None) -> Outlook:
+    """Return what a load will find, as far as that is certain; raise what the load's own look at Kafka raises."""
     try:
         files = log_files.of_lake(lake)
-        return _report(files, lake, stream, only) if files is not None else None
+        return _look(files, lake, stream, only) if files is not None else Outlook()
     except log_files.Unreadable as error:
         _log.info("%s", error.message)
-        return None
+        return Outlook()
+
+
+def report(lake: LakeFile, stream: str, only: Step | None = None) -> Report | None:
+    """Return the report of a load that has nothing to do, or None when there is something, or may be."""
+    return look(lake, stream, only).report
 
 
 def whole(lake: LakeFile, stream: str) -> bool:
@@ -46,40 +63,60 @@ def whole(lake: LakeFile, stream: str) -> bool:
     return note is not None and bool(note["whole"])
 
 
-def _report(files: LogFiles, lake: LakeFile, stream: str, only: Step | None) -> Report | None:
+def _look(files: LogFiles, lake: LakeFile, stream: str, only: Step | None) -> Outlook:
     began, bronze = monotonic(), files.path("bronze", stream)
-    note = delta_log.local_note(bronze, offsets.NOTE, files)
-    if note is None:
-        return None
-    if only != "silver" and sink.is_old(delta_log.local_noted_at(bronze, offsets.NOTE, files)):
-        return None
-    held = offsets.parse(note)
+    held = offsets.read_local(bronze, stream, files)
+    if held is None and files.names(f"{bronze}/_delta_log"):
+        return Outlook()
     found = check.check(lake, stream, retention=False) if only != "silver" else None
-    if found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items()):
-        return None
-    if (found and found["records"]) or (only != "bronze" and not _silver_is_current(files, lake, stream)):
-        return None
+    records = found["records"] if found else 0
+    if held is None:
+        return Outlook(few=records <= _FEW_RECORDS)
+    if only != "silver" and sink.is_old(delta_log.local_noted_at(bronze, offsets.NOTE, files)):
+        return Outlook()
+    note = _published(files, stream)
+    ready = note if note is not None and only != "bronze" and _is_whole(note, files, lake, stream) else None
+    moved = found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items())
+    if records or moved or (only != "bronze" and not (ready and _is_current(ready, bronze, files))):
+        few = records <= _FEW_RECORDS and (
+            only == "bronze" or (ready is not None and _is_few(ready, bronze, files, records))
+        )
+        return Outlook(few=few)
     raw = None
     if found:
         mirror(lake, stream, held)
         raw = BronzeReport(stream=stream, topic=found["topic"], seconds=monotonic() - began)
     current = SilverReport(stream=stream, seconds=monotonic() - began) if only != "bronze" else None
-    return Report(bronze=raw, silver=current)
+    return Outlook(report=Report(bronze=raw, silver=current))
 
 
-def _silver_is_current(files: LogFiles, lake: LakeFile, stream: str) -> bool:
-    """Whether all tables of silver, and the histories that are wanted, are published as far as bronze goes."""
-    note = _published(files, stream)
-    if note is None or not note["whole"] or note["bronze_version"] is None:
-        return False
-    version, commit = note["bronze_version"], note.get("bronze_commit")
-    if not delta_log.local_only_maintained(files.path("bronze", stream), version, files, commit=commit):
-        return False
-    if note.get("settings") != publication.settings(lake, stream):
+def _is_whole(note: delta_log.Note, files: LogFiles, lake: LakeFile, stream: str) -> bool:
+    """Whether all tables of silver, and the histories that are wanted, are where their stream was published last."""
+    if (
+        not note["whole"]
+        or note["bronze_version"] is None
+        or note.get("settings") != publication.settings(lake, stream)
+    ):
         return False
     # Folders of dropped tables stay until maintenance.
     there = set(files.tables(files.path("silver", stream))) - set(note.get("dropped", ()))
     return bool(publication.tables_digest(there) == note["tables"])
+
+
+def _is_current(note: delta_log.Note, bronze: str, files: LogFiles) -> bool:
+    """Whether a stream is published as far as bronze goes."""
+    commit = note.get("bronze_commit")
+    return delta_log.local_only_maintained(bronze, note["bronze_version"], files, commit=commit)
+
+
+def _is_few(note: delta_log.Note, bronze: str, files: LogFiles, records: int) -> bool:
+    """Whether what came to bronze since a publication, and what comes with the next records, is little for its tables."""
+    seconds = note.get("seconds")
+    if seconds is None or not 0 <= seconds <= _FEW_SECONDS:
+        return False
+    commit = note.get("bronze_commit")
+    added = delta_log.local_added(bronze, note["bronze_version"], files, commit=commit, most=_FEW_COMMITS)
+    return added is not None and records + added + note["waiting"] <= _FEW_RECORDS
 
 
 def _published(files: LogFiles, stream: str) -> delta_log.Note | None:

@@ -10,6 +10,7 @@ Sessions of Spark that loads use again: a load that never ends would make some f
 import atexit
 import logging
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -82,6 +83,16 @@ _QUIET_EXECUTORS = "-Dlog4j2.level=FATAL"
 
 #: What is not compiled as a whole is interpreted: each task would generate code again for a few rows.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+#: Names a session's settings as those of a process that ends with a load of few changes.
+_BRIEFLY = "spark.headrace.briefly"
+_FEW_CHANGES = {_BRIEFLY: "true"} | _INTERPRETED
+#: What is much all the same, such as all of bronze, is compiled there too.
+_COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK"}
+#: Of the JVM of such a process: it compiles in haste, as what is compiled well is hardly used.
+_BRIEF, _ONE_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
+#: Variables of the environment that give a JVM options too.
+_JAVA_FROM = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 #: For changes that are few, whatever they are joined with: each task costs more than its rows.
 _FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.autoBroadcastJoinThreshold": "64m"} | _INTERPRETED
 #: Where rows are appended as they come there is nothing to learn from one stage for the next, but for each commit it costs.
@@ -121,23 +132,25 @@ def session(
     writes: bool = True,
     more_jars: Sequence[Path] = (),
     fixed: Mapping[str, str] | None = None,
+    few: bool = False,
 ) -> SparkSession:
     """Return the process's Spark session, made for this lake if there is none yet.
 
     Only who `writes` tables needs a store that takes files, and keys that may put them there. What is `fixed` is set whatever the
-    lake's file says.
+    lake's file says. It is made for `few` changes, and then the process ends; or for any number.
     """
     _quiet()
     given = lake.spark_settings()
     master, own = _master(lake), _SETTINGS | given
     settings = {"spark.app.name": name} | sizes.ahead(master, own) | _SETTINGS | retention.settings(lake)
+    settings |= _FEW_CHANGES if few else {}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
         settings["spark.log.level"] = "ERROR"
     else:
         scratch = tempfile.mkdtemp(prefix="headrace-spark-")
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-        settings |= _launch(lake, scratch, more_jars)
+        settings |= _launch(lake, scratch, more_jars, few=few)
     if not sizes.is_local(master):
         settings[_EXECUTOR_JAVA] = _QUIET_EXECUTORS
     settings |= log_store.settings(lake.root, java.jar_folder(), given)
@@ -206,11 +219,15 @@ def _pass_on(words: int) -> None:
                 os.write(2, line)
 
 
-def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path]) -> dict[str, str]:
+def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path], *, few: bool = False) -> dict[str, str]:
     """Return the settings that must be known before the JVM starts."""
     log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake, more_jars)
     # Native libraries are unpacked into the scratch folder and would stay behind after a kill.
     options = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}", _CODE_CACHE]
+    if few:
+        # A JVM does not start with two collectors.
+        given = " ".join((lake.spark.settings.get(_JAVA, ""), *(os.environ.get(name, "") for name in _JAVA_FROM)))
+        options += [_BRIEF] if _COLLECTOR.search(given) else [_BRIEF, _ONE_COLLECTOR]
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,
@@ -253,7 +270,7 @@ def borrowed(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
         idle = _idle.setdefault(key, [])
         session = idle.pop() if idle else None
     if session is None:
-        session = for_few_rows(spark) if few else spark.newSession()
+        session = for_few_rows(spark) if few else _aside(spark, _COMPILED if spark.conf.get(_BRIEFLY, "") else {})
     try:
         yield session
     finally:

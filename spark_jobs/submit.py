@@ -46,7 +46,8 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None, 
         lake = load_file(find_file(config), LakeFile)
         lake.stream(stream)
         tables = TableGroup.parse(group) if group else None
-        done = noop_check.report(lake, stream, step) or _run(lake, stream, step, tables)
+        outlook = noop_check.look(lake, stream, step)
+        done = outlook.report or _run(lake, stream, step, tables, few=outlook.few)
         load_report.show(Console(highlight=False, soft_wrap=True), done)
         if not report_stopped:
             done.check()
@@ -63,8 +64,8 @@ def find_file(config: str) -> str:
     return brought if not Path(config).exists() and Path(brought).exists() else config
 
 
-def _run(lake: LakeFile, stream: str, step: load.Step | None, group: TableGroup | None) -> load.Report:
-    spark = session(lake, name=f"headrace {stream} {step or 'load'}")
+def _run(lake: LakeFile, stream: str, step: load.Step | None, group: TableGroup | None, *, few: bool) -> load.Report:
+    spark = session(lake, name=f"headrace {stream} {step or 'load'}", few=few)
     try:
         with load_report.progress(Console(stderr=True)) as on_progress:
             return load.run(spark, lake, stream, only=step, group=group, on_progress=on_progress)

@@ -82,9 +82,9 @@ def _held(lake: LakeFile, stream: str, path: str) -> Progress:
 def _by_log(files: LogFiles, stream: str, path: str) -> Progress | None:
     """Return what the table's log notes, nothing where there is no table yet; None when Spark has to look at its rows."""
     folder = files.path("bronze", stream)
-    note = delta_log.local_note(folder, offsets.NOTE, files)
-    if note is not None and note["stream"] == stream:
-        return offsets.parse(note)
+    held = offsets.read_local(folder, stream, files)
+    if held is not None:
+        return held
     if files.names(f"{folder}/_delta_log"):
         return None
     delta_log.refuse_others(path, files.names(folder))

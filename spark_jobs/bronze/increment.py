@@ -14,8 +14,9 @@ answer. Live rows are older then, and not wrong.
 
 import logging
 import re
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Self
@@ -29,6 +30,7 @@ from spark_jobs import storage
 from spark_jobs.bronze import avro_records
 from spark_jobs.errors import explained
 from spark_jobs.kafka import client, requests
+from spark_jobs.kafka.client import AdminClient, Topic
 from spark_jobs.state import delta_log, log_files, offsets, retention
 from spark_jobs.state.offsets import Progress
 
@@ -45,13 +47,36 @@ _PATIENCE, _REST = 5.0, 60.0
 _resting: dict[tuple[str, str], float] = {}
 
 
-def beyond(spark: SparkSession, lake: LakeFile, stream: str, held: Progress) -> Beyond:
+@dataclass
+class Live:
+    """What queries of live rows use again, so that each of them makes no session and no connection of its own."""
+
+    #: Whose plans suit few rows.
+    session: SparkSession
+    client: AdminClient | None = None
+    #: By which Spark's tasks find their consumers again; nothing is committed for it.
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    def describe(self, lake: LakeFile, stream: str) -> Topic:
+        """Return a stream's topic as it is now; raise NotConnected or NeedsOperator."""
+        # A client without messages counts as false.
+        if self.client is None:
+            self.client = client.admin(lake.kafka)
+        try:
+            return client.describe(lake.kafka, lake.topic(stream), patience=_PATIENCE, by=self.client)
+        except ReplicationError:
+            # The next one may have another password.
+            self.client = None
+            raise
+
+
+def beyond(spark: SparkSession, lake: LakeFile, stream: str, held: Progress, live: Live) -> Beyond:
     """Return which records come after those that bronze holds; empty where there are none, or none that a query can read."""
     place = (lake.kafka.bootstrap, stream)
     if lake.stream(stream).topic_per_table or monotonic() < _resting.get(place, 0.0):
         return {}
     try:
-        topic = client.describe(lake.kafka, lake.topic(stream), patience=_PATIENCE)
+        topic = live.describe(lake, stream)
     except ReplicationError as error:
         _resting[place] = monotonic() + _REST
         _log.warning("live rows of stream %s are those of bronze alone: %s", stream, error.message)
@@ -63,9 +88,10 @@ def beyond(spark: SparkSession, lake: LakeFile, stream: str, held: Progress) -> 
     return found if found and follows and few and _readable(spark, lake, stream, found) else {}
 
 
-def read(spark: SparkSession, lake: LakeFile, stream: str, found: Beyond, sources: avro_records.Sources) -> DataFrame:
+def read(lake: LakeFile, stream: str, found: Beyond, sources: avro_records.Sources, live: Live) -> DataFrame:
     """Return the rows of these records, without the time at which they were loaded; refused ones are left to bronze."""
-    rows, _ = avro_records.divided(spark, lake, stream, {lake.topic(stream): found}, sources)
+    batch, group = {lake.topic(stream): found}, f"headrace.lake.{stream}.{live.id}"
+    rows, _ = avro_records.divided(live.session, lake, stream, batch, sources, group=group)
     return rows
 
 
@@ -148,7 +174,7 @@ def bounded(spark: SparkSession, path: str, since: Since | None, newest: int, *,
             return chosen
         if reaches:
             note = delta_log.noted(info, offsets.NOTE)
-            positions = offsets.parse(note).positions if note else reached
+            positions = note.get("positions") if note else reached
             moved, reached = positions != reached, positions
         if not reaches or moved:
             chosen = version
@@ -193,7 +219,7 @@ def is_readable_after(spark: SparkSession, path: str, after: int) -> bool:
     """Whether log and files still show what versions after one added, and nothing else."""
     first = after + 1
     newest = delta_log.note(spark, path, offsets.NOTE)
-    if first < 1 or newest is None or (offsets.parse(newest[1]).rewritten or 0) >= first:
+    if first < 1 or newest is None or (newest[1].get("rewritten") or 0) >= first:
         return False
     there = storage.exists(spark, f"{path}/_delta_log/{first:020d}.json") or delta_log.version(spark, path) < first
     if there and path not in _fed and log_files.properties(spark, path).get(FEED) == "true":

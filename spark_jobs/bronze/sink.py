@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -78,20 +78,22 @@ def commit(
     Raises Conflict when the table is no longer as it was when `held` was read from it: nothing is committed then.
     """
     own = uuid.uuid4().hex
+    base = offsets.choose_base(after)
     (
         frame.write.format("delta")
         .mode("overwrite" if options else "append")
         .options(**options)
         .option("txnAppId", offsets.application(stream))
         .option("txnVersion", held.number)
-        .option("userMetadata", offsets.note(stream, after, commit=own))
+        .option("userMetadata", offsets.note(stream, after, commit=own, base=base))
         .option("delta.dataSkippingStatsColumns", _STATISTICS)
         .option(increment.FEED, "true")
         .save(path)
     )
     for version, info in offsets.after(spark, path, held.version):
         if own in (info.get("userMetadata") or ""):
-            return offsets.at(after, version), info
+            base = base or offsets.Base(version, own, time(), after.topics)
+            return offsets.at(replace(after, base=base), version), info
     raise Conflict(
         f"bronze {stream}: another load of the stream ran at the same time; nothing was doubled",
         hint="Run this one again.",

@@ -26,6 +26,7 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
 __all__ = [
     "PATIENCE",
+    "AdminClient",
     "ConsumerGroupTopicPartitions",
     "KafkaError",
     "KafkaException",
@@ -68,17 +69,21 @@ class Topic:
     ends: dict[int, int]
 
 
-def describe(connection: KafkaConnection, name: str, *, patience: float = PATIENCE) -> Topic:
-    """Return the topic as it is now; raise NotConnected, or NeedsOperator when there is no such topic."""
-    return describe_all(connection, [name], patience=patience)[0]
+def describe(
+    connection: KafkaConnection, name: str, *, patience: float = PATIENCE, by: AdminClient | None = None
+) -> Topic:
+    """Return the topic as it is now, by a client of its own or a given one; see `describe_all`."""
+    return describe_all(connection, [name], patience=patience, by=by)[0]
 
 
-def describe_all(connection: KafkaConnection, names: Sequence[str], *, patience: float = PATIENCE) -> list[Topic]:
+def describe_all(
+    connection: KafkaConnection, names: Sequence[str], *, patience: float = PATIENCE, by: AdminClient | None = None
+) -> list[Topic]:
     """Return topics as they are now; raise NotConnected, or NeedsOperator when there is one that is not.
 
     Kafka has `patience` seconds for each of three answers.
     """
-    client, name = admin(connection), names[0]
+    client, name = admin(connection) if by is None else by, names[0]
     found: dict[str, Any] = {}
     try:
         for name, described in client.describe_topics(Topics(list(names)), request_timeout=patience).items():

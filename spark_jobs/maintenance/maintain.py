@@ -22,7 +22,7 @@ from spark_jobs import scratch, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import sink
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.maintenance import bronze_retention, drop, erase, maintained, open_tables, own_tables
+from spark_jobs.maintenance import bronze_retention, drop, erase, open_tables, own_tables
 from spark_jobs.silver import merge, scd2, table_task
 from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
@@ -86,13 +86,13 @@ def maintain(
                     bronze_retention.remove(session, lake, stream)
                 _compact(session, lake, stream, names, done)
                 _vacuum_all(session, lake, stream, names, done)
-            maintained.record(session, lake, stream, names)
+            own_tables.record(session, lake, stream, names)
             maintained_now += len(names)
             if on_progress:
                 on_progress(maintained_now, todo)
         else:
             if not older_than:
-                maintained.forget(session, lake, stream, started)
+                own_tables.forget(session, lake, stream, started)
             drop.remove(session, lake, stream)
             erase.vacuum(session, lake, stream)
             _sweep(session, lake)
@@ -115,7 +115,7 @@ def _session(spark: SparkSession) -> SparkSession:
 
 def _slices(spark: SparkSession, lake: LakeFile, stream: str, before: datetime) -> list[list[str]]:
     """Return what was maintained last before a time, the longest ago first, a few tables of silver together."""
-    last = maintained.times(spark, lake, stream)
+    last = own_tables.times(spark, lake, stream)
     never = datetime.fromtimestamp(0, UTC)
     due = [
         name

@@ -22,7 +22,7 @@ from spark_jobs.bronze.sink import commit
 from spark_jobs.errors import explained
 from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place, Topic
-from spark_jobs.query import as_of
+from spark_jobs.query import overlay_databases
 from spark_jobs.state import delta_log, offsets
 from spark_jobs.state.offsets import Held, Progress
 from spark_jobs.state.published import Positions
@@ -105,7 +105,7 @@ def positions(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> P
     """Return each source's last position before a point: what silver is done again after."""
     frame = _bronze(spark, lake, stream)
     if "/" not in since and not since.replace(":", "").isdigit():
-        return as_of.high_watermarks(spark, lake, stream, moment(since))
+        return overlay_databases.high_watermarks(spark, lake, stream, moment(since))
     before = _before(lake, stream, since)
     found = frame.filter(F.col("op").isNotNull() & before).groupBy("source").agg(F.max("position").alias("position"))
     return {row["source"]: row["position"] for row in found.collect()}
@@ -115,7 +115,7 @@ def _offsets(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> di
     """Return the offset in each partition after the last row before a point."""
     frame = _bronze(spark, lake, stream)
     if "/" not in since and not since.replace(":", "").isdigit():
-        reached = as_of.high_watermarks(spark, lake, stream, moment(since))
+        reached = overlay_databases.high_watermarks(spark, lake, stream, moment(since))
         before = F.lit(False)
         for source, position in sorted(reached.items()):
             before |= (F.col("source") == source) & (F.col("position") <= position)

@@ -2,7 +2,8 @@
 
 Guarantees what a load guarantees: every source exactly up to one position, at the end of a transaction, in all tables alike;
 the changes are folded by the load's own code. Nothing of the lake is written but the folded changes of the tables that are
-queried, in a scratch folder, so a query reads them as often as it likes. Called by SQL for `silver_live` and `--as-of`.
+queried, in a scratch folder, so a query reads them as often as it likes, by SQL that lays them over the published rows. Called by
+SQL for `silver_live` and `--as-of`.
 """
 
 from dataclasses import dataclass, replace
@@ -17,14 +18,22 @@ from headrace.errors import NeedsOperator
 from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
-from spark_jobs.bronze.increment import Beyond, Since
-from spark_jobs.query import overlay_sql
-from spark_jobs.session import for_few_rows
-from spark_jobs.silver import batch_profile, copies, prechecks, table_load, table_task, target_schema, unfinished
+from spark_jobs.bronze.increment import Beyond, Live, Since
+from spark_jobs.silver import (
+    batch_profile,
+    copies,
+    prechecks,
+    table_load,
+    table_task,
+    target_schema,
+    truncates,
+    unfinished,
+)
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.table_task import TableTask
-from spark_jobs.silver.target_schema import DELETED_AT, TAKEN, TargetSchema
+from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
+from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import bronze_identity, delta_log, offsets
 from spark_jobs.state.published import Positions, Published
 from spark_jobs.storage import name as _q
@@ -81,12 +90,12 @@ def moment(
     upto: Positions | None = None,
     *,
     known: StreamSnapshot | None = None,
-    held: bool = False,
+    live: Live | None = None,
 ) -> StreamSnapshot | None:
     """Return the stream at the high watermarks, or at its newest whole transactions; None when nothing of it was ever loaded.
 
-    A moment that is `known` is returned itself while nothing came after it. If its rows are few they are `held` in memory until
-    it is released, and go on to the end of Kafka's topic; else to that of bronze.
+    A moment that is `known` is returned itself while nothing came after it. Of `live` rows, if they are few, they are held in
+    memory until it is released, and go on to the end of Kafka's topic; else to that of bronze.
     """
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
@@ -97,19 +106,18 @@ def moment(
     version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}
     # With what is unfinished: its end may be in Kafka.
     since = unfinished.since(base)
-    held = held and increment.few(spark, path, since, version, more=unfinished.changes(base, since))
-    if held and (found := delta_log.note(spark, path, offsets.NOTE)):
+    if live and not increment.few(spark, path, since, version, more=unfinished.changes(base, since)):
+        live = None
+    if live and (progress := offsets.read(spark, path)):
         # A commit may have come since.
-        version = max(version, found[0])
-        progress = offsets.parse(found[1])
-        beyond, sources = increment.beyond(spark, lake, base.stream, progress), progress.sources
+        version = max(version, progress.version)
+        beyond, sources = increment.beyond(spark, lake, base.stream, progress, live), progress.sources
     if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
         return known
-    if held:
-        aside = for_few_rows(spark)
-        raw = increment.rows(aside, path, since, version)
+    if live:
+        raw = increment.rows(live.session, path, since, version)
         if beyond:
-            ahead = increment.read(aside, lake, base.stream, beyond, sources)
+            ahead = increment.read(lake, base.stream, beyond, sources, live)
             raw = raw.unionByName(ahead, allowMissingColumns=True)
         # Read again for each table that is queried.
         raw = raw.coalesce(1).persist()
@@ -140,7 +148,7 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
             below = below.filter(F.col(DELETED_AT).isNull()).drop(DELETED_AT)
     if not ahead and below is not None:
         living = f" WHERE {DELETED_AT} IS NULL" if hidden else ""
-        return f"SELECT {', '.join(map(_q, below.columns))} FROM {overlay_sql.at(task)}{living}"  # noqa: S608 - ours, and quoted.
+        return f"SELECT {', '.join(map(_q, below.columns))} FROM {_published(task)}{living}"  # noqa: S608 - ours, and quoted.
     target = table_task.target_of(task)
     prechecks.refuse_keyless(target, ahead, low, task)
     _refuse_another_key(target)
@@ -155,9 +163,7 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
         placed = {column: f"c{place}" for place, column in enumerate(columns)}
         changed = found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))
         changed.write.parquet(scratch)
-    return overlay_sql.statement(
-        task, target, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden
-    )
+    return _statement(task, target, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden)
 
 
 def _refuse_another_key(target: TargetSchema) -> None:
@@ -201,3 +207,64 @@ def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) 
 def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:
     rows = increment.rows(spark, bronze.table_path(lake, at.base.stream), None, at.version)
     return rows if at.ahead is None else rows.unionByName(at.ahead, allowMissingColumns=True)
+
+
+def _statement(
+    task: TableTask,
+    target: TargetSchema,
+    below: DataFrame | None,
+    cleared: list[Truncate],
+    placed: dict[str, str],
+    changed: str,
+    *,
+    hidden: bool,
+) -> str:
+    """Return the statement that lays the changed rows over the published ones; those marked as deleted may be hidden."""
+    stored = [] if below is None else [column for column in below.columns if column not in target.own]
+    columns = [*target.columns, *(column for column in stored if column not in target.columns), *target.own]
+    news = ", ".join(f"{placed.get(column, 'NULL')} AS {_q(column)}" for column in columns)
+    there = "" if target.soft else f" WHERE {placed[OP]} <> 'd'"
+    over = f"SELECT {news} FROM {changed}{there}"  # noqa: S608 - names and paths are ours, and quoted.
+    if below is None:
+        return over
+    marks = _marks(cleared, DELETED_AT in below.columns) if target.soft else {}
+    old = ", ".join(
+        marks.get(column) or _stored(column, column in below.columns, target.columns.get(column)) for column in columns
+    )
+    known_by = {column: placed[column] for column in (SOURCE, *target.key)}
+    if TAKEN in placed:
+        # Of a table without a key: the row that a change takes.
+        known_by |= {POSITION: placed[TAKEN]}
+    same = " AND ".join(f"t.{_q(column)} = s.{place}" for column, place in known_by.items())
+    if TAKEN in placed and DELETED_AT in below.columns:
+        same += f" AND t.{DELETED_AT} IS NULL"
+    join = f" LEFT ANTI JOIN {changed} s ON {same}" if target.key or TAKEN in placed else ""
+    conditions = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
+    if cleared and not target.soft:
+        conditions += f" AND NOT ({truncates.removed(cleared, 't.')})"
+    return f"SELECT {old} FROM {_published(task)} t{join} WHERE true{conditions} UNION ALL {over}"  # noqa: S608 - as above.
+
+
+def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
+    """Return the values of a published row's columns that a truncate may have changed; `marked` where it has its mark."""
+    stored = {column: f"t.{column}" for column in (DELETED_AT, COMMIT_TIME, POSITION)}
+    if not marked:
+        stored[DELETED_AT] = "CAST(NULL AS timestamp)"
+    if cleared:
+        ended = truncates.ended(cleared, f"{stored[DELETED_AT]} IS NULL", POSITION, "t.")
+        marks = truncates.marks(cleared, "t.")
+        stored = {
+            column: f"CASE WHEN {ended} THEN {marks[column]} ELSE {value} END" for column, value in stored.items()
+        }
+    return {column: f"{value} AS {column}" for column, value in stored.items()}
+
+
+def _published(task: TableTask) -> str:
+    """Return the table as it was published, as SQL names it."""
+    return storage.table(task.path, task.known.version)
+
+
+def _stored(column: str, there: bool, kind: T.DataType | None) -> str:
+    """Return a column of the published rows, in the type that the newest schema gives it."""
+    value = f"t.{_q(column)}" if there else "NULL"
+    return f"{value} AS {_q(column)}" if kind is None else f"CAST({value} AS {kind.simpleString()}) AS {_q(column)}"

@@ -4,20 +4,28 @@ Finds where each source's range ends: at the last change of its last whole trans
 tables have topics of their own, a transaction counts as whole up to where all topics have been loaded.
 """
 
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+import msgspec
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import CorruptInput, NeedsOperator
-from headrace.schema import TableSchema, copy_mark
+from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from spark_jobs.silver.profiles import BatchProfile, Beyond, Reached, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state.published import Positions
+
+#: Sources from which on a range is a table to look them up in: a condition for each is made by thousands of calls of the JVM,
+#: and the nested conditions of thousands overflow its stack (X5).
+_MANY_SOURCES = 50
+#: Schema records from which on repeats are dropped ahead of the driver: each session of an edge announces its tables again (L46).
+_MANY_RECORDS = 1_000
 
 
 def profile(
@@ -39,7 +47,7 @@ def profile(
     new = [row for row in groups if row["new"]]
     check_order(groups, applied or {})
     found = [_seen(row) for row in _joined(new) if row["changes"]]
-    sources, described = _sources(new), any(row["schemas"] for row in new)
+    sources, described = _sources(new), sum(row["schemas"] for row in new)
     ends = high_watermarks(sources, low) if upto is None else dict(upto)
     seen, waiting = split(bronze, found, low, ends)
     # A schema record may be there ahead of its change.
@@ -53,7 +61,7 @@ def profile(
         for name, source in sources.items()
         if source.last == ends.get(name) and source.last_ms is not None
     }
-    records = schemas(bronze, low, ends) if described else []
+    records = schemas(bronze, low, ends, repeated=described > _MANY_RECORDS) if described else []
     partitions: dict[str, dict[str, str]] = {}
     for row in new:
         if row["needed"] and (end := ends.get(row["source"])):
@@ -84,6 +92,8 @@ def nothing(high: Positions) -> BatchProfile:
 def within(low: Mapping[str, str], high: Mapping[str, str] | None = None) -> Column:
     """Return the condition of a range: each source's positions after its low watermark, up to its high one if given."""
     source, position = F.col("source"), F.col("position")
+    if len(low if high is None else high) > _MANY_SOURCES:
+        return _within_many(low, high)
     wanted = F.lit(False)
     if high is None:
         wanted = ~source.isin(*low) if low else F.lit(True)
@@ -96,6 +106,21 @@ def within(low: Mapping[str, str], high: Mapping[str, str] | None = None) -> Col
             part &= position <= cut
         wanted |= part
     return wanted & position.isNotNull()
+
+
+def _within_many(low: Mapping[str, str], high: Mapping[str, str] | None) -> Column:
+    """Return the same condition by one look at a table of all sources, which Spark takes as one value."""
+    source, position = F.col("source"), F.col("position")
+    ranges = {name: [low.get(name, ""), cut or None] for name, cut in (high or dict.fromkeys(low, "")).items()}
+    # Spark searches a map from its beginning: as many maps as sources, each with those of one checksum.
+    maps: list[dict[str, list[str | None]]] = [{} for _ in ranges]
+    for name, bounds in ranges.items():
+        maps[zlib.crc32(name.encode()) % len(maps)][name] = bounds
+    text = msgspec.json.encode(maps).decode()
+    listed = F.from_json(F.lit(text), "array<map<string, array<string>>>")
+    bounds = listed[(F.crc32(source) % len(maps)).cast("int")][source]
+    inside = (position > bounds[0]) & (bounds[1].isNull() | (position <= bounds[1]))
+    return F.coalesce(inside, F.lit(high is None) & source.isNotNull()) & position.isNotNull()
 
 
 def _groups(
@@ -237,15 +262,19 @@ def _of_tables() -> Column:
     return F.col("table").isNotNull()
 
 
-def schemas(bronze: DataFrame, low: Mapping[str, str], upto: Mapping[str, str]) -> list[SchemaRecord]:
-    """Return the schema records of a range in position order; raise CorruptInput for one that is none."""
-    rows = (
-        bronze.filter(within(low, upto) & _of_tables() & F.col("op").isNull() & F.col("value").isNotNull())
-        .select("topic", "partition", "offset", "source", "table", "position", "value")
-        .collect()
-    )
+def schemas(
+    bronze: DataFrame, low: Mapping[str, str], upto: Mapping[str, str], *, repeated: bool = False
+) -> list[SchemaRecord]:
+    """Return the schema records of a range in position order; raise CorruptInput for one that is none.
+
+    Where they are `repeated`, one that describes a table as the record of the same source before it does is left out.
+    """
+    rows = bronze.filter(within(low, upto) & _of_tables() & F.col("op").isNull() & F.col("value").isNotNull())
+    rows = rows.select("topic", "partition", "offset", "source", "table", "position", "value")
+    if repeated:
+        rows = _without_repeats(rows)
     records = []
-    for row in sorted(rows, key=lambda row: row["position"]):
+    for row in sorted(rows.collect(), key=lambda row: row["position"]):
         try:
             schema = TableSchema.parse(row["value"])
         except CorruptInput as error:
@@ -265,3 +294,13 @@ def schemas(bronze: DataFrame, low: Mapping[str, str], upto: Mapping[str, str]) 
             )
         )
     return records
+
+
+def _without_repeats(rows: DataFrame) -> DataFrame:
+    """Return schema records without those that differ from the one before in place and time alone; marks of copies all stay."""
+    deciding = ("tableChanges", "rewritten", "source.schema", "source.table", "source.snapshot")
+    content = F.struct(*(F.get_json_object("value", f"$.{name}") for name in deciding))
+    before = F.lag(content).over(Window.partitionBy("source", "table").orderBy("position"))
+    snapshot = F.get_json_object("value", "$.source.snapshot")
+    marked = F.coalesce(snapshot.isin(COPY_BEGINS, COPY_ENDS), F.lit(False))
+    return rows.withColumn("_kept", marked | ~content.eqNullSafe(before)).filter("_kept").drop("_kept")

@@ -224,9 +224,9 @@ def merge(
     one ahead of the MERGE that removes them, or one after it, with the note, that marks them, since the MERGE needs their values.
     A load that dies between the two does both again.
     """
-    table = DeltaTable.forPath(spark, path)
-    # Reads the rows, which are held, before the table changes.
-    same = same_row(rows, target, size=log_files.size(spark, path))
+    table, size = DeltaTable.forPath(spark, path), log_files.size(spark, path)
+    # Reads the rows, which are held, before the table changes; a small table has few files to choose from.
+    same = same_row(rows, target, size=size) if cleared or size >= _SMALL else _same_key(target)
     if cleared and target.soft:
         with separate_commit(spark):
             _merge(spark, path, table, rows, same, target)
@@ -271,10 +271,14 @@ def same_row(rows: DataFrame, target: TargetSchema, *, size: int = 0) -> Column:
 
     In a table of a large size, in bytes, keys that are few and far apart are worth a look of their own.
     """
+    return _same_key(target) & key_range.of(rows, target, apart=pays(size)).condition("t.")
+
+
+def _same_key(target: TargetSchema) -> Column:
     same = F.col(f"t.{SOURCE}") == F.col(f"s.{SOURCE}")
     for name in target.key:
         same &= F.col(f"t.{_q(name)}") == F.col(f"s.{_q(name)}")
-    return same & key_range.of(rows, target, apart=pays(size)).condition("t.")
+    return same
 
 
 def fit(spark: SparkSession, path: str, target: TargetSchema, *, is_open: bool = False) -> TargetSchema:

@@ -23,7 +23,7 @@ from spark_jobs.silver.table_task import TableTask, between
 from spark_jobs.silver.target_schema import TargetSchema
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.silver.types import rekeyed
-from spark_jobs.state import delta_log, offsets
+from spark_jobs.state import offsets
 from spark_jobs.state.published import Positions, Published
 from spark_jobs.storage import name as _q
 
@@ -46,8 +46,8 @@ def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: Da
     without = {row["table"] for row in seen if row["table"] and row["new"] and not row["changed"]}
     if not without:
         return
-    found = delta_log.note(spark, bronze.table_path(lake, stream), offsets.NOTE)
-    known = set(offsets.parse(found[1]).topics) if found else set()
+    held = offsets.read(spark, bronze.table_path(lake, stream))
+    known = set(held.topics) if held else set()
     wanted = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
     if missing := [f"{topic} (table {name})" for name, topic in wanted.items() if topic not in known]:
         raise NeedsOperator(

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from delta import DeltaTable
@@ -179,10 +180,9 @@ def local_noted_at(path: str, kind: str, files: LogFiles = _LOCAL) -> datetime |
     return _noted_at(_read_commits(path, files), kind)
 
 
-def local_note(path: str, kind: str, files: LogFiles = _LOCAL) -> Note | None:
-    """Return the newest note of a kind in the log of a table, or None; starts no Spark."""
-    found = _newest(_read_commits(path, files), kind)
-    return found[1] if found else None
+def local_note(path: str, kind: str, files: LogFiles = _LOCAL, version: int | None = None) -> tuple[int, Note] | None:
+    """Return the newest note of a kind with its version by the log's files, or None; starts no Spark."""
+    return _newest(_read_commits(path, files, version), kind)
 
 
 def local_notes(path: str, kind: str, files: LogFiles = _LOCAL) -> Iterator[Note]:
@@ -198,6 +198,20 @@ def local_only_maintained(path: str, after: int, files: LogFiles = _LOCAL, *, co
     False for a table whose version was made by another commit than a known one.
     """
     return _maintained(_read_commits(path, files), after, commit) is not None
+
+
+def local_added(path: str, after: int, files: LogFiles, *, commit: str | None, most: int) -> int | None:
+    """Return how many rows commits after a version of a table wrote; starts no Spark.
+
+    None when that version was made by another commit than a known one, and when it lies behind more than so many commits.
+    """
+    rows = 0
+    for number, info in islice(_read_commits(path, files), most):
+        if number <= after:
+            return rows if number == after and commit in {None, _id(info)} else None
+        if not is_maintenance(info):
+            rows += int((info.get("operationMetrics") or {}).get("numOutputRows", 0))
+    return None
 
 
 def _newest(commits: Iterator[tuple[int, Note]], kind: str) -> tuple[int, Note] | None:

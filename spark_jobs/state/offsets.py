@@ -1,7 +1,8 @@
 """Where the load of a stream goes on: from the offsets that the bronze table itself was committed with.
 
 Every bronze commit carries a note: its topics, their ids, the offset after the last record in each of their partitions; where
-tables have topics of their own, also up to where all of each source is in bronze. No other state decides anything. Every commit
+tables have topics of their own, also up to where all of each source is in bronze. Of thousands of topics a note has those alone
+that differ from an earlier note, of a few hours ago at most, which it names. No other state decides anything. Every commit
 of a stream has the same Delta transaction id, and a number that follows from the note that was read before it: of several loads
 that read the same note Delta takes the commit of one, whatever became of the others meanwhile. Called by bronze.
 
@@ -11,17 +12,19 @@ Versions are consecutive, so nothing is listed and no Spark job runs, however lo
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import time
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from spark_jobs import storage
 from spark_jobs.state import delta_log
+from spark_jobs.state.log_files import LogFiles
 
 _HEAD = '{"commitInfo"'
 
@@ -43,6 +46,9 @@ def after(spark: SparkSession, path: str, version: int) -> Iterator[tuple[int, d
 
 
 NOTE = "bronze"
+#: Topics up to which each note has all of them; the share of them that may have changed since a whole note, and its age, in
+#: seconds: Delta keeps bronze's log for three days at least (retention.py).
+_FEW_TOPICS, _CHANGED, _WHOLE_FOR = 100, 0.25, 6 * 60 * 60
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,18 @@ class Held:
     offsets: dict[int, int] = field(default_factory=dict)
     #: Kafka's id of the topic that was read; None when not known.
     id: str | None = None
+
+
+@dataclass(frozen=True)
+class Base:
+    """A commit whose note has all topics, to which later notes refer."""
+
+    version: int
+    #: The id by which its writer found it.
+    commit: str
+    #: When it was written, in seconds since 1970.
+    at: float
+    topics: dict[str, Held]
 
 
 @dataclass(frozen=True)
@@ -71,41 +89,111 @@ class Progress:
     number: int = 0
     #: Version of the table at which rows were put in the place of others last; None when they never were.
     rewritten: int | None = None
+    #: What notes of few changes refer to; None where the next one has to be whole.
+    base: Base | None = field(default=None, compare=False)
 
     def of(self, topic: str) -> Held:
         """Return what is held of a topic."""
         return self.topics.get(topic, Held())
 
 
-def note(stream: str, progress: Progress, *, commit: str = "") -> str:
-    """Return the text that a bronze commit carries; `commit` is an id by which its writer finds it."""
+def note(stream: str, progress: Progress, *, commit: str = "", base: Base | None = None) -> str:
+    """Return the text that a bronze commit carries; `commit` is an id by which its writer finds it.
+
+    It has all topics, or those that differ from a `base`.
+    """
+    if base is None:
+        topics: dict[str, Any] = {"topics": _plain(progress.topics)}
+    else:
+        # By another name: an earlier release, which would take them for all topics, does not read it.
+        topics = {
+            "changed": _plain(_changed(progress, base)),
+            "base": {"version": base.version, "commit": base.commit},
+        }
     return delta_log.write(
         NOTE,
         stream=stream,
         commit=commit,
-        topics={
-            name: {"id": held.id, "offsets": {str(partition): offset for partition, offset in held.offsets.items()}}
-            for name, held in progress.topics.items()
-        },
+        at=time(),
         sources={str(partition): list(names) for partition, names in progress.sources.items()},
         positions=progress.positions,
         rewritten=progress.rewritten,
+        **topics,
     )
 
 
-def parse(found: delta_log.Note) -> Progress:
-    """Return the content of a note; earlier releases wrote one topic only."""
-    topics = found.get("topics") or {found["topic"]: {"id": found["topic_id"], "offsets": found["offsets"]}}
+def choose_base(progress: Progress) -> Base | None:
+    """Return the base to which a note of progress may refer; None where it has to be whole."""
+    base, topics = progress.base, progress.topics
+    if base is None or len(topics) <= _FEW_TOPICS or not base.topics.keys() <= topics.keys():
+        return None
+    if not 0 <= time() - base.at < _WHOLE_FOR or len(_changed(progress, base)) > _CHANGED * len(topics):
+        return None
+    return base
+
+
+def _changed(progress: Progress, base: Base) -> dict[str, Held]:
+    return {name: held for name, held in progress.topics.items() if base.topics.get(name) != held}
+
+
+def _plain(topics: dict[str, Held]) -> dict[str, Any]:
+    return {
+        name: {"id": held.id, "offsets": {str(partition): offset for partition, offset in held.offsets.items()}}
+        for name, held in topics.items()
+    }
+
+
+def parse(found: delta_log.Note, base: Base | None = None) -> Progress:
+    """Return the content of a note, which may refer to a `base`; earlier releases wrote one topic only."""
+    if base is None:
+        topics = _held(found.get("topics") or {found["topic"]: {"id": found["topic_id"], "offsets": found["offsets"]}})
+    else:
+        topics = base.topics | _held(found["changed"])
     return Progress(
-        topics={
-            name: Held({int(partition): int(offset) for partition, offset in one["offsets"].items()}, one["id"])
-            for name, one in topics.items()
-        },
+        topics=topics,
         # Earlier releases noted none.
         sources={int(partition): tuple(names) for partition, names in (found.get("sources") or {}).items()},
         positions=found.get("positions"),
         rewritten=found.get("rewritten"),
+        base=base,
     )
+
+
+def _held(topics: dict[str, Any]) -> dict[str, Held]:
+    return {
+        name: Held({int(partition): int(offset) for partition, offset in one["offsets"].items()}, one["id"])
+        for name, one in topics.items()
+    }
+
+
+def read(spark: SparkSession, path: str) -> Progress | None:
+    """Return what the newest note of a table states; None when it has none, or what that refers to is in the log no more."""
+    found = delta_log.note(spark, path, NOTE)
+    return found and _resolved(found, lambda version: delta_log.note(spark, path, NOTE, version))
+
+
+def read_local(path: str, stream: str, files: LogFiles) -> Progress | None:
+    """Return the same by the log's files, None for another stream's table too; starts no Spark."""
+    found = delta_log.local_note(path, NOTE, files)
+    if found is None or found[1]["stream"] != stream:
+        return None
+    return _resolved(found, lambda version: delta_log.local_note(path, NOTE, files, version))
+
+
+def _resolved(
+    found: tuple[int, delta_log.Note], note_at: Callable[[int], tuple[int, delta_log.Note] | None]
+) -> Progress | None:
+    number, own = found
+    if "base" not in own:
+        progress = parse(own)
+        # Earlier releases noted no time.
+        base = Base(number, own["commit"], own["at"], progress.topics) if "at" in own else None
+        return at(replace(progress, base=base), number)
+    wanted = own["base"]
+    whole = note_at(wanted["version"])
+    if whole is None or (whole[0], whole[1].get("commit")) != (wanted["version"], wanted["commit"]):
+        return None
+    return at(parse(own, Base(whole[0], whole[1]["commit"], whole[1]["at"], parse(whole[1]).topics)), number)
 
 
 def reached(
@@ -113,7 +201,7 @@ def reached(
 ) -> dict[str, str] | None:
     """Return up to where all of each source is in the table, or was at a version; None when everything that is there counts."""
     found = delta_log.note(spark, path, NOTE, version)
-    positions = parse(found[1]).positions if found else None
+    positions = found[1].get("positions") if found else None
     return positions if positions is not None or not topic_per_table else {}
 
 
@@ -135,17 +223,25 @@ def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) ->
         )
     if found is None:
         # There are only commits of other programs: continue after the rows' greatest offsets.
-        rows = frame.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
-        topics: dict[str, Held] = {}
-        for row in rows:
-            topics.setdefault(row["topic"], Held()).offsets[int(row["partition"])] = int(row["offset"]) + 1
-        return Progress(topics=topics, version=version, number=number)
+        return Progress(topics=_of_rows(frame), version=version, number=number)
     if found[1]["stream"] != stream:
         raise NeedsOperator(
             f"{path} holds stream {found[1]['stream']!r}, not {stream!r}",
             hint="Give each stream a name of its own, or name another [lake] root.",
         )
-    return at(parse(found[1]), found[0])
+    noted = _resolved(found, lambda version: delta_log.note(spark, path, NOTE, version))
+    if noted is None:
+        # What did not change since the base is there by its rows.
+        noted = replace(parse(found[1], Base(-1, "", 0, _of_rows(frame))), base=None)
+    return at(noted, found[0])
+
+
+def _of_rows(frame: DataFrame) -> dict[str, Held]:
+    rows = frame.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
+    topics: dict[str, Held] = {}
+    for row in rows:
+        topics.setdefault(row["topic"], Held()).offsets[int(row["partition"])] = int(row["offset"]) + 1
+    return topics
 
 
 def at(progress: Progress, version: int) -> Progress:

@@ -146,6 +146,8 @@ def _note(lake: LakeFile, done: Published, attempt: str) -> str:
         tables=tables_digest(there),
         dropped=sorted(map(published.folder, done.dropped)),
         settings=settings(lake, done.stream),
+        seconds=(done.finished_at - done.started_at).total_seconds() if done.finished_at and done.started_at else None,
+        waiting=sum(one.changes for one in done.unfinished.values()),
     )
 
 

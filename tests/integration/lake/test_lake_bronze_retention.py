@@ -10,7 +10,7 @@ from headrace.configuration.load import load as load_file
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import bronze_retention, maintain, replay_silver
-from spark_jobs.query import as_of
+from spark_jobs.query import overlay_databases
 from spark_jobs.silver import rebuild
 from spark_jobs.state import published
 
@@ -60,7 +60,9 @@ def test_older_records_go_from_bronze_and_loads_go_on_without_them(logged_lake):
     with pytest.raises(NeedsOperator, match=f"{ACCOUNTS} needs records that were removed"):
         rebuild.rebuild(lake.spark, lake.file, "bank", ACCOUNTS)
     assert replay_silver.replay(lake.spark, lake.file, "bank", last.positions).problems == {}
-    moment = as_of.at(lake.spark, lake.file, "bank", published.latest(lake.spark, lake.file, "bank").finished_at)
+    moment = overlay_databases.find_moment(
+        lake.spark, lake.file, "bank", published.latest(lake.spark, lake.file, "bank").finished_at
+    )
     assert moment.tables() == [ACCOUNTS]
     assert lake.rows("id", "name") == names
     # a table whose folder is lost stops, until both sources have copied it

@@ -8,7 +8,7 @@ import pytest
 from headrace.console.lake import Lake
 from headrace.errors import NeedsOperator
 from spark_jobs.maintenance import drop, maintain, replay_silver
-from spark_jobs.query import as_of, listing, published_tables, snapshot
+from spark_jobs.query import listing, overlay_databases, published_tables, snapshot
 from spark_jobs.silver import load as silver
 from spark_jobs.state import publication, published
 from spark_jobs.verify.lake import LakeAt
@@ -74,7 +74,9 @@ def test_a_dropped_table_is_shown_nowhere_and_comes_back_with_what_came_since(la
     # loads and replays go on without it, maintenance leaves its files for keep_days
     assert change_both(lake, 2).changes == {ACCOUNTS: 1}
     assert replay_silver.replay(lake.spark, lake.file, "bank").changes == {ACCOUNTS: 2}
-    moment = as_of.at(lake.spark, lake.file, "bank", published.latest(lake.spark, lake.file, "bank").finished_at)
+    moment = overlay_databases.find_moment(
+        lake.spark, lake.file, "bank", published.latest(lake.spark, lake.file, "bank").finished_at
+    )
     assert moment.tables() == [ACCOUNTS]
     maintain.maintain(lake.spark, lake.file, "bank")
     assert (Path(lake.file.root) / "silver/bank" / OTHER).is_dir()

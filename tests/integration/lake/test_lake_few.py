@@ -98,3 +98,28 @@ def _live(spark, lake):
         return [tuple(row) for row in desk.ask(LIVE).collect()]
     finally:
         desk.close()
+
+
+def test_a_load_of_few_changes_into_small_tables_takes_few_jobs(spark, logged_lake):
+    """A load of a thousand changes in four tables took about 60 jobs, each of which costs more than its rows."""
+    # given four tables
+    lake, tables = logged_lake(), [f"public.t{number}" for number in range(4)]
+    source, _ = lake.feeds
+    for table in tables:
+        rows = [source.insert(table, id=number, name="a", balance="1.00") for number in range(50)]
+        source.commit(source.schema(table=table), *rows)
+    lake.load()
+    scheduler = spark.sparkContext._jsc.sc().dagScheduler()
+    # when rows of each change, come and go
+    for table in tables:
+        changed = [source.update(table, id=number, name="b", balance="1.00") for number in range(10)]
+        source.commit(*changed, source.delete(table, id=20), source.insert(table, id=50, name="c", balance="1.00"))
+    lake.to_bronze()
+    before = scheduler.numTotalJobs()
+    report = lake.load()
+    jobs = scheduler.numTotalJobs() - before
+    # then
+    assert report.changes == dict.fromkeys(tables, 12)
+    assert [row[1] for row in lake.rows("name", table=tables[3])].count("b") == 10
+    # with one more for each table it was 31
+    assert jobs < 30

@@ -9,7 +9,7 @@ import pytest
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain
-from spark_jobs.query import as_of, engine
+from spark_jobs.query import engine, overlay_databases
 from spark_jobs.silver import batch_profile
 from spark_jobs.state import published
 from tests.lake.age import age
@@ -131,13 +131,13 @@ def test_l50_a_moment_in_the_past_is_looked_for_behind_what_was_published_by_the
 
     monkeypatch.setattr(batch_profile, "within", within)
     # then nothing before that is read
-    cut = as_of.high_watermarks(spark, lake.file, "bank", moment)
+    cut = overlay_databases.high_watermarks(spark, lake.file, "bank", moment)
     assert lows == [cut]
     assert sorted(cut) == [J, L]
     # and where a source's clock was ahead of it, all is read
-    earlier = as_of.high_watermarks(spark, lake.file, "bank", now - timedelta(hours=2))
+    earlier = overlay_databases.high_watermarks(spark, lake.file, "bank", now - timedelta(hours=2))
     assert (lows[1:], earlier) == ([], {})
-    later = as_of.high_watermarks(spark, lake.file, "bank", moment + timedelta(hours=2))
+    later = overlay_databases.high_watermarks(spark, lake.file, "bank", moment + timedelta(hours=2))
     assert all(later[source] > cut[source] for source in (J, L))
 
 

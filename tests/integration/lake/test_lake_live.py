@@ -7,8 +7,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs.bronze import increment
+from spark_jobs.bronze import avro_records, increment
 from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze.increment import Live
+from spark_jobs.kafka import client as asking
 from spark_jobs.query import engine
 from spark_jobs.silver import load as silver
 from spark_jobs.state import offsets
@@ -87,6 +89,41 @@ def test_live_rows_are_those_that_the_next_load_will_show(spark, feed, lake_file
     assert asked(desk, "accounts", "silver") == live
 
 
+def test_x7_queries_of_live_rows_use_one_session_and_one_client(spark, feed, lake_file, desks, monkeypatch):
+    """X7: each query made a session, a client with three requests, and consumers that were never used again."""
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    source.commit(source.schema(), source.insert(id=0, name="a", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+    desk, clients, groups = desks(lake), [], []
+
+    def count(target, name, into, take):
+        function = getattr(target, name)
+
+        def counted(*given, **more):
+            into.append(take(more))
+            return function(*given, **more)
+
+        monkeypatch.setattr(target, name, counted)
+
+    count(asking, "AdminClient", clients, lambda _: 1)
+    count(avro_records, "records", groups, lambda more: more["group"])
+    sessions = []
+    count(type(spark), "newSession", sessions, lambda _: 1)
+    # when rows are queried as they come to Kafka
+    for number in range(1, 4):
+        source.commit(source.insert(id=number, name="a", balance="1.00"))
+        found = desk.ask("SELECT id FROM silver_live.accounts").collect()
+        # then each query has all of them
+        assert sorted(row["id"] for row in found) == list(range(number + 1))
+    # by one client, one group, which names the consumers, and one session
+    assert len(clients) == 1
+    assert len(set(groups)) == 1
+    assert groups[0]
+    assert len(sessions) == 1
+
+
 @pytest.mark.long
 def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, desks, monkeypatch, caplog):
     # given a load, then changes in bronze, and others in Kafka alone: of keys, of another source, and half a transaction
@@ -142,7 +179,7 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     source.commit(source.insert(id=2, name="lost", balance="1.00"), source.insert(id=3, name="kept", balance="1.00"))
     held = offsets.of_table(spark, bronze.table_path(lake, "bank"), "bank", [])
     end = held.of(source.topic).offsets[0]
-    found = increment.beyond(spark, lake, "bank", held)
+    found = increment.beyond(spark, lake, "bank", held, Live(spark))
     assert list(found) == [0]
     assert found[0][0] == end
     assert asked(desks(lake), "accounts", "silver_live") != asked(desks(lake), "accounts", "silver")
@@ -153,12 +190,12 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     )
     admin.delete_records([place])[place].result(60)
     # then
-    assert increment.beyond(spark, lake, "bank", held) == {}
+    assert increment.beyond(spark, lake, "bank", held, Live(spark)) == {}
     assert desks(lake).ask("SELECT name FROM silver_live.accounts").collect() == [("a",)]
     # or the topic is another one
     source.commit(source.insert(id=4, name="next", balance="1.00"))
     other = Progress({source.topic: Held(held.of(source.topic).offsets, "another")})
-    assert increment.beyond(spark, lake, "bank", other) == {}
+    assert increment.beyond(spark, lake, "bank", other, Live(spark)) == {}
 
 
 def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_file, desks):

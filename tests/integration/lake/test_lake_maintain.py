@@ -8,18 +8,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from spark_jobs import run_log
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import maintain
+from spark_jobs.maintenance import maintain, own_tables
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_task
 from spark_jobs.state import publication, published
 from spark_jobs.state.published import Published
+from tests.lake.age import age
 from tests.lake.death import dying_before_it_publishes
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
 
+J = "jakarta/bank"
 LOG = {"entry": ("text", None, None)}
 
 
@@ -173,3 +176,42 @@ def test_what_was_published_is_read_again_where_a_lake_was_made_anew(spark, lake
     # then
     assert published.latest(spark, lake, "bank").changes == 2
     assert [state.changes for state in published.latest_of_all(spark, lake)] == [2]
+
+
+def test_l47_the_record_of_loads_is_pruned_compacted_and_vacuumed(spark, logged_lake, monkeypatch):
+    """L47: a row for each load was kept for ever, and each hundred commits wrote all of them again."""
+    # given loads of two sources, a year ago and now, one source of which had nothing to load since
+    logged = logged_lake()
+    source, _ = logged.feeds
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    logged.load()
+    lake = logged.file
+    now, path = datetime.now(UTC), run_log.path(lake)
+    monkeypatch.setattr(run_log, "_COMPACT_EVERY", 5)
+
+    def record(days, source, upto):
+        at = now - timedelta(days=days, seconds=len(source))
+        sources = [{"source": source, "after": None, "upto": upto, "commit_time": at, "lag_seconds": 1.0}]
+        row = run_log._row("bank", "silver", 1, 1.0, rows=1, files=1, batches=1, offsets=[], sources=sources, tables=[])
+        run_log._append(spark, lake, [row | {"started_at": at, "finished_at": at}])
+
+    for number in range(4):
+        record(365 - number, "london/bank", f"{number}")
+        record(365 - number, J, f"{number}")
+    for number in range(4, 8):
+        record(1, J, f"{number}")
+    # then small files are put together as they come
+    assert spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first()["numFiles"] <= 5
+    before = {file.name for file in Path(path).glob("*.parquet")}
+    # when the lake's own tables are maintained, and again once what was replaced is old
+    own_tables.maintain(maintain._session(spark), lake, "bank")
+    age(spark, lake, 20)
+    own_tables.maintain(maintain._session(spark), lake, "bank")
+    # then what is left of each source is where it is, and all of the last month; in one file, and no other one is there
+    rows = spark.read.format("delta").load(path).collect()
+    assert sorted((row["sources"][0]["source"], row["sources"][0]["upto"]) for row in rows) == [
+        *((J, number) for number in "4567"),
+        ("london/bank", "3"),
+    ]
+    assert len(before) > 8
+    assert len(list(Path(path).glob("*.parquet"))) <= 2

@@ -1,5 +1,7 @@
 """A stream with a topic for each table: loaded from all of them, and shown up to where all of them are loaded."""
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -11,10 +13,18 @@ from spark_jobs.bronze.check import check
 from spark_jobs.kafka import client as asking
 from spark_jobs.maintenance import replay_bronze
 from spark_jobs.query import engine, published_tables
+from spark_jobs.state import offsets
 from tests.rules.waiting import eventually
 
 J = "jakarta/bank"
 ACCOUNTS, TELLERS, FRESH = "public.accounts", "public.tellers", "public.fresh"
+
+
+@pytest.fixture(autouse=True)
+def notes_of_changes(monkeypatch):
+    """Let bronze's commits note the topics that changed alone, as they do of hundreds of topics (L49)."""
+    monkeypatch.setattr(offsets, "_FEW_TOPICS", 0)
+    monkeypatch.setattr(offsets, "_CHANGED", 1)
 
 
 @pytest.fixture
@@ -169,3 +179,34 @@ def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, table
         eventually(lambda: reached(fresh), 180)
         assert held.filter(f"`table` = '{FRESH}' AND op IS NOT NULL").count() == 1
     desk.close()
+
+
+def test_l49_a_load_goes_on_by_the_rows_where_a_note_refers_to_one_that_is_gone(spark, feed, lake_file, tables, loaded):
+    # given a stream whose last commit noted one topic of two
+    source = feed(topic_per_table=True)
+    tables(source.topic, ACCOUNTS, TELLERS)
+    lake = lake_file(bank=source.topic, topic_per_table=True)
+    source.commit(source.schema(), source.schema(table=TELLERS), *both(source, 1, "a"))
+    loaded(lake)
+    source.commit(source.insert(ACCOUNTS, id=2, name="b", balance="1.00"))
+    loaded(lake)
+    path = bronze.table_path(lake, "bank")
+    base = offsets.read(spark, path).base
+    # when what it refers to is another commit by now
+    commit = Path(path, "_delta_log", f"{base.version:020d}.json")
+    commit.write_text(commit.read_text().replace(base.commit, "0" * 32))
+    commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
+    assert offsets.read(spark, path) is None
+    assert noop_check.report(lake, "bank") is None
+    source.commit(*both(source, 3, "c"))
+    # then a load takes what is new, once, and notes all again
+    assert loaded(lake).changes == {ACCOUNTS: 1, TELLERS: 1}
+    assert names(spark, lake, ACCOUNTS) == ["a", "b", "c"]
+    assert names(spark, lake, TELLERS) == ["a", "c"]
+    frame = spark.read.format("delta").load(path).groupBy("topic", "partition", "offset").count()
+    assert frame.filter("count > 1").isEmpty()
+    assert set(offsets.read(spark, path).topics) == {
+        source.topic,
+        f"{source.topic}.{ACCOUNTS}",
+        f"{source.topic}.{TELLERS}",
+    }

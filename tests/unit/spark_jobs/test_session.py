@@ -37,6 +37,31 @@ def test_a_jvm_has_room_for_the_compiled_code_of_many_tables(tmp_path, monkeypat
     assert "-XX:ReservedCodeCacheSize=240m" in settings["spark.driver.extraJavaOptions"].split()
 
 
+@pytest.mark.parametrize(
+    ("given", "own"),
+    [("", ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]), ("-Xss8m -XX:+UseZGC", ["-XX:TieredStopAtLevel=1"])],
+)
+def test_the_jvm_of_a_load_of_few_changes_compiles_in_haste_and_has_one_collector(tmp_path, monkeypatch, given, own):
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark" / "a.jar").touch()
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    file = {
+        "lake": {"root": str(tmp_path)},
+        "kafka": {"bootstrap": "k:9092"},
+        "spark": {"settings": {"spark.driver.extraJavaOptions": given}},
+        "streams": {"bank": {"sources": ["a/b"]}},
+    }
+    lake = msgspec.convert(file, LakeFile)
+
+    many, few = (
+        session._launch(lake, str(tmp_path), (), few=few)["spark.driver.extraJavaOptions"].split()
+        for few in (False, True)
+    )
+
+    assert [option for option in few if option not in many] == own
+
+
 class Started(BaseException):
     """The JVM would be started now."""
 

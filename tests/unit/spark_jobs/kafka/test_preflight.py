@@ -1,14 +1,10 @@
 """What retention took, and a topic that is another one, are found from numbers alone."""
 
-import json
-
 import pytest
 
 from headrace.errors import NeedsOperator
 from spark_jobs.kafka import requests
 from spark_jobs.kafka.client import Topic
-from spark_jobs.state import offsets
-from spark_jobs.state.offsets import Held, Progress
 
 
 def topic(starts, ends, name="bank", topic_id="now"):
@@ -45,17 +41,6 @@ def test_topic_made_anew_is_recognised(needed, topic_id):
 @pytest.mark.parametrize(("needed", "topic_id"), [({}, None), ({0: 50}, "now"), ({0: 10}, None)])
 def test_same_topic_passes(needed, topic_id):
     requests.check_identity(needed, topic({0: 0, 1: 0}, {0: 50, 1: 9}), topic_id=topic_id, table="/lake/bronze/bank")
-
-
-def test_note_reads_back_what_it_was_written_from():
-    topics = {"bank": Held({0: 12, 3: 4}, "x"), "bank.public.t": Held({0: 1}, "y")}
-    progress = Progress(topics=topics, positions={"jakarta/bank": "p"}, rewritten=7)
-    assert offsets.parse(json.loads(offsets.note("bank", progress))) == progress
-
-
-def test_note_of_an_earlier_release_is_of_one_topic():
-    old = {"topic": "bank", "topic_id": "x", "offsets": {"0": 12}, "query": "q", "batch": 7}
-    assert offsets.parse(old) == Progress(topics={"bank": Held({0: 12}, "x")})
 
 
 def test_a_stream_with_a_topic_for_each_table_is_refused_before_its_first_load(caplog):

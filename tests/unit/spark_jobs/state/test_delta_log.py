@@ -25,7 +25,7 @@ def test_newest_note_of_the_kind_is_found_behind_other_commits(tmp_path):
     commit(tmp_path, 3, userMetadata="somebody's own words")
     commit(tmp_path, 4, operation="OPTIMIZE")
     # then
-    assert delta_log.local_note(str(tmp_path), "bronze")["offsets"] == {"0": 2}
+    assert delta_log.local_note(str(tmp_path), "bronze")[1]["offsets"] == {"0": 2}
 
 
 def test_damaged_commit_is_named_with_a_remedy(tmp_path):
@@ -81,7 +81,7 @@ def test_l12_newest_commits_are_read_without_the_rest_of_the_log(tmp_path, monke
     monkeypatch.setattr(Path, "glob", lambda *_: pytest.fail("the folder was listed"))
     # then
     assert delta_log.version(None, tmp_path.as_uri()) == 199
-    assert delta_log.local_note(str(tmp_path), "silver")["number"] == 199
+    assert delta_log.local_note(str(tmp_path), "silver")[1]["number"] == 199
     assert delta_log.maintained(None, tmp_path.as_uri(), 199) == 199
     assert delta_log.maintained(None, tmp_path.as_uri(), 197) is None
     assert len([name for name in opened if name != "_last_checkpoint"]) == 4

@@ -32,7 +32,7 @@ def test_newest_commit_after_a_checkpoint_is_found_with_few_looks(tmp_path, newe
     (log / "_last_checkpoint").write_text('{"version":150}')
     files = Counted()
 
-    assert delta_log.local_note(str(tmp_path), "silver", files)["number"] == newest
+    assert delta_log.local_note(str(tmp_path), "silver", files)[1]["number"] == newest
     assert files.looks <= 13
 
 
