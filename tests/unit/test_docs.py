@@ -191,7 +191,8 @@ def test_every_link_within_the_repository_leads_to_a_page_and_a_heading(name):
 def test_every_alert_has_a_runbook_with_what_check_and_fix():
     rules = [
         rule
-        for group in yaml.safe_load((ROOT / "infra/monitoring/alerts.yml").read_text())["groups"]
+        for file in (ROOT / "infra/monitoring/alerts").iterdir()
+        for group in yaml.safe_load(file.read_text())["groups"]
         for rule in group["rules"]
     ]
     for rule in rules:
