@@ -99,6 +99,8 @@ class Figures:
     state_folder: Path | None = None
     #: How far the snapshots are, in the names of `for_batch`; empty while nothing is to be copied.
     snapshot: Callable[[], dict[str, int | float | str]] = field(default=dict)
+    #: The warnings about copies that failed.
+    failed_copies: Callable[[], list[str]] = field(default=list)
     #: Further warnings: whatever part has one puts it here under its name.
     warned: dict[str, str] = field(default_factory=dict)
 
@@ -212,7 +214,7 @@ class Figures:
     @property
     def warnings(self) -> list[str]:
         """What an operator should look at before it becomes a problem."""
-        found = list(self.warned.values())
+        found = [*self.warned.values(), *self.failed_copies()]
         if self.safe_wal_bytes is not None and self.retained_wal_bytes is not None:
             limit = self.retained_wal_bytes + max(0, self.safe_wal_bytes)
             if limit and self.retained_wal_bytes > _WARNING_SHARE * limit:
