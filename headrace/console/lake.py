@@ -131,10 +131,13 @@ class LakeView:
     verdicts: dict[tuple[str, str, str], Verdict] = field(default_factory=dict)
     #: Of each stream's bronze table, by topic and partition: the offset after the last record. None before the first look.
     offsets: dict[str, dict[tuple[str, int], int]] | None = None
+    #: By step and source: when the step was last seen to have all that was committed. Kept from view to view.
+    complete_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def lag(self, step: str, source: str, committed: str | None, now: float) -> float | None:
         """Return how old what a step lacks of a source may be, in seconds; 0 when it lacks nothing, None when not known.
 
+        What it lacks came after it was last seen to lack nothing: a change after a quiet week is not a week old.
         `committed` is what Kafka has, None when not known: it may be the end of a transaction whose last change a step has.
         """
         reached = self.reached.get((step, source))
@@ -142,9 +145,10 @@ class LakeView:
             return None
         transaction = committed.rpartition("/")[0]
         if reached.upto >= committed or (transaction and reached.upto.startswith(f"{transaction}/")):
+            self.complete_at[step, source] = now
             return 0.0
-        since = reached.commit_time or reached.finished_at
-        return max(0.0, now - since.timestamp())
+        since = (reached.commit_time or reached.finished_at).timestamp()
+        return max(0.0, now - max(since, self.complete_at.get((step, source), 0.0)))
 
 
 class Lake:
@@ -191,12 +195,13 @@ class Lake:
             try:
                 view = _view(self._reader)
                 verdicts = {key: one for key, one in view.verdicts.items() if self._has_source(*key[:2])}
-                self._view = replace(view, offsets=offsets, verdicts=verdicts)
+                self._view = replace(view, offsets=offsets, verdicts=verdicts, complete_at=self._view.complete_at)
             except NoTable as error:
                 self._view = LakeView(
                     problem=f"nothing is published yet: {error.message}",
                     hint="Load a stream with 'headrace lake load', or correct [lake] root in the lake's file.",
                     offsets=offsets,
+                    complete_at=self._view.complete_at,
                 )
         except ReplicationError as error:
             # Keys may be others by now.
