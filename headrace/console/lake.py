@@ -4,6 +4,7 @@
 keeps what was read last, with the reason.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,12 +14,17 @@ from types import MappingProxyType
 from typing import Any
 
 from headrace.configuration.lake import Stream
+from headrace.console.bridges import defect
 from headrace.errors import ReplicationError
 from headrace.lake_reader.own_tables import NoTable, OwnTables, Row
 from headrace.table_state import table_state
 
+_log = logging.getLogger(__name__)
+
 #: Seconds between two looks.
 EVERY = 10.0
+#: A look that takes longer is reported, in seconds.
+_HUNG_SECONDS = 120.0
 
 _STATE = """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY stream, "table" ORDER BY load DESC) AS n FROM state)
     WHERE n = 1"""
@@ -161,10 +167,12 @@ class Lake:
         settings: Callable[[], Mapping[str, str]] = dict,
         *,
         every: float = EVERY,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take the lake's root, its streams, and what returns [spark.settings] of its file."""
         self._root, self._streams, self._settings = root, streams, settings
-        self._every = every
+        self._every, self._clock = every, clock
+        self._looked_at = clock()
         self._view = LakeView(configured=root is not None, problem="it has not been read yet" if root else "")
         self._reader: OwnTables | None = None
         self._stopped = threading.Event()
@@ -181,7 +189,12 @@ class Lake:
 
     def view(self) -> LakeView:
         """Return what is known now; never waits."""
-        return self._view
+        view, seconds = self._view, self._clock() - self._looked_at
+        if view.configured and view.read_at and not view.problem and seconds > self._every + _HUNG_SECONDS:
+            return replace(
+                view, problem=f"a look at it has not ended for {seconds:.0f} s", hint="Is its storage reachable?"
+            )
+        return view
 
     def look(self) -> None:
         """Read once."""
@@ -207,6 +220,11 @@ class Lake:
             # Keys may be others by now.
             self._reader = None
             self._view = replace(self._view, problem=error.message, hint=error.hint)
+        except Exception as error:  # noqa: BLE001 - whatever it raises: the thread must go on, and the pages show it.
+            _log.exception("the lake was not read")
+            self._reader = None
+            self._view = replace(self._view, problem=defect(error), hint="")
+        self._looked_at = self._clock()
 
     def _has_source(self, stream: str, source: str) -> bool:
         """Whether the lake's file has a source: of one that was taken out, nobody will verify anything again."""

@@ -59,7 +59,11 @@ def figures(number: int) -> SourceMetrics:
     }
     found.edge |= {"spool_bytes": 0, "spool_limit_bytes": 8 << 30, "retained_wal_bytes": (3 + 17 * number) << 20}
     found.edge |= {"safe_wal_bytes": 16 << 30, "unacknowledged_batches": number % 3, "version": "0.2.0"}
+    found.edge |= {"cpu_cores": 0.05 + 0.03 * number, "memory_bytes": (70 + number) << 20}
+    found.edge |= {"in_flight_ratio": 0.04 * number}
     found.rate.add(9000 + 1700 * number)
+    found.received_rate.add(160_000 + 29_000 * number)
+    found.written_rate.add(900_000 + 170_000 * number)
     if SOURCES[number] == "frankfurt/sales":
         found.edge |= {"snapshot_table": "public.orders", "snapshot_rows": 1_734_200, "snapshot_estimate": 4_100_000}
         found.edge |= {"snapshot_rows_per_second": 21_400.0, "snapshot_tables": 3}
