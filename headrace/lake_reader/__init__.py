@@ -10,9 +10,8 @@ Other Delta readers show each table at its newest version, half of a load among 
     storage             files under the lake's root
     delta_log           a table's files and columns at a version, by its log
     deletion_vectors    rows of a file that are deleted
-    arrow_types         the types of columns in Arrow
     published           which version of each table was published, and under which name
-    table               a table's rows as Arrow, Polars, pandas or a relation of DuckDB
+    table               a table's columns and rows as Arrow, Polars, pandas or a relation of DuckDB
     duckdb_views        SQL whose views show the tables in DuckDB
     own_tables          SQL over the lake's own tables, for the console
 

@@ -6,10 +6,9 @@ numbers. Called by lake.py.
 
 from collections.abc import Iterable
 
-from headrace.lake_reader.arrow_types import Column
 from headrace.lake_reader.delta_log import DataFile
 from headrace.lake_reader.storage import Storage
-from headrace.lake_reader.table import LakeTable
+from headrace.lake_reader.table import Column, LakeTable
 
 _AT = "TIMESTAMPTZ"
 _TYPES = {
