@@ -197,6 +197,16 @@ def pod(name, address, values):
     return bridge(values, namespace="data", pod=name, instance=f"{address}:9188")
 
 
+def edge(address, values):
+    (state, _) = scraped("headrace_edge_state", values, source="a/b", state="capturing", instance=address)
+    (release, _) = scraped("headrace_edge_build_info", values, instance=address)
+    return [state, release]
+
+
+def console(address, values):
+    return scraped("headrace_lake_up", values, instance=address)
+
+
 #: By name: what is scraped in 15 minutes, and the labels of what fires at their end; nothing fires before where there are none.
 ABSENCES = {
     "nothing was ever there": ([], [{}]),
@@ -229,14 +239,37 @@ ABSENCES = {
         [],
     ),
 }
+#: As above, of an edge and of the console.
+EDGES = {
+    "an edge at another address": ([*edge("a:1", "1" * 10 + "_" * 20), *edge("b:1", "_" * 12 + "1" * 18)], []),
+    "an edge that ended, next to one that runs": (
+        [*edge("a:1", "1" * 10 + "_" * 20), {"series": "headrace_edge_build_info", "values": "1x30"}],
+        [{"source": "a/b"}],
+    ),
+    "no edge": ([], [{}]),
+}
+CONSOLES = {
+    "a console at another address": ([*console("a:1", "1" * 5 + "_" * 25), *console("b:1", "_" * 15 + "1" * 15)], []),
+    "a console that ended": (console("a:1", "1" * 5 + "_" * 25), [{}]),
+}
+ALL_ABSENCES = [
+    pytest.param(place, alert, *case, id=name)
+    for place, alert, cases in (
+        ("headquarters", "HeadraceBridgeAbsent", ABSENCES),
+        ("region", "HeadraceEdgeAbsent", EDGES),
+        ("lake", "HeadraceConsoleAbsent", CONSOLES),
+    )
+    for name, case in cases.items()
+]
 
 
-@pytest.mark.parametrize("absence", ABSENCES)
-def test_v10_a_bridge_is_absent_where_it_is_to_be_scraped_and_is_not(absence, tmp_path):
-    """V10: each rollout (by address), then each scale-down (by pod) paged."""
-    series, firing = ABSENCES[absence]
+@pytest.mark.parametrize(("place", "alert", "series", "firing"), ALL_ABSENCES)
+def test_v10_what_is_absent_pages_and_what_has_moved_or_is_wanted_no_more_does_not(
+    place, alert, series, firing, tmp_path
+):
+    """V10: each rollout (by address), then each scale-down (by pod) of bridges paged."""
     expected = [{"labels": f"{{{shown(labels)}}}", "value": 1} for labels in firing]
-    asked = 'group by (namespace, pod, instance) (ALERTS{alertname="HeadraceBridgeAbsent",alertstate="firing"})'
+    asked = f'group by (namespace, pod, instance, source) (ALERTS{{alertname="{alert}",alertstate="firing"}})'
     ended = {"expr": asked, "eval_time": "15m", "exp_samples": expected}
     ever = {"expr": f"max_over_time(({asked})[15m:30s])", "eval_time": "15m", "exp_samples": []}
     test = {
@@ -245,7 +278,7 @@ def test_v10_a_bridge_is_absent_where_it_is_to_be_scraped_and_is_not(absence, tm
         "promql_expr_test": [ended] if firing else [ended, ever],
     }
     file = tmp_path / "test.yml"
-    rules = [str(MONITORING / "alerts" / "headquarters.yml")]
+    rules = [str(MONITORING / "alerts" / f"{place}.yml")]
     file.write_text(json.dumps({"rule_files": rules, "evaluation_interval": "30s", "tests": [test]}))
     done = subprocess.run(
         [program("promtool"), "test", "rules", file], capture_output=True, text=True, timeout=60, check=False
