@@ -104,6 +104,7 @@ class BridgeService:
         self.requests_trouble: Callable[[], str] = str
         #: What keeps the bridge from starting; empty once it serves.
         self.waits_for = "Kafka has not answered yet"
+        PROCESS.begin()
         #: When the main thread turned last, by the monotonic clock.
         self.turned_at = time.monotonic()
 

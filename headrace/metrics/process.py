@@ -16,12 +16,19 @@ class ProcessUse:
         self, clock: Callable[[], float] = time.monotonic, processor: Callable[[], float] = time.process_time
     ) -> None:
         self._clock, self._processor = clock, processor
-        # When the present mean began, the processor's seconds by then, and the mean before it.
-        self._began: tuple[float, float, float | None] = (clock(), processor(), None)
+        # When the present mean began, the processor's seconds by then, and the mean before it; None before it was read first.
+        self._began: tuple[float, float, float | None] | None = None
+
+    def begin(self) -> None:
+        """Let the mean begin now, and not when it is read first."""
+        self._began = (self._clock(), self._processor(), None)
 
     @property
     def cpu_cores(self) -> float | None:
         """How many processor cores were busy of late; None in the first seconds."""
+        if self._began is None:
+            self.begin()
+            return None
         began, seconds, mean = self._began
         now, spent = self._clock(), self._processor()
         if now - began >= _LEAST_SECONDS:
