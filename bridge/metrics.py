@@ -50,6 +50,7 @@ class SourceMetrics:
     #: The last committed position; empty while none is known.
     position: str = ""
     records: int = counter("committed_records_total", "Records committed to Kafka.")
+    written: int = counter("committed_bytes_total", "Their size, before Kafka's compression.")
     transactions: int = counter("transactions_total", "Kafka transactions committed with records or positions.")
     batches: int = counter("received_batches_total", "Batches received.")
     bytes: int = counter("received_bytes_total", "Their size, compressed.")
@@ -77,6 +78,8 @@ class SourceMetrics:
     #: What the edge reported of itself in its last batch with figures.
     edge: Figures = field(default_factory=dict)
     rate: Rate = field(default_factory=Rate)
+    received_rate: Rate = field(default_factory=Rate)
+    written_rate: Rate = field(default_factory=Rate)
     #: Tables that have no topic, in a stream with topics of tables: their records are in the stream's own one.
     without_topic: Collection[str] = ()
     #: Tables whose records wait, because the registry refuses their schema; by name, with its reason.
@@ -124,6 +127,13 @@ class SourceMetrics:
         "certificate_expiry_time",
         "edge_certificate_expiry_time_seconds",
         "The edge: when the first certificate of its interconnect ends, in seconds since 1970.",
+    )
+    edge_cpu = reported("cpu_cores", "edge_cpu_cores", "The edge: processor cores that its process used of late.")
+    edge_memory = reported("memory_bytes", "edge_resident_memory_bytes", "The edge: memory of its process.")
+    edge_in_flight = reported(
+        "in_flight_ratio",
+        "edge_in_flight_ratio",
+        "The edge: how much of what may be in flight is, from 0 to 1.",
     )
     edge_captured = reported("captured", "edge_captured_records", "The edge: records captured since it was started.")
 
@@ -218,14 +228,17 @@ class SourceMetrics:
             self.waiting_since = self.heard_at
         self.batches += 1
         self.bytes += size
+        self.received_rate.add(size)
         if figures:
             self.edge = figures
 
-    def commit(self, records: int, seconds: float) -> None:
-        """Note a committed transaction."""
+    def commit(self, records: int, size: int, seconds: float) -> None:
+        """Note a committed transaction: its records, their size before compression, and how long Kafka took."""
         self.transactions += 1
         self.records += records
+        self.written += size
         self.rate.add(records)
+        self.written_rate.add(size)
         self.commit_seconds.add(seconds)
 
     def settle(self, complete: Complete | None) -> None:

@@ -16,6 +16,7 @@ from bridge.model.withheld import Withheld
 from bridge.source.state import SourceState
 from headrace import __version__, doors
 from headrace.certificates.files import ConnectionMetrics
+from headrace.metrics.process import PROCESS
 from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus, refused_inputs, snapshot_of
 
 if TYPE_CHECKING:
@@ -103,15 +104,17 @@ class BridgeService:
         self.requests_trouble: Callable[[], str] = str
         #: What keeps the bridge from starting; empty once it serves.
         self.waits_for = "Kafka has not answered yet"
+        PROCESS.begin()
         #: When the main thread turned last, by the monotonic clock.
         self.turned_at = time.monotonic()
 
     @cached_property
     def collector(self) -> "Together":
         """What Prometheus reads; its library is imported only for that."""
-        from headrace.metrics.collector import FiguresCollector, RefusedCollector, Together
+        from headrace.metrics.collector import FiguresCollector, RefusedCollector, Together, process_collector
 
         return Together(
+            process_collector(),
             FiguresCollector(PREFIX, SourceMetrics, self._figures),
             FiguresCollector(LANE_PREFIX, LaneMetrics, self._lanes, label="lane"),
             FiguresCollector(DELIVERY_PREFIX, DeliveryMetrics, lambda: self._deliveries, label="delivery"),
@@ -157,6 +160,8 @@ class BridgeService:
             version=__version__,
             ready=ready.well,
             reason=ready.reason,
+            cpu_cores=PROCESS.cpu_cores,
+            memory_bytes=PROCESS.memory_bytes,
             sources=sources,
             deliveries=[_delivery(name, figures) for name, figures in self._deliveries.items()],
             refused=refused_inputs(doors.refused()),
@@ -179,6 +184,11 @@ def _status(source: str, figures: SourceMetrics) -> SourceStatus:
         spool_bytes=_whole(edge, "spool_bytes"),
         spool_limit_bytes=_whole(edge, "spool_limit_bytes"),
         unacknowledged_batches=_whole(edge, "unacknowledged_batches"),
+        edge_cpu_cores=figures.edge_cpu,
+        edge_memory_bytes=_whole(edge, "memory_bytes"),
+        wan_bytes_per_second=round(figures.received_rate.read(), 1),
+        kafka_bytes_per_second=round(figures.written_rate.read(), 1),
+        in_flight_ratio=figures.edge_in_flight,
         heard_seconds=figures.silent,
         edge_version=words(edge, "version") or None,
         edge_state=_edge_state(figures),

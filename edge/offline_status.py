@@ -1,6 +1,7 @@
 """Where a source is: its checkpoint and its server, side by side, for a person or a script."""
 
 from edge.engine_registry import engine_of
+from edge.snapshot.store import SnapshotStore
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError
@@ -29,6 +30,8 @@ def durable(config: EdgeFile) -> list[SourceStatus]:
         retained = engine.server_status(checkpoint)["retained_wal_bytes"]
     except ReplicationError as error:
         warnings.append(error.message)
+    warnings += TableHistory(engine.state.folder, config.source.name).warnings.values()
+    warnings += SnapshotStore(engine.state.folder, config.source.name).plan().failures()
     return [
         SourceStatus(
             source=config.source.name,
@@ -36,6 +39,6 @@ def durable(config: EdgeFile) -> list[SourceStatus]:
             reason="" if checkpoint else f"no checkpoint in {engine.state.path}: 'headrace edge init' was not run",
             position=checkpoint.acknowledged if checkpoint else None,
             retained_wal_bytes=retained if isinstance(retained, int) else None,
-            warnings=[*warnings, *TableHistory(engine.state.folder, config.source.name).warnings.values()],
+            warnings=warnings,
         )
     ]

@@ -108,7 +108,7 @@ class CaptureSession:
         active = ActivePlan(
             SnapshotStore(engine.state.folder, source.name), checkpoint.position.epoch, self._history.copied
         )
-        self._figures.snapshot = active.plan.figures
+        self._figures.snapshot, self._figures.failed_copies = active.plan.figures, active.plan.failures
         self._snapshots = SnapshotCoordinator(
             active,
             self._session.snapshots(),

@@ -208,7 +208,7 @@ class Part:
             if session.release.table and session.release.table not in session.withheld.tables:
                 session.release.end()
             self._state.withhold(session, self._reasons)
-            self._state.committed(session, self.records, seconds, wrote=bool(self.partitions))
+            self._state.committed(session, self.records, self.unpacked, seconds, wrote=bool(self.partitions))
         figures.settle(self._complete)
         settled, self._outcomes = self._outcomes, []
         return settled

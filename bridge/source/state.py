@@ -168,15 +168,15 @@ class SourceState:
         if session is self.session and table in self.figures.withheld:
             self.figures.withheld = {**self.figures.withheld, table: reason}
 
-    def committed(self, session: Session, records: int, seconds: float, *, wrote: bool) -> None:
+    def committed(self, session: Session, records: int, size: int, seconds: float, *, wrote: bool) -> None:
         """Note that a transaction is committed with the position of the source, and with records if it `wrote` some.
 
-        `records` are those that are new: not those of a table that is released.
+        `records` are those that are new, of this `size` in bytes: not those of a table that is released.
         """
         session.committed_at = time.monotonic()
         if session is not self.session:
             return
-        self.figures.commit(records, seconds)
+        self.figures.commit(records, size, seconds)
         self.figures.position = str(session.tail or "")
         if self.needs_records and not wrote:
             return

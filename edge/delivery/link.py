@@ -179,6 +179,7 @@ class SourceConnection(Connection):
             link.send(message(batch, self._source, self._address), tag=str(number))
             self._figures.sent += 1
             self._figures.sent_bytes += len(batch.body)
+            self._figures.sent_rate.add(len(batch.body))
         self._figures.credit = link.credit
         if link.credit == 0:
             self._credit.used_up()

@@ -100,7 +100,7 @@ def examine(config: EdgeFile) -> Iterator[Finding]:
 
 
 def _postgres(config: EdgeFile) -> Iterator[Finding]:
-    from edge.doctor import postgres, slots, tables  # noqa: PLC0415 - the driver is imported for its engine only.
+    from edge.doctor import postgres, tables  # noqa: PLC0415 - the driver is imported for its engine only.
     from edge.postgres.connection import Database  # noqa: PLC0415
 
     names = config.source.postgresql
@@ -109,7 +109,7 @@ def _postgres(config: EdgeFile) -> Iterator[Finding]:
     def checks(database: Database, checkpoint: Any) -> Iterator[Finding]:
         made = checkpoint if checkpoint is not None and checkpoint.stage == "made" else None
         provider = postgres_provider(database)
-        found = (*postgres.CHECKS, *slots.CHECKS, *tables.CHECKS)
+        found = (*postgres.CHECKS, *tables.CHECKS)
         for finding in run(found, postgres.CheckContext(config, names, database, made)):
             yield fitted(finding, provider)
 

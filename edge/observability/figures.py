@@ -19,6 +19,7 @@ from headrace.certificates.files import Expiry
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.sections import Certificates
 from headrace.metrics.figure import Rate, counter, gauge, worked_out
+from headrace.metrics.process import PROCESS
 
 STATES = (
     "starting", "capturing", "database down", "interconnect down", "not acknowledged", "stopped",
@@ -91,6 +92,7 @@ class Figures:
     ended_state: str = ""
     credit_wait: CreditWait = field(default_factory=CreditWait)
     rate: Rate = field(default_factory=Rate)
+    sent_rate: Rate = field(default_factory=Rate)
     log_clock: LogClock = field(default_factory=lambda: LogClock(every=5.0))
     #: Returns the place below which everything is accepted.
     accepted_place: Callable[[], int] = field(default=lambda: 0)
@@ -99,6 +101,8 @@ class Figures:
     state_folder: Path | None = None
     #: How far the snapshots are, in the names of `for_batch`; empty while nothing is to be copied.
     snapshot: Callable[[], dict[str, int | float | str]] = field(default=dict)
+    #: The warnings about copies that failed.
+    failed_copies: Callable[[], list[str]] = field(default=list)
     #: Further warnings: whatever part has one puts it here under its name.
     warned: dict[str, str] = field(default_factory=dict)
 
@@ -148,6 +152,17 @@ class Figures:
     def no_credit(self) -> float:
         """Seconds for which the far side has let this source attach and has taken nothing."""
         return self.credit_wait.seconds
+
+    @property
+    @worked_out(
+        "in_flight_ratio", "How much of what may be in flight is, from 0 to 1, by the smaller of credit and window."
+    )
+    def in_flight(self) -> float:
+        """1 where the bridge's credit or the window is used up: nothing more is sent until something is accepted."""
+        batches = self.unacknowledged_batches
+        of_credit = batches / (batches + self.credit) if batches else 0.0
+        of_window = self.unacknowledged_bytes / self.window_limit_bytes if self.window_limit_bytes else 0.0
+        return min(1.0, max(of_credit, of_window))
 
     @property
     @worked_out(
@@ -212,7 +227,7 @@ class Figures:
     @property
     def warnings(self) -> list[str]:
         """What an operator should look at before it becomes a problem."""
-        found = list(self.warned.values())
+        found = [*self.warned.values(), *self.failed_copies()]
         if self.safe_wal_bytes is not None and self.retained_wal_bytes is not None:
             limit = self.retained_wal_bytes + max(0, self.safe_wal_bytes)
             if limit and self.retained_wal_bytes > _WARNING_SHARE * limit:
@@ -253,6 +268,9 @@ class Figures:
             "certificate_expiry_time": self.certificate_expiry,
             "state_disk_free_bytes": self.state_disk_free,
             "returned": self.returned,
+            "cpu_cores": PROCESS.cpu_cores,
+            "memory_bytes": PROCESS.memory_bytes,
+            "in_flight_ratio": round(self.in_flight, 3),
             "warnings": "; ".join(self.warnings)[:300],
             "reason": self.reason[:300],
         }

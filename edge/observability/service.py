@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from edge.observability.figures import Figures
 from headrace import __version__, doors
+from headrace.metrics.process import PROCESS
 from headrace.status.answer import Answer, Health, SourceStatus, refused_inputs, snapshot_of
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ class EdgeService:
     @cached_property
     def collector(self) -> "Together":
         """What Prometheus reads; its library is imported only for that."""
-        from headrace.metrics.collector import FiguresCollector, RefusedCollector, Together
+        from headrace.metrics.collector import FiguresCollector, RefusedCollector, Together, process_collector
 
         return Together(
+            process_collector(),
             FiguresCollector(PREFIX, Figures, lambda: {self._source: self._figures}),
             RefusedCollector(PREFIX, doors.refused),
         )
@@ -57,6 +59,8 @@ class EdgeService:
             version=__version__,
             ready=ready.well,
             reason=ready.reason,
+            cpu_cores=PROCESS.cpu_cores,
+            memory_bytes=PROCESS.memory_bytes,
             sources=[
                 SourceStatus(
                     source=self._source,
@@ -71,6 +75,10 @@ class EdgeService:
                     spool_bytes=figures.spool_bytes,
                     spool_limit_bytes=figures.spool_limit_bytes,
                     unacknowledged_batches=figures.unacknowledged_batches,
+                    edge_cpu_cores=PROCESS.cpu_cores,
+                    edge_memory_bytes=PROCESS.memory_bytes,
+                    wan_bytes_per_second=round(figures.sent_rate.read(), 1),
+                    in_flight_ratio=round(figures.in_flight, 3),
                     edge_version=__version__,
                     snapshot=snapshot_of(figures.snapshot()),
                     warnings=figures.warnings,

@@ -140,9 +140,12 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return True
 
     def cancel(self, names: list[str], now_ms: int) -> None:
-        """End the snapshots of these tables, of all when none is named; what is sent stays sent."""
-        for it in self.unfinished():
-            if not names or it.name in names:
+        """End the snapshots of these tables, of all when none is named; what is sent stays sent.
+
+        Those that failed are reported no more.
+        """
+        for it in self.tables:
+            if (it.unfinished or it.state == "failed") and (not names or it.name in names):
                 it.state, it.finished_ms = "cancelled", now_ms
 
     def unfinished(self) -> Iterator[TablePlan]:
@@ -163,6 +166,10 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         found |= {"snapshot_rows": now.rows, "snapshot_rows_per_second": round(now.rows_per_second, 1)}
         found |= {"snapshot_estimate": now.estimate} if now.estimate >= 0 else {}
         return found | ({"snapshot_paused": 1} if self.paused else {})
+
+    def failures(self) -> list[str]:
+        """Return what `status` reports of each copy that failed, until the table is copied again or its copy cancelled."""
+        return [f"the copy of {it.name} failed: {it.problem}" for it in self.tables if it.state == "failed"]
 
     @property
     def next(self) -> TablePlan | None:

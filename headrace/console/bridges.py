@@ -3,6 +3,7 @@
 A bridge that does not answer never delays a page: the last answer is kept, with the reason why there is no newer one.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,9 +12,16 @@ from dataclasses import dataclass, field
 from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
 from headrace.status.client import answer_of, rank
 
+_log = logging.getLogger(__name__)
+
 #: Seconds between two requests to a bridge, and after which one counts as not answered.
 EVERY = 2.0
 _PATIENCE = 3.0
+
+
+def defect(error: Exception) -> str:
+    """Return what a page shows of an error that nobody expected."""
+    return f"the console itself has a defect here ({type(error).__name__}): its log has the details"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +123,11 @@ class Bridges:
 
     def ask(self, address: str, look: Callable[[str, float], tuple[Answer | None, str]] = answer_of) -> None:
         """Ask one bridge once."""
-        answer, problem = look(address, _PATIENCE)
+        try:
+            answer, problem = look(address, _PATIENCE)
+        except Exception as error:  # noqa: BLE001 - whatever it raises: the thread must go on, and the page show it.
+            _log.exception("the bridge at %s was not asked", address)
+            answer, problem = None, defect(error)
         before = self._seen[address]
         if answer is None:
             self._seen[address] = BridgeSeen(

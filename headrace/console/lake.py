@@ -4,6 +4,7 @@
 keeps what was read last, with the reason.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -13,12 +14,17 @@ from types import MappingProxyType
 from typing import Any
 
 from headrace.configuration.lake import Stream
+from headrace.console.bridges import defect
 from headrace.errors import ReplicationError
 from headrace.lake.own_tables import NoTable, OwnTables, Row
 from headrace.table_state import table_state
 
+_log = logging.getLogger(__name__)
+
 #: Seconds between two looks.
 EVERY = 10.0
+#: A look that takes longer is reported, in seconds.
+_HUNG_SECONDS = 120.0
 
 _STATE = """SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY stream, "table" ORDER BY load DESC) AS n FROM state)
     WHERE n = 1"""
@@ -131,10 +137,13 @@ class LakeView:
     verdicts: dict[tuple[str, str, str], Verdict] = field(default_factory=dict)
     #: Of each stream's bronze table, by topic and partition: the offset after the last record. None before the first look.
     offsets: dict[str, dict[tuple[str, int], int]] | None = None
+    #: By step and source: when the step was last seen to have all that was committed. Kept from view to view.
+    complete_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def lag(self, step: str, source: str, committed: str | None, now: float) -> float | None:
         """Return how old what a step lacks of a source may be, in seconds; 0 when it lacks nothing, None when not known.
 
+        What it lacks came after it was last seen to lack nothing: a change after a quiet week is not a week old.
         `committed` is what Kafka has, None when not known: it may be the end of a transaction whose last change a step has.
         """
         reached = self.reached.get((step, source))
@@ -142,9 +151,10 @@ class LakeView:
             return None
         transaction = committed.rpartition("/")[0]
         if reached.upto >= committed or (transaction and reached.upto.startswith(f"{transaction}/")):
+            self.complete_at[step, source] = now
             return 0.0
-        since = reached.commit_time or reached.finished_at
-        return max(0.0, now - since.timestamp())
+        since = (reached.commit_time or reached.finished_at).timestamp()
+        return max(0.0, now - max(since, self.complete_at.get((step, source), 0.0)))
 
 
 class Lake:
@@ -157,10 +167,12 @@ class Lake:
         settings: Callable[[], Mapping[str, str]] = dict,
         *,
         every: float = EVERY,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take the lake's root, its streams, and what returns [spark.settings] of its file."""
         self._root, self._streams, self._settings = root, streams, settings
-        self._every = every
+        self._every, self._clock = every, clock
+        self._looked_at = clock()
         self._view = LakeView(configured=root is not None, problem="it has not been read yet" if root else "")
         self._reader: OwnTables | None = None
         self._stopped = threading.Event()
@@ -177,7 +189,12 @@ class Lake:
 
     def view(self) -> LakeView:
         """Return what is known now; never waits."""
-        return self._view
+        view, seconds = self._view, self._clock() - self._looked_at
+        if view.configured and view.read_at and not view.problem and seconds > self._every + _HUNG_SECONDS:
+            return replace(
+                view, problem=f"a look at it has not ended for {seconds:.0f} s", hint="Is its storage reachable?"
+            )
+        return view
 
     def look(self) -> None:
         """Read once."""
@@ -191,17 +208,23 @@ class Lake:
             try:
                 view = _view(self._reader)
                 verdicts = {key: one for key, one in view.verdicts.items() if self._has_source(*key[:2])}
-                self._view = replace(view, offsets=offsets, verdicts=verdicts)
+                self._view = replace(view, offsets=offsets, verdicts=verdicts, complete_at=self._view.complete_at)
             except NoTable as error:
                 self._view = LakeView(
                     problem=f"nothing is published yet: {error.message}",
                     hint="Load a stream with 'headrace lake load', or correct [lake] root in the lake's file.",
                     offsets=offsets,
+                    complete_at=self._view.complete_at,
                 )
         except ReplicationError as error:
             # Keys may be others by now.
             self._reader = None
             self._view = replace(self._view, problem=error.message, hint=error.hint)
+        except Exception as error:  # noqa: BLE001 - whatever it raises: the thread must go on, and the pages show it.
+            _log.exception("the lake was not read")
+            self._reader = None
+            self._view = replace(self._view, problem=defect(error), hint="")
+        self._looked_at = self._clock()
 
     def _has_source(self, stream: str, source: str) -> bool:
         """Whether the lake's file has a source: of one that was taken out, nobody will verify anything again."""

@@ -1,6 +1,6 @@
 """What the console knows of the lake, for Prometheus: freshness, loads, tables by state. A lake has no endpoint of its own.
 
-docs/metrics.md explains each; infra/monitoring/alerts.yml has the rules.
+docs/metrics.md explains each; infra/monitoring/alerts/lake.yml has the rules.
 """
 
 import time

@@ -48,7 +48,9 @@ def of_source(row: SourceRow, lake: LakeView, files: Files) -> list[Step]:
         steps.append(Step(_sentence(edge.detail), "headrace edge doctor --config edge.toml", "In its region"))
     elif "bad" in {states[name].state for name in ("database", "edge", "interconnect")} or edge.state == "warn":
         wrong = next(hop for hop in row.hops[:3] if hop.state in {"bad", "warn"})
-        steps.append(Step(_sentence(wrong.detail), f"headrace ask {source} doctor --config {bridge}"))
+        # Its words name the command that copies the table.
+        ask = "snapshot --status" if "edge snapshot" in wrong.detail or "the copy of" in wrong.detail else "doctor"
+        steps.append(Step(_sentence(wrong.detail), f"headrace ask {source} {ask} --config {bridge}"))
     elif states["database"].state == "warn":
         steps.append(Step(_sentence(states["database"].detail), f"headrace ask {source} status --config {bridge}"))
     return steps + (_of_lake(row, lake, files.lake) if files.lake is not None else [])

@@ -21,6 +21,7 @@ from headrace.console.plots import FILTERS
 from headrace.console.prometheus import History, Prometheus
 from headrace.console.retention import Retention
 from headrace.console.rows import IN_WORDS, STATES, SourceRow, counts, rows
+from headrace.status.answer import cost_of_all
 
 #: Seconds of a chart, by the name in the address.
 RANGES = {"15m": 900.0, "1h": 3600.0, "2h": 7200.0, "24h": 86_400.0, "7d": 604_800.0}
@@ -75,6 +76,10 @@ class Pages:
             hops=[_together(name, [row.hops[place].state for row in found]) for place, name in enumerate(NAMES)],
             total=len(found),
             rate=sum(each.status.records_per_second or 0.0 for each in found),
+            cost=cost_of_all(
+                (each.answer for each in bridges.bridges if each.answer is not None and not each.problem),
+                (each.status for each in found if each.hops[3].state == "ok"),
+            ),
             lag=max((each.status.committed_lag_seconds or 0.0 for each in found), default=None),
             published=max((one.finished_at for one in lake.streams.values() if one.finished_at), default=None),
             asked=asked,

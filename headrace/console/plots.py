@@ -16,7 +16,7 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from headrace.console.prometheus import Point
-from headrace.status.table import duration, size
+from headrace.status.table import cores, duration, size
 
 #: Units of a chart's own; the page scales it to its column.
 NARROW, WIDE, HEIGHT = 420, 620, 180
@@ -204,7 +204,7 @@ def _clock(at: datetime | float | None) -> str:
     return f"{at if isinstance(at, datetime) else datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _size(number: int | None) -> str:
+def _size(number: float | None) -> str:
     """Return bytes with their unit: 44 MB."""
     if number is None:
         return _NONE
@@ -219,6 +219,8 @@ def _source_link(source: str) -> str:
 FILTERS: dict[str, Callable[..., Any]] = {
     "duration": _duration,
     "size": _size,
+    "cores": cores,
+    "percent": lambda ratio: _NONE if ratio is None else f"{ratio:.0%}",
     "count": lambda number: _NONE if number is None else count(float(number)),
     "whole": lambda number: _NONE if number is None else f"{number:,}",
     "age": _age,

@@ -6,11 +6,12 @@ Called by pages and metrics.
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.configuration.lake import LakeFile
+from headrace.console.bridges import defect
 from headrace.errors import ReplicationError
 from headrace.retention.headroom import Headroom, StreamKept, connected
 
@@ -90,7 +91,8 @@ class Retention:
         while not self._stopped.is_set():
             try:
                 self.look()
-            except Exception:  # noqa: BLE001 - a defect of this figure alone.
+            except Exception as error:  # noqa: BLE001 - a defect of this figure alone.
                 _log.exception("the retention of the streams' topics was not looked up")
+                self._view = replace(self._view, problem=defect(error), hint="", asked=True)
             # Once the lake was read, which takes a moment.
             self._stopped.wait(self._every if self._view.asked else 1.0)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -58,6 +58,11 @@ class Together(Collector):
     def text(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
         return text_of(self)
+
+
+def process_collector() -> Collector:
+    """Return `process_…` as Prometheus's other clients have it: processor, memory, open files and their limit."""
+    return ProcessCollector(registry=None)
 
 
 class RefusedCollector(Collector):

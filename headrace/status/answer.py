@@ -4,7 +4,8 @@ An edge answers with its one source, a bridge with all of its own. None is "not 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -57,6 +58,14 @@ class SourceStatus(msgspec.Struct, kw_only=True, omit_defaults=False):
     spool_bytes: int | None = None
     spool_limit_bytes: int | None = None
     unacknowledged_batches: int | None = None
+    #: What the source costs, of late: processor cores and memory of its edge, and bytes a second, compressed, on the way from it.
+    edge_cpu_cores: float | None = None
+    edge_memory_bytes: int | None = None
+    wan_bytes_per_second: float | None = None
+    #: Bytes a second of records, before Kafka's compression; only a bridge has it.
+    kafka_bytes_per_second: float | None = None
+    #: How much of what may be in flight is, from 0 to 1, by the smaller of credit and window (docs/network.md).
+    in_flight_ratio: float | None = None
     #: Seconds since the bridge heard the edge.
     heard_seconds: float | None = None
     edge_version: str | None = None
@@ -138,10 +147,45 @@ class Answer(msgspec.Struct, kw_only=True):
     address: str = ""
     ready: bool = False
     reason: str = ""
+    #: Of its own process: processor cores of late, resident memory.
+    cpu_cores: float | None = None
+    memory_bytes: int | None = None
     sources: list[SourceStatus] = []
     #: Of a bridge; of several, one for each bridge that has partitions of it.
     deliveries: list[DeliveryStatus] = []
     refused: list[RefusedInputs] = []
+
+
+class Cost(NamedTuple):
+    """What one source or part takes, or several together; None is "not known"."""
+
+    cpu_cores: float | None
+    memory_bytes: float | None
+    wan_bytes_per_second: float | None = None
+    kafka_bytes_per_second: float | None = None
+    in_flight_ratio: float | None = None
+
+
+def cost_of(source: SourceStatus) -> Cost:
+    """Return what a source takes."""
+    return Cost(
+        source.edge_cpu_cores,
+        source.edge_memory_bytes,
+        source.wan_bytes_per_second,
+        source.kafka_bytes_per_second,
+        source.in_flight_ratio,
+    )
+
+
+def cost_of_all(answers: Iterable[Answer], sources: Iterable[SourceStatus]) -> Cost:
+    """Return what bridges and the edges of sources take together, and the fullest share of what may be in flight."""
+    costs = [Cost(answer.cpu_cores, answer.memory_bytes) for answer in answers] + [cost_of(each) for each in sources]
+
+    def figures(name: str) -> list[float]:
+        return [value for each in costs if (value := getattr(each, name)) is not None]
+
+    sums = {name: sum(values) if (values := figures(name)) else None for name in Cost._fields[:4]}
+    return Cost(**sums, in_flight_ratio=max(figures("in_flight_ratio"), default=None))
 
 
 class Health(msgspec.Struct, frozen=True):

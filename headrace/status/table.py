@@ -4,12 +4,16 @@ from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
+from headrace.status.answer import Answer, Cost, DeliveryStatus, SourceStatus, cost_of, cost_of_all
 
 #: From this many columns on, positions are shown whole, and when an edge was heard.
 _WIDE = 120
 #: A lag from here on is shown in yellow, and in red, in seconds.
 _YELLOW, _RED = 10.0, 60.0
+#: Sources whose costs are shown; `--json` has all.
+_SHOWN_COSTS = 10
+#: From this share of what may be in flight on, distance limits the source.
+_FULL = 0.8
 _LEGEND = "[dim]read, accept, commit: each behind the source's log. log: what it keeps.[/]"
 _STYLES = {
     "serving": "green",
@@ -28,6 +32,7 @@ def screen(answers: list[Answer], width: int) -> RenderableType:
         if answer.deliveries:
             parts += [_deliveries(answer), *_delivery_words(answer)]
         parts += _refused(answer)
+        parts += [_costs(answer)] if answer.memory_bytes is not None else []
     if any(answer.running for answer in answers):
         parts.append(_LEGEND)
     return Group(*parts)
@@ -91,6 +96,37 @@ def _delivery_words(answer: Answer) -> list[str]:
         for delivery in answer.deliveries
         for each in [delivery.reason, *delivery.warnings]
         if each
+    ]
+
+
+def _costs(answer: Answer) -> Table:
+    """Return what the part and its sources take, those that take the most first."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("cost", overflow="fold")
+    for name in ("cpu", "memory", "WAN/s", "Kafka/s", "in flight"):
+        table.add_column(name, justify="right", no_wrap=True, min_width=6)
+    if answer.part == "bridge":
+        table.add_row("this bridge", *_cost_cells(Cost(answer.cpu_cores, answer.memory_bytes)))
+    costs = [(each.source, cost_of(each)) for each in answer.sources]
+    costs = [(name, cost) for name, cost in costs if cost.cpu_cores is not None or cost.wan_bytes_per_second]
+    if len(costs) > 1:
+        together = cost_of_all([], answer.sources)
+        table.add_row(f"{len(costs)} sources, with their edges", *_cost_cells(together))
+    costs.sort(key=lambda each: (-(each[1].cpu_cores or 0.0), -(each[1].wan_bytes_per_second or 0.0)))
+    for name, cost in costs[:_SHOWN_COSTS]:
+        table.add_row(f"  {escape(name)}", *_cost_cells(cost))
+    return table
+
+
+def _cost_cells(cost: Cost) -> list[str]:
+    ratio = cost.in_flight_ratio
+    flight = "-" if ratio is None else f"[{'yellow' if ratio >= _FULL else 'default'}]{ratio:.0%}[/]"
+    return [
+        cores(cost.cpu_cores),
+        size(cost.memory_bytes),
+        size(cost.wan_bytes_per_second),
+        size(cost.kafka_bytes_per_second),
+        flight,
     ]
 
 
@@ -167,7 +203,14 @@ def duration(seconds: float | None) -> str:
     return f"{seconds:.2f}s" if seconds < 1 else f"{seconds:.1f}s"
 
 
-def size(number: int | None) -> str:
+def cores(number: float | None) -> str:
+    """Return processor cores in at most five characters."""
+    if number is None:
+        return "-"
+    return f"{number:.3f}" if number < 0.1 else f"{number:.2f}" if number < 10 else f"{number:.0f}"
+
+
+def size(number: float | None) -> str:
     """Return bytes in at most five characters."""
     if number is None:
         return "-"

@@ -111,6 +111,7 @@ def _described(stack: Stack, name: str) -> dict[str, object]:
         "kind": server.kind,
         "version": stack.version(name),
         "address": server.address,
+        "user": server.user,
         "running": server.running,
         "pid": server.pid,
         "folder": str(server.folder),
@@ -123,4 +124,5 @@ def _show(console: Console, stack: Stack) -> None:
     for name, server in stack.servers.items():
         state = "[green]running[/]" if server.running else "[red]stopped[/]"
         what = f"{server.kind} {stack.version(name)}"
-        console.print(f"{name:<{width}}  {what:<16}  {server.address:<15}  {state}  {escape(str(server.folder))}")
+        address = f"{server.user}@{server.address}" if server.user else server.address
+        console.print(f"{name:<{width}}  {what:<16}  {address:<24}  {state}  {escape(str(server.folder))}")

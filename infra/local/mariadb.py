@@ -26,7 +26,7 @@ _NAME = "mariadb-11.4.5"
 class Mariadb(BinlogServer):
     """One server in a folder; `settings` go to its command line, over ours."""
 
-    kind, name = "mariadb", "MariaDB"
+    kind, name, user = "mariadb", "MariaDB", "root"
     program = "bin/mariadbd"
     own_settings: ClassVar = {"gtid-strict-mode": "ON", "performance-schema": "OFF"}
 

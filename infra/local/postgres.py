@@ -45,7 +45,7 @@ class Postgres(Server):
     `standby`, until it is promoted.
     """
 
-    kind, name = "postgres", "PostgreSQL"
+    kind, name, user = "postgres", "PostgreSQL", "postgres"
     #: That of the wheel.
     release = 18
     end_signal = signal.SIGQUIT

@@ -25,6 +25,8 @@ class Server(ABC):
 
     #: What it is, in one word, and what messages call it.
     kind: ClassVar[str]
+    #: Who may do everything there, without a password; empty where there are no users.
+    user: ClassVar[str] = ""
     name: ClassVar[str]
     #: How long it may take to answer and to end, in seconds.
     start_seconds: ClassVar[float] = 90.0

@@ -11,6 +11,7 @@ from bridge.metrics import Complete, SourceMetrics
 from bridge.service import BridgeService
 from headrace.metrics.endpoint import Endpoint
 from infra.local.ports import free_port
+from tests.console.pictures import REASON, SOURCES, make_lake
 
 pytest_plugins = ["tests.bridge.fix_bridge"]
 
@@ -111,6 +112,25 @@ def bridge_without_servers(folder):
         f'[metrics]\nlisten = "127.0.0.1:{free_port()}"\n[streams.bank.sources]\n"jakarta/bank" = [0]\n'
     )
     return path
+
+
+def test_q7_the_page_of_tables_fits_1240_pixels(console, watched, tmp_path):
+    """Q7: the reason of a stop did not wrap, and four columns left the screen."""
+    make_lake(tmp_path / "lake")
+    file = tmp_path / "lake.toml"
+    file.write_text(
+        f'[lake]\nroot = "{tmp_path / "lake"}"\n[kafka]\nbootstrap = "127.0.0.1:1"\n'
+        f"[streams.bank]\nsources = {list(SOURCES)}\n"
+    )
+    served = console("--config", str(bridge_without_servers(tmp_path)), "--lake", str(file))
+    seen = watched(served.url)
+    seen.page.set_viewport_size({"width": 1240, "height": 760})
+    page = seen.go("/tables")
+    expect(page.get_by_role("row", name="public.tellers")).to_contain_text(REASON, timeout=20_000)
+    widths = page.evaluate(
+        "['html', '.scroll'].map(n => { let e = document.querySelector(n); return [e.scrollWidth, e.clientWidth]; })"
+    )
+    assert all(needed <= there for needed, there in widths), widths
 
 
 def test_a_thousand_sources_are_listed_by_the_hundred_and_found_by_name(console, watched, tmp_path):

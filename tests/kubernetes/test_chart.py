@@ -11,6 +11,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
+from headrace.console.command import console as console_command
 from tests.kubernetes import values
 from tests.kubernetes.helm import CHART, ENVIRONMENT, ROOT, HelmError, call, render
 
@@ -29,7 +30,7 @@ def pods(resources):
     """Yield the pods' templates, by the resources' names."""
     for resource in resources:
         spec = resource.get("spec", {})
-        if resource["kind"] == "StatefulSet":
+        if resource["kind"] in {"StatefulSet", "Deployment"}:
             yield resource["metadata"]["name"], spec["template"]["spec"]
         if resource["kind"] == "CronJob":
             yield resource["metadata"]["name"], spec["jobTemplate"]["spec"]["template"]["spec"]
@@ -175,11 +176,42 @@ def test_a_change_of_the_file_alone_starts_pods_again():
 
 
 def test_the_alerts_are_those_of_infra_monitoring():
-    groups = yaml.safe_load((ROOT / "infra" / "monitoring" / "alerts.yml").read_text())["groups"]
-    by_name = {group["name"]: group for group in groups}
-    for name, group in (("region", "headrace-region"), ("headquarters", "headrace-headquarters")):
+    folder = ROOT / "infra" / "monitoring" / "alerts"
+    groups = {file.stem: yaml.safe_load(file.read_text())["groups"] for file in folder.iterdir()}
+    everything = [*groups["headquarters"], *groups["lake"], *groups["region"]]
+    for name, expected in {
+        "region": groups["region"],
+        "headquarters": [*groups["headquarters"], *groups["lake"]],
+        "everything": everything,
+    }.items():
         (rule,) = of(render(values.ALL[name]), "PrometheusRule").values()
-        assert rule["spec"]["groups"] == [by_name[group]]
+        assert sorted(rule["spec"]["groups"], key=str) == sorted(expected, key=str)
+
+
+def test_v11_the_console_shows_prometheus_the_lake():
+    """V11: the chart had no console, so nobody was warned of what the lake lacks."""
+    resources = render(values.everything())
+    console = of(resources, "Deployment")["other-console"]["spec"]["template"]
+    (container,) = console["spec"]["containers"]
+    words = container["args"]
+    addresses = [word.removeprefix("--at=") for word in words if word.startswith("--at=")]
+    assert addresses == [f"other-bridge-{number}.other-bridge-pods:9188" for number in range(4)]
+    # The console's own checks: what it refuses ends it at the start.
+    names = {option for word in words[1:] if (option := word.partition("=")[0].removeprefix("--"))}
+    assert names <= {name for each in console_command.params for name in (each.opts[0].removeprefix("--"),)}
+    hosts = [word for word in words if word.startswith("--host=")]
+    assert {"--host=$(POD_ADDRESS)", "--host=other-console.headrace.svc", "--host=console.example"} <= set(hosts)
+    token = {"secretKeyRef": {"name": "console", "key": "text"}}
+    assert {"name": "CONSOLE_TOKEN", "valueFrom": token} in container["env"]
+    # Prometheus finds it and gives the token; it may ask the bridges.
+    monitor = of(resources, "ServiceMonitor")["other-console"]["spec"]
+    (endpoint,) = monitor["endpoints"]
+    assert endpoint["authorization"]["credentials"] == {"name": "console", "key": "text"}
+    service = of(resources, "Service")["other-console"]
+    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service["spec"]["selector"].items() <= console["metadata"]["labels"].items()
+    policy = of(resources, "NetworkPolicy")["other-bridge"]["spec"]["ingress"][-1]
+    assert policy["from"][0]["podSelector"]["matchLabels"].items() <= console["metadata"]["labels"].items()
 
 
 def test_nothing_asked_for_makes_nothing():
@@ -203,6 +235,11 @@ REFUSED = {
     "an empty file": (values.edge(configuration=""), "edges.bank.configuration is empty: give the file"),
     "a bridge's file": (without(values.bridge(), "bridge", "configuration"), "bridge.configuration is empty"),
     "a lake's file": (without(values.lake(), "lake", "configuration"), "lake.configuration is empty"),
+    "a console's token": (
+        {**values.lake(), **values.bridge(), "console": {"enabled": True}},
+        "console.token.secret is empty: name the Secret",
+    ),
+    "a console's bridges": (values.lake() | {"console": {"enabled": True}}, "needs bridge.enabled and lake.enabled"),
     "streams to maintain": (values.lake(maintain={"streams": []}), "lake.maintain.streams is empty: name the streams"),
     "a Secret of a variable": (
         values.edge(configuration=values.EDGE.replace('"postgres"', '"env:DB_USER"')),

@@ -85,8 +85,10 @@ def everything() -> dict:
         "fullnameOverride": "other",
         "bridge": bridge(**given, **placed, autoscaling=scaling, init=creator, service=service)["bridge"],
         "lake": lake(**given, **placed, storage={"claim": "lake"}, serviceAccount="spark")["lake"],
+        "console": {"enabled": True, "token": {"secret": "console", "key": "text"}, "hosts": ["console.example"]},
         "networkPolicy": {
             "metricsFrom": _PEERS,
+            "consoleFrom": _PEERS,
             "bridgeFrom": _PEERS,
             "lakeFrom": _PEERS,
             "edgeEgress": [{"to": _PEERS, "ports": [{"protocol": "TCP", "port": 5432}]}],

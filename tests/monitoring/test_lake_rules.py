@@ -19,14 +19,10 @@ from headrace.status.answer import Answer, SourceStatus
 from infra.local.ports import free_port
 from tests.monitoring.rules import shortened
 from tests.rules.waiting import eventually
-from tests.servers.prometheus import RULES, Prometheus
+from tests.servers.prometheus import MONITORING, Prometheus, read_rules
 
-(ALERTS,) = (
-    {rule["alert"] for rule in group["rules"]}
-    for group in yaml.safe_load(RULES.read_text())["groups"]
-    if group["name"] == "headrace-lake"
-)
-DASHBOARD = json.loads((RULES.parent / "dashboard.json").read_text())
+(ALERTS,) = ({rule["alert"] for rule in group["rules"]} for group in yaml.safe_load(read_rules("lake"))["groups"])
+DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 TEXTS = pa.map_(pa.string(), pa.string())
 TIME = pa.timestamp("us", tz="UTC")
 STATE = pa.schema(

@@ -27,14 +27,13 @@ from headrace.metrics.endpoint import Endpoint
 from infra.local.ports import free_port
 from tests.monitoring.rules import shortened
 from tests.rules.waiting import eventually
-from tests.servers.prometheus import RULES, Prometheus, program
+from tests.servers.prometheus import MONITORING, Prometheus, program, read_rules
 
-GROUPS = {
-    group["name"]: {rule["alert"] for rule in group["rules"]} for group in yaml.safe_load(RULES.read_text())["groups"]
-}
 #: Those of the lake have a test of their own (test_lake_rules.py).
-ALERTS = set().union(*(alerts for name, alerts in GROUPS.items() if name != "headrace-lake"))
-DASHBOARD = json.loads((RULES.parent / "dashboard.json").read_text())
+ALERTS = {
+    rule["alert"] for group in yaml.safe_load(read_rules("headquarters", "region"))["groups"] for rule in group["rules"]
+}
+DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 
 
 def well(**edge):
@@ -169,8 +168,119 @@ def test_every_alert_fires_and_resolves_and_every_panel_has_data(parts, tmp_path
 
 def test_promtool_accepts_the_rules_as_they_are_and_as_they_are_tested(tmp_path):
     (tmp_path / "short.yml").write_text(shortened())
-    for file in (RULES, tmp_path / "short.yml"):
+    for file in (*(MONITORING / "alerts").iterdir(), tmp_path / "short.yml"):
         done = subprocess.run(
             [program("promtool"), "check", "rules", file], capture_output=True, text=True, timeout=60, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def shown(labels):
+    return ",".join(f'{name}="{value}"' for name, value in labels.items())
+
+
+def scraped(metric, values, **labels):
+    """Return the series of a target by its samples, one every 30 s: `1`, `0` while it does not answer, `_` while it is none."""
+    samples = " ".join({"0": "stale", "_": "stale"}.get(value, value) for value in values)
+    up = " ".join({"_": "stale"}.get(value, value) for value in values)
+    return [
+        {"series": f"{metric}{{{shown(labels)}}}", "values": samples},
+        {"series": f"up{{{shown(labels)}}}", "values": up},
+    ]
+
+
+def bridge(values, **labels):
+    return scraped("headrace_bridge_build_info", values, **labels)
+
+
+def pod(name, address, values):
+    return bridge(values, namespace="data", pod=name, instance=f"{address}:9188")
+
+
+def edge(address, values):
+    (state, _) = scraped("headrace_edge_state", values, source="a/b", state="capturing", instance=address)
+    (release, _) = scraped("headrace_edge_build_info", values, instance=address)
+    return [state, release]
+
+
+def console(address, values):
+    return scraped("headrace_lake_up", values, instance=address)
+
+
+#: By name: what is scraped in 15 minutes, and the labels of what fires at their end; nothing fires before where there are none.
+ABSENCES = {
+    "nothing was ever there": ([], [{}]),
+    "a rollout and an eviction: the same pod at another address": (
+        [*pod("b-0", "10.0.0.1", "1" * 10 + "0" + "_" * 19), *pod("b-0", "10.0.0.7", "_" * 13 + "1" * 17)],
+        [],
+    ),
+    "a scale-down: nobody is to scrape it": (
+        [*pod("b-0", "10.0.0.1", "1" * 30), *pod("b-1", "10.0.0.2", "1" * 10 + "_" * 20)],
+        [],
+    ),
+    "a pod that does not answer": (
+        [*pod("b-0", "10.0.0.1", "1" * 30), *pod("b-1", "10.0.0.2", "1" * 10 + "0" * 20)],
+        [{"namespace": "data", "pod": "b-1"}],
+    ),
+    "a pod that does not answer at its next address": (
+        [
+            *pod("b-0", "10.0.0.1", "1" * 30),
+            *pod("b-1", "10.0.0.2", "1" * 10 + "_" * 20),
+            *pod("b-1", "10.0.0.9", "_" * 10 + "0" * 20),
+        ],
+        [{"namespace": "data", "pod": "b-1"}],
+    ),
+    "a machine that does not answer": (
+        [*bridge("1" * 30, instance="one:9188"), *bridge("1" * 10 + "0" * 20, instance="two:9188")],
+        [{"instance": "two:9188"}],
+    ),
+    "a machine that was taken out of the file": (
+        [*bridge("1" * 30, instance="one:9188"), *bridge("1" * 10 + "_" * 20, instance="two:9188")],
+        [],
+    ),
+}
+#: As above, of an edge and of the console.
+EDGES = {
+    "an edge at another address": ([*edge("a:1", "1" * 10 + "_" * 20), *edge("b:1", "_" * 12 + "1" * 18)], []),
+    "an edge that ended, next to one that runs": (
+        [*edge("a:1", "1" * 10 + "_" * 20), {"series": "headrace_edge_build_info", "values": "1x30"}],
+        [{"source": "a/b"}],
+    ),
+    "no edge": ([], [{}]),
+}
+CONSOLES = {
+    "a console at another address": ([*console("a:1", "1" * 5 + "_" * 25), *console("b:1", "_" * 15 + "1" * 15)], []),
+    "a console that ended": (console("a:1", "1" * 5 + "_" * 25), [{}]),
+}
+ALL_ABSENCES = [
+    pytest.param(place, alert, *case, id=name)
+    for place, alert, cases in (
+        ("headquarters", "HeadraceBridgeAbsent", ABSENCES),
+        ("region", "HeadraceEdgeAbsent", EDGES),
+        ("lake", "HeadraceConsoleAbsent", CONSOLES),
+    )
+    for name, case in cases.items()
+]
+
+
+@pytest.mark.parametrize(("place", "alert", "series", "firing"), ALL_ABSENCES)
+def test_v10_what_is_absent_pages_and_what_has_moved_or_is_wanted_no_more_does_not(
+    place, alert, series, firing, tmp_path
+):
+    """V10: each rollout (by address), then each scale-down (by pod) of bridges paged."""
+    expected = [{"labels": f"{{{shown(labels)}}}", "value": 1} for labels in firing]
+    asked = f'group by (namespace, pod, instance, source) (ALERTS{{alertname="{alert}",alertstate="firing"}})'
+    ended = {"expr": asked, "eval_time": "15m", "exp_samples": expected}
+    ever = {"expr": f"max_over_time(({asked})[15m:30s])", "eval_time": "15m", "exp_samples": []}
+    test = {
+        "interval": "30s",
+        "input_series": series,
+        "promql_expr_test": [ended] if firing else [ended, ever],
+    }
+    file = tmp_path / "test.yml"
+    rules = [str(MONITORING / "alerts" / f"{place}.yml")]
+    file.write_text(json.dumps({"rule_files": rules, "evaluation_interval": "30s", "tests": [test]}))
+    done = subprocess.run(
+        [program("promtool"), "test", "rules", file], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

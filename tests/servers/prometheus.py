@@ -20,7 +20,7 @@ from typing import Any
 from headrace.errors import NeedsOperator
 
 _ROOT = Path(__file__).parents[2]
-RULES = _ROOT / "infra" / "monitoring" / "alerts.yml"
+MONITORING = _ROOT / "infra" / "monitoring"
 _UNPACKED = _ROOT / ".setup" / "prometheus" / "usr" / "bin"
 
 
@@ -33,6 +33,12 @@ def program(name: str) -> Path:
     raise NeedsOperator(
         f"there is no {name} here", hint="Run 'make .setup/prometheus/ready' on Debian, or put it on PATH."
     )
+
+
+def read_rules(*places: str) -> str:
+    """Return the alert rules for a Prometheus at these places, in one file: headquarters, region, lake."""
+    texts = [(MONITORING / "alerts" / f"{place}.yml").read_text(encoding="utf-8") for place in places]
+    return "groups:\n" + "".join(text.partition("groups:\n")[2] for text in texts)
 
 
 class Prometheus:
@@ -101,7 +107,7 @@ def _main() -> None:
     options.add_argument("targets", nargs="+", metavar="HOST:PORT", help="[metrics] listen of an edge or a bridge")
     given = options.parse_args()
     try:
-        server = Prometheus(given.folder.absolute(), given.port, given.targets, RULES.read_text(encoding="utf-8"))
+        server = Prometheus(given.folder.absolute(), given.port, given.targets, read_rules("headquarters", "region"))
         server.start()
     except NeedsOperator as error:
         sys.exit(f"{error.message}. {error.hint}")

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import subprocess
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from headrace.command import root
 from headrace.configuration.bridge import BridgeFile
@@ -118,6 +120,41 @@ def test_a_command_or_an_option_that_does_not_exist_is_found():
     assert set(COMMANDS) >= {"edge", "bridge", "lake", "verify", "status"}
 
 
+def test_v15_nobody_is_told_to_install_a_name_that_is_not_registered():
+    """V15: pip would look for `headrace`, which anybody may register."""
+    named = re.compile(
+        r"""(?:pip3? install|uv add|pipx install|uvx)\s.*?(?<![\w/.-])headrace(?!-[\w*{.]*\S*\.whl)(?![\w/-])"""
+    )
+    assert named.search("pip install 'headrace[edge]'")
+    assert named.search("pip install --upgrade headrace")
+    assert not named.search('pip install "$(ls dist/headrace-*.whl)[edge]"')
+    code = [
+        path
+        for folder in ("headrace", "edge", "bridge", "spark_jobs", "infra")
+        for path in ROOT.glob(f"{folder}/**/*.py")
+    ]
+    for page in (*PAGES, ROOT / "CONTRIBUTING.md", *code):
+        found = [line for line in page.read_text().splitlines() if named.search(line.partition(" #")[0])]
+        assert not found, f"{page}: {found}"
+
+
+def test_q11_the_quick_start_changes_the_setting_and_not_its_comment(tmp_path):
+    (command,) = re.findall(r"^sed .*$", (ROOT / "docs/quickstart.md").read_text(), re.MULTILINE)
+    made = [
+        line
+        for block in blocks(ROOT / "docs/quickstart.md", "")
+        for line in block.replace("\\\n", " ").splitlines()
+        if line.startswith("headrace edge new")
+    ]
+    words = [str(tmp_path / word) if word == "edge.toml" else word for word in shlex.split(made[0])[1:]]
+    CliRunner().invoke(root, words, catch_exceptions=False)
+    before = (tmp_path / "edge.toml").read_text().splitlines()
+    subprocess.run(shlex.split(command), cwd=tmp_path, check=True)
+    after = (tmp_path / "edge.toml").read_text().splitlines()
+    changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+    assert changed == [('sslmode = "verify-full"', 'sslmode = "prefer"')]
+
+
 def merged(base: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
     """Return a file with what a block shows in it; a source has one engine, an interconnect one direction."""
     base = dict(base)
@@ -191,7 +228,8 @@ def test_every_link_within_the_repository_leads_to_a_page_and_a_heading(name):
 def test_every_alert_has_a_runbook_with_what_check_and_fix():
     rules = [
         rule
-        for group in yaml.safe_load((ROOT / "infra/monitoring/alerts.yml").read_text())["groups"]
+        for file in (ROOT / "infra/monitoring/alerts").iterdir()
+        for group in yaml.safe_load(file.read_text())["groups"]
         for rule in group["rules"]
     ]
     for rule in rules:

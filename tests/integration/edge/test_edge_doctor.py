@@ -5,9 +5,8 @@ import re
 
 import pytest
 
-from edge.doctor import slots
 from edge.doctor.examine import examine
-from edge.doctor.postgres import CheckContext
+from edge.doctor.postgres import CheckContext, slot
 from edge.postgres import rows_in_c
 from edge.postgres.connection import Database
 from edge.postgres.engine import PostgresEngine
@@ -69,11 +68,11 @@ def test_a_slot_that_the_running_edge_moves_on_meanwhile_is_not_taken_for_one_th
     with healthy.running():
         healthy.database.execute("insert into t values (1, 'a')")
         eventually(lambda: healthy.confirmed() > checkpoint.confirmed)
-        (finding,) = slots.slot(patient)
+        (finding,) = slot(patient)
     assert finding.level == "ok"
     # Without it, somebody else did.
     with pytest.raises(NeedsOperator, match="was moved by somebody else"):
-        list(slots.slot(patient))
+        list(slot(patient))
     database.close()
 
 

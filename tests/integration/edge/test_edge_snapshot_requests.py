@@ -43,10 +43,12 @@ def test_a_table_that_is_not_published_is_refused_until_it_is(edges, database, i
     )
     edge = edges(database, interconnect.url, more='tables = ["public.a"]')
     edge.init()
-    with edge.running():
+    with edge.running() as agent:
         refused = copy(edge, "public.b")["public.b"]
+        assert [text[:30] for text in agent.figures.warnings] == ["the copy of public.b failed: t"]
         database.execute(f"alter publication {database.name} add table b")
         added = copy(edge, "public.b")["public.b"]
+        assert agent.figures.warnings == []
 
     assert refused.state == "failed"
     assert 'add table "public"."b"' in refused.problem

@@ -34,6 +34,8 @@ def test_servers_stay_until_down_and_come_back_with_their_data(headrace, tmp_pat
     said = headrace("up", "--postgres", "jakarta")
     assert "jakarta" in said
     assert "kafka" in said
+    # Q11: who connects
+    assert "postgres@127.0.0.1:" in said
     before = json.loads(headrace("status", "--json"))
     assert before["running"]
     server = Stack.load(tmp_path / ".headrace").postgres["jakarta"]

@@ -94,6 +94,15 @@ def test_an_idle_region_lags_by_nothing_and_one_that_is_silent_does(pipelines, k
         assert code == 0
         assert "ready" in said
         assert f"{here.source} serving" in " ".join(said.split())
+        # What it costs: edge and bridge are in this process.
+        eventually(lambda: here.row()["edge_cpu_cores"], saying="the processor's share is a mean of ten seconds")
+        answer = json.loads(status("--config", here.path, "--json")[1])
+        (row,) = answer["sources"]
+        assert answer["cpu_cores"] > 0
+        assert min(answer["memory_bytes"], row["edge_memory_bytes"]) > 10 << 20
+        assert row["kafka_bytes_per_second"] > row["wan_bytes_per_second"] > 0
+        assert 0 <= row["in_flight_ratio"] <= 1
+        assert any(line.split()[:1] == [here.source] and "%" in line for line in said.splitlines())
         assert max(map(len, said.splitlines())) <= 80
         found = {
             sample.name: sample.value
@@ -112,6 +121,8 @@ def test_an_idle_region_lags_by_nothing_and_one_that_is_silent_does(pipelines, k
         }
         assert names(PREFIX, SourceMetrics) - {f"{PREFIX}_{name}" for name in missing} <= set(found)
         assert found["headrace_bridge_committed_records_total"] == 101
+        assert found["headrace_bridge_committed_bytes_total"] > 101 * 20
+        assert found["process_resident_memory_bytes"] > 10 << 20
         assert found["headrace_bridge_commit_seconds_count"] == found["headrace_bridge_transactions_total"]
         assert found["headrace_bridge_edge_heard"] == 1
     # It said that it was stopped; then only its silence tells.

@@ -385,7 +385,8 @@ def test_prometheus_scrapes_every_bridge_and_the_console_and_loads_the_rules():
     places = mounts(service)
     configured = yaml.safe_load((ROOT / places["/etc/prometheus/prometheus.yml"]).read_text())
     for file in configured["rule_files"]:
-        assert (ROOT / places[f"/etc/prometheus/{file}"]).is_file()
+        folder, _, name = file.partition("/")
+        assert (ROOT / places[f"/etc/prometheus/{folder}"] / name).is_file()
     (scraped,) = (each["targets"] for one in configured["scrape_configs"] for each in one["static_configs"])
     console = [each.partition("=")[2] for each in SERVICES["console"]["command"]]
     # Edges are in networks that nothing reaches.

@@ -19,7 +19,7 @@ CHART, EXAMPLES = ROOT / "infra" / "kubernetes" / "headrace", ROOT / "infra" / "
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 #: Values that the page shows whole.
-WHOLE = {"images.edge", "images.bridge", "images.lake", "bridge.resources", "lake.resources"}
+WHOLE = {"images.edge", "images.bridge", "images.lake", "bridge.resources", "lake.resources", "console.resources"}
 
 
 def leaves(tree, above=""):

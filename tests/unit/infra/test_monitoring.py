@@ -25,6 +25,8 @@ from headrace.table_state import TABLE_STATES
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"
+#: By place.
+RULES = {file.stem: yaml.safe_load(file.read_text()) for file in (MONITORING / "alerts").iterdir()}
 LANES = {f"{LANE_PREFIX}_{metric.name}" for metric in metrics_of(LaneMetrics).values()}
 ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics) | LANES
 ALL |= {f"{CONNECTION_PREFIX}_{metric.name}" for metric in metrics_of(ConnectionMetrics).values()}
@@ -42,7 +44,7 @@ def named(text):
     return {re.sub(r"_bucket$", "", name) for name in found}
 
 
-@pytest.mark.parametrize("file", ["alerts.yml", "dashboard.json"])
+@pytest.mark.parametrize("file", ["alerts/headquarters.yml", "alerts/region.yml", "alerts/lake.yml", "dashboard.json"])
 def test_monitoring_names_only_metrics_that_there_are(file):
     used = named((MONITORING / file).read_text())
     assert len(used) > 5
@@ -64,7 +66,7 @@ def test_metrics_are_named_as_prometheus_asks():
 
 
 def test_states_in_rules_and_documentation_are_states():
-    rules = (MONITORING / "alerts.yml").read_text()
+    rules = "".join(file.read_text() for file in (MONITORING / "alerts").iterdir())
     for each in re.findall(r'state=~?"([^"]+)"', rules):
         assert set(each.split("|")) <= {*EDGE_STATES, *BRIDGE_STATES, *DELIVERY_STATES, *TABLE_STATES}
     reported = (ROOT / "docs" / "metrics.md").read_text()
@@ -74,14 +76,21 @@ def test_states_in_rules_and_documentation_are_states():
 
 
 def test_every_rule_says_what_happened_and_what_to_do():
-    rules = [
-        rule for group in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for rule in group["rules"]
-    ]
+    rules = [rule for place in RULES.values() for group in place["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules)
     for rule in rules:
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert rule["annotations"]["summary"]
         assert rule["annotations"]["description"]
+
+
+def test_v10_a_prometheus_has_the_rules_of_what_it_scrapes_alone():
+    """One file had all rules: at headquarters, where no edge is scraped, HeadraceEdgeAbsent fired for good."""
+    configuration = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
+    assert configuration["rule_files"] == ["alerts/headquarters.yml", "alerts/lake.yml"]
+    for place, prefixes in {"headquarters": {"bridge"}, "region": {"edge"}, "lake": {"lake", "console"}}.items():
+        used = {name.split("_")[1] for rule in RULES[place]["groups"][0]["rules"] for name in named(rule["expr"])}
+        assert used <= prefixes
 
 
 def test_the_dashboard_has_a_question_in_every_panel():

@@ -97,6 +97,11 @@ capabilities: { drop: [ALL] }
 {{- define "headrace.volumes" -}}
 - name: configuration
   configMap: { name: {{ .map }} }
+{{ include "headrace.temporary" . }}
+{{- end -}}
+
+{{- /* What a pod has besides its files: /tmp and Secrets. */ -}}
+{{- define "headrace.temporary" -}}
 - name: tmp
   emptyDir: { sizeLimit: {{ .tmp }} }
 {{- range $name, $secret := .secrets }}

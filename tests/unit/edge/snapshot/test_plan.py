@@ -5,6 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from edge.observability.figures import Figures
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore, as_dict, as_table
@@ -117,6 +118,24 @@ def test_headquarters_receives_how_far_the_table_is_that_is_copied_now():
     plan.paused = True
     assert snapshot_of(plan.figures()).paused
     assert snapshot_of(plan.figures()).seconds_left is None
+
+
+def test_q5_a_copy_that_failed_is_reported_until_the_table_is_copied_again_or_its_copy_cancelled():
+    """Q5: all was well after a copy had failed."""
+    plan, figures = Plan(source="a/b"), Figures()
+    figures.failed_copies = plan.failures
+    for name in ("s.first", "s.second", "s.third"):
+        plan.add(name, where=None, replace=False, now_ms=1)
+    assert figures.warnings == []
+    for table in plan.tables:
+        table.state, table.problem = "failed", "it is not published"
+    assert figures.warnings[0] == "the copy of s.first failed: it is not published"
+    assert (figures.warned_count, len(figures.for_batch()["warnings"]) > 100) == (3, True)
+    plan.add("s.first", where=None, replace=False, now_ms=1)
+    plan.cancel(["s.second"], 1)
+    assert figures.warnings == ["the copy of s.third failed: it is not published"]
+    plan.cancel([], 1)
+    assert figures.warnings == []
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 
 from headrace.command import root
 from headrace.configuration.bridge import BridgeFile
+from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.console import lake as lakes
 from headrace.console import next_steps, rows
@@ -25,6 +26,7 @@ from headrace.console.retention import Retention, RetentionView
 from headrace.console.server import Settings, application
 from headrace.retention.headroom import StreamKept
 from headrace.status.answer import Answer, DeliveryStatus, SnapshotStatus, SourceStatus
+from tests.rules.waiting import eventually
 
 PATHS = ("/", "/loads", "/tables", "/trends", "/sources/jakarta/bank", "/?sort=lag&q=x", "/loads?range=7d", "/metrics")
 NOW = datetime.now(UTC)
@@ -242,15 +244,61 @@ def test_every_command_that_is_shown_exists(tmp_path):
         command.make_parser(context).parse_args(words)
 
 
-def test_a_lake_that_cannot_be_read_any_more_keeps_what_was_read():
+class Broken:
+    def __init__(self, error):
+        self.error = error
+
+    def rows(self, *_):
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (lakes.ReplicationError("the disk is gone"), "the disk is gone"),
+        (ZeroDivisionError("x"), "the console itself has a defect here (ZeroDivisionError): its log has the details"),
+    ],
+)
+def test_a_lake_that_cannot_be_read_any_more_keeps_what_was_read(error, words):
     lake = Lake("/nowhere")
     lake._view = whole_lake()
-
-    class Broken:
-        def rows(self, *_):
-            raise lakes.ReplicationError("the disk is gone")
-
-    lake._reader = Broken()
+    lake._reader = Broken(error)
     lake.look()
-    assert lake.view().problem == "the disk is gone"
+    assert lake.view().problem == words
     assert len(lake.view().tables) == 5
+
+
+def test_a_look_at_the_lake_that_hangs_is_shown():
+    now = 0.0
+    lake = Lake("/nowhere", clock=lambda: now)
+    lake._view = whole_lake()
+    now = 129.0
+    assert lake.view().problem == ""
+    now = 131.0
+    assert lake.view().problem == "a look at it has not ended for 131 s"
+    assert len(lake.view().tables) == 5
+
+
+def test_what_nobody_expected_ends_no_thread_and_is_shown(tmp_path):
+    """A thread that had died left the page as it was last, all green."""
+    bridges = Bridges(("b:1",), ("jakarta/bank",))
+    bridges.ask("b:1", lambda *_: (answer(), ""))
+    assert bridges.view().silent == []
+
+    def broken(*_):
+        raise TypeError("x")
+
+    bridges.ask("b:1", broken)
+    (bridge,) = bridges.view().silent
+    assert "defect here (TypeError)" in bridge.problem
+    assert bridges.view().sources["jakarta/bank"].problem == bridge.problem
+    bridges.ask("b:1", lambda *_: (answer(), ""))
+    assert bridges.view().silent == []
+
+    (tmp_path / "lake.toml").write_text(
+        '[lake]\nroot = "x"\n[kafka]\nbootstrap = "127.0.0.1:1"\n[streams.bank]\nsources = ["jakarta/bank"]\n'
+    )
+    retention = Retention(load(tmp_path / "lake.toml", LakeFile), broken, every=0.01)
+    retention.start()
+    eventually(lambda: "defect here (TypeError)" in retention.view().problem)
+    retention.stop()

@@ -88,9 +88,12 @@ def test_v12_a_source_that_lacks_nothing_is_fresh_and_one_whose_place_is_not_kno
     reached = Reached(upto=f"{transaction}/00000002", commit_time=NOW - timedelta(days=3), finished_at=NOW)
     view = LakeView(reached={(step, "a/b"): reached for step in ("bronze", "silver")})
 
+    later = "692010c0/0000000001a00008/00000001"
+    assert view.lag("silver", "a/b", later, now) == pytest.approx(3 * 86400)
     assert view.lag("silver", "a/b", f"{transaction}/00000002", now) == 0.0
     assert view.lag("silver", "a/b", f"{transaction}/00000003", now) == 0.0
-    assert view.lag("silver", "a/b", "692010c0/0000000001a00008/00000001", now) == pytest.approx(3 * 86400)
+    # Q11: after three quiet days the next change is not three days old
+    assert view.lag("silver", "a/b", later, now + 20) == pytest.approx(20)
     # the bridge is held, or has not taken the source over
     assert view.lag("silver", "a/b", None, now) is None
     status = SourceStatus(source="a/b", state="serving")

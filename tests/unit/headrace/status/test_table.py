@@ -44,6 +44,32 @@ def test_every_line_fits_and_a_source_has_one(width):
     assert cells[2] == (POSITION if width >= 120 else "1a2b3c8/12")
 
 
+def test_costs_are_shown_of_all_and_of_those_that_cost_the_most():
+    sources = [
+        SourceStatus(
+            source=f"a/{number}",
+            state="serving",
+            edge_cpu_cores=number / 100,
+            edge_memory_bytes=80 << 20,
+            wan_bytes_per_second=1e6 * number,
+            kafka_bytes_per_second=3e6 * number,
+            in_flight_ratio=number / 30,
+        )
+        for number in range(1, 31)
+    ]
+    sources.append(SourceStatus(source="a/elsewhere", state="elsewhere"))
+    answer = Answer(part="bridge", running=True, ready=True, cpu_cores=1.25, memory_bytes=99 << 20, sources=sources)
+    lines = printed(answer, 80).splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("cost"))
+    cells = [line.split() for line in lines[start:-1]]
+    assert cells[0] == ["cost", "cpu", "memory", "WAN/s", "Kafka/s", "in", "flight"]
+    assert cells[1] == ["this", "bridge", "1.25", "99M", "-", "-", "-"]
+    assert cells[2] == ["30", "sources,", "with", "their", "edges", "4.65", "2.3G", "443M", "1.3G", "100%"]
+    assert cells[3] == ["a/30", "0.30", "80M", "29M", "86M", "100%"]
+    assert [row[0] for row in cells[3:]] == [f"a/{number}" for number in range(30, 20, -1)]
+    assert max(map(len, lines)) <= 80
+
+
 def test_an_edge_that_is_not_well_shows_in_the_line_and_says_why_below():
     said = printed(bridge(edge_state="database down", warnings=["database 10.0.0.7:5432/bank cannot be reached"]), 120)
     assert "edge: database down" in said

@@ -12,7 +12,7 @@ def test_links_lead_to_pages_of_the_site_or_become_text():
     assert rewritten("[a](bridge.md) [b](#here)", EDGE) == "[a](bridge.md) [b](#here)"
     assert rewritten("[a](../edge.md)", RUNBOOK) == "[a](../edge.md)"
     assert rewritten("[a](../README.md)", EDGE) == "[a](overview.md)"
-    assert rewritten("[rules](../../infra/monitoring/alerts.yml)", RUNBOOK) == "rules (`infra/monitoring/alerts.yml`)"
+    assert rewritten("[rules](../../infra/monitoring/alerts)", RUNBOOK) == "rules (`infra/monitoring/alerts`)"
     assert rewritten("[infra/router](../infra/router)", EDGE) == "infra/router"
     assert rewritten("[a](https://example.org/x)", EDGE) == "[a](https://example.org/x)"
     assert (
