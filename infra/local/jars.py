@@ -76,12 +76,18 @@ OBJECT_STORE = Group(
     # All of the SDK in one jar of 600 MB; Spark has a binding of SLF4J of its own.
     excluded=("software.amazon.awssdk:bundle", "org.slf4j:slf4j-api"),
 )
+#: Debezium's engine with its connector for PostgreSQL, for edges with `[source.debezium]`: 39 MB, for Java 21 or newer.
+DEBEZIUM_POSTGRES = Group(
+    name="debezium-postgres",
+    pins=("io.debezium:debezium-embedded:3.6.0.Final", "io.debezium:debezium-connector-postgres:3.6.0.Final"),
+)
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), a lake on S3, the demo.
 #: The smallest first.
 PURPOSES = {
     "lake": (SPARK,),
     "local": (KAFKA,),
     "object-store": (OBJECT_STORE,),
+    "debezium-postgres": (DEBEZIUM_POSTGRES,),
     "demo": (SPARK, KAFKA, MARIADB),
 }
 
