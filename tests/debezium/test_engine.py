@@ -1,4 +1,4 @@
-"""A source that Debezium's engine reads, behind the edge: what is sent, exactly once, beside our own edge of the same database."""
+"""A source that Debezium's engine reads, behind the edge: what is sent, exactly once, beside our own edge of its database."""
 
 import json
 import os
@@ -89,9 +89,11 @@ def engine_pid(edge: EdgeUnderTest) -> int:
 
 
 WORK = (
-    "insert into t values (1, 'a', 1.5, 1e10, '2026-01-31 09:15:00.25Z', '2026-01-31 09:15:00.250', '2026-01-31', '09:15', "
-    "'\\x00ff', '{\"a\": [1, \"x\"]}', '0c2be563-b164-42db-849c-344c7d2cb014', true, 1.5, 'v', '{1,NULL,3}', "
-    "'{a,\"b c\",NULL,\"\"}', B'101')",
+    """
+    insert into t values (1, 'a', 1.5, 1e10, '2026-01-31 09:15:00.25Z', '2026-01-31 09:15:00.250', '2026-01-31', '09:15',
+        '\\x00ff', '{"a": [1, "x"]}', '0c2be563-b164-42db-849c-344c7d2cb014', true, 1.5, 'v', '{1,NULL,3}',
+        '{a,"b c",NULL,""}', B'101')
+    """,
     "insert into t (id) values (2)",
     "update t set note = 'b', at = '2026-02-01 00:00:00Z' where id = 1",
     "delete from t where id = 2",
@@ -185,5 +187,7 @@ def test_a_slot_that_is_gone_ends_in_an_error_and_not_in_a_gap(database, engines
     eventually(lambda: database.execute("select pg_drop_replication_slot(%s)", [name]) or True, 60)
     database.execute("insert into t values (1)")
     with engine.running() as agent:
-        eventually(lambda: agent.figures.database_problem, 120, saying="the engine's end is reported")
+        problem = eventually(lambda: agent.figures.database_problem, 120, saying="the engine's end is reported")
+    assert problem == ""
+    assert database.execute("select count(*) from pg_replication_slots where slot_name = %s", [name]) == [(0,)]
     assert interconnect.changes == []
