@@ -39,6 +39,9 @@ _MACHINE_WORDS: Final = (
 #: What passes by itself: the server is gone, starts, stops, has too many connections, or a former session still has the slot.
 _PASSES: Final = re.compile(r"SQL state (08|53|55006|57)|Connection|timed? ?out|UnknownHost|Socket", re.IGNORECASE)
 
+#: What Debezium says where the server no longer has the log from an offset on.
+_LOG_GONE: Final = "is trying to read change stream starting at"
+
 
 class EngineFailed(StreamFailed):
     """Debezium's engine ended."""
@@ -107,7 +110,8 @@ class EngineProcess:
         self._in, self._out = process.stdin, process.stdout
         os.set_blocking(self._out.fileno(), False)
         os.set_blocking(self._in.fileno(), False)
-        self._unsent = b""
+        # What is being sent, and the acknowledgement behind it.
+        self._unsent = self._newest = b""
         self._reader = FrameReader()
         self._greeted = False
         self._said = ""
@@ -130,23 +134,28 @@ class EngineProcess:
 
     def greet(self, settings: dict[str, str], offset: tuple[str, str] | None) -> None:
         """Give it its settings, and from where to read."""
-        self._send(json.dumps({"protocol": PROTOCOL, "settings": settings, "offset": offset}).encode() + b"\n")
+        self._unsent = json.dumps({"protocol": PROTOCOL, "settings": settings, "offset": offset}).encode() + b"\n"
+        self._send()
 
     def acknowledge(self, number: int) -> None:
-        """Let it mark the records up to this number as processed."""
-        self._send(b"%d\n" % number)
+        """Let it mark the records up to this number as processed; where it does not read, the newest number waits."""
+        self._newest = b"%d\n" % number
+        self._send()
 
-    def _send(self, line: bytes) -> None:
-        """Write without blocking; where it does not read, acknowledgements wait, and the newest counts."""
-        self._unsent += line
+    def _send(self) -> None:
+        # A process that has ended is noticed where its frames end.
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            # A process that has ended is noticed where its frames end.
-            self._unsent = self._unsent[self._in.write(self._unsent) or 0 :]
+            while self._unsent or self._newest:
+                if not self._unsent:
+                    self._unsent, self._newest = self._newest, b""
+                sent: int | None = self._in.write(self._unsent)
+                if sent is None:
+                    break
+                self._unsent = self._unsent[sent:]
 
     def read(self) -> Iterator[tuple[int, bytes]]:
         """Yield the frames that have arrived, but for the hello; raise EngineFailed or NotConnected when it has ended."""
-        if self._unsent:
-            self._send(b"")
+        self._send()
         try:
             data = os.read(self._out.fileno(), _READ_BYTES)
         except BlockingIOError:
@@ -180,7 +189,7 @@ class EngineProcess:
             hint="Install the package again; in a checkout run 'make debezium-engine'.",
         )
 
-    def _failure(self) -> NotConnected:
+    def _failure(self) -> NotConnected | NeedsOperator:
         """Return why it ended, in plain words."""
         try:
             code = self._process.wait(_KILL_SECONDS)
@@ -194,6 +203,12 @@ class EngineProcess:
             reason = f"it was ended by {signal.Signals(-code).name}"
         else:
             reason = next((why for words, why in _MACHINE_WORDS if re.search(words, tail)), f"exit code {code}")
+        if _LOG_GONE in reason:
+            return NeedsOperator(
+                "the server no longer has the log from the checkpoint's offset on: Debezium's slot is gone, or was moved",
+                hint='Changes that were not captured are lost. Move the checkpoint to another folder, set mode = "initial" in '
+                "[snapshot], and run 'headrace edge init': a new epoch begins, with a copy of all rows.",
+            )
         message = f"Debezium's engine ended: {reason}"
         if code < 0 or _PASSES.search(reason):
             return NotConnected(message)

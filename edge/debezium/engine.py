@@ -21,7 +21,7 @@ from edge.debezium.places import place_of
 from edge.debezium.rows import Rows
 from edge.debezium.stream import HEARTBEAT_TOPIC, EngineStream, Marks
 from edge.delivery.outbox import Outbox
-from edge.engine import Adoption
+from edge.engine import Adoption, Retirement
 from edge.observability.figures import Figures
 from edge.postgres.envelope import Table, Transaction
 from edge.progress.checkpoint import Checkpoint, State
@@ -41,34 +41,6 @@ _SILENCE_SECONDS = 120.0
 _FURTHEST_SENT = 1 << 40
 _COPY_BYTES = 1 << 20
 _REPORT_ROWS = 100_000
-#: By connector: its class, and what it gets unless the file has it.
-_CONNECTORS: Final[dict[str, dict[str, str]]] = {
-    "postgres": {
-        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "slot.name": "headrace",
-        "publication.name": "headrace",
-        "plugin.name": "pgoutput",
-        "hstore.handling.mode": "json",
-        "interval.handling.mode": "string",
-        "message.prefix.exclude.list": ".*",
-    },
-}
-#: What records, positions and the chain depend on (headrace.configuration.debezium.RESERVED).
-_OURS: Final = {
-    "name": "headrace",
-    "topic.prefix": "headrace",
-    "provide.transaction.metadata": "true",
-    "heartbeat.interval.ms": "2000",
-    "offset.flush.interval.ms": "0",
-    "errors.max.retries": "0",
-    "tombstones.on.delete": "false",
-    "skipped.operations": "none",
-    "decimal.handling.mode": "string",
-    "time.precision.mode": "isostring",
-    "binary.handling.mode": "base64",
-    "column.propagate.source.type": ".*",
-    "event.processing.failure.handling.mode": "fail",
-}
 
 
 class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,16 +75,6 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
             confirmed_place=max(place, self.confirmed_place),
             offset=offset or self.offset,
         )
-
-
-def engine_settings(names: Debezium, mode: str, placeholder: str) -> dict[str, str]:
-    """Return the properties of a connector, secrets revealed: for its process alone, never for a log."""
-    given = {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in names.properties.items()
-    }
-    revealed = {name: secret.reveal() for name, secret in names.secrets.items()}
-    ours = {"snapshot.mode": mode, "unavailable.value.placeholder": placeholder}
-    return _CONNECTORS[names.connector] | given | revealed | _OURS | ours
 
 
 class DebeziumEngine:
@@ -170,7 +132,7 @@ class DebeziumEngine:
 
     def _first_offset(self, report: Callable[[str], None]) -> tuple[int, tuple[str, str]]:
         """Run Debezium until its snapshot is done, and keep the rows; return their number, and from where to read on."""
-        settings = engine_settings(self._names, self._config.snapshot.mode, _placeholder())
+        settings = self._names.settings(self._config.snapshot.mode, _placeholder())
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         rows = 0
@@ -196,9 +158,12 @@ class DebeziumEngine:
             process.close()
         raise NotConnected("Debezium's engine ended")
 
-    def retirement(self, checkpoint: DebeziumCheckpoint | None) -> "DebeziumRetirement":  # noqa: ARG002 - of the port.
-        """Return what has to be removed from the server, by hand."""
-        return DebeziumRetirement(_CONNECTORS[self._names.connector] | self._names.properties)
+    def retirement(self, checkpoint: DebeziumCheckpoint | None) -> Retirement:  # noqa: ARG002 - of the port.
+        """Refuse: what Debezium made at the server is removed by hand."""
+        raise NeedsOperator(
+            f"what Debezium made at {self.address} is not removed by the edge",
+            hint="Drop its slot and publication by hand; then 'headrace edge retire --state-only --force'.",
+        )
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:  # noqa: ARG002 - of the port.
         """Refuse: rows are copied by Debezium alone."""
@@ -273,26 +238,6 @@ class NoWatch:
         """Do nothing."""
 
 
-class DebeziumRetirement:
-    """Nothing is removed from the server: what to remove by hand is named."""
-
-    def __init__(self, properties: dict[str, Any]) -> None:
-        self.unsent = "the server was not asked whether it holds changes that were not sent"
-        names = f"slot {properties['slot.name']} and publication {properties['publication.name']}"
-        self.steps = [f"leave {names} at the server: drop them by hand"]
-
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing."""
-
-    def carry_out(self, report: Callable[[str], None]) -> None:
-        """Report what to do."""
-        report(self.steps[0])
-
-
 class DebeziumSession:
     """One process of Debezium's engine, read into a batcher."""
 
@@ -338,7 +283,7 @@ class DebeziumSession:
         )
         if checkpoint.has_copy_ahead:
             self._stream.write_copy(_copied(self._folder / COPY), offset, Rows(config.source.name, policy, placeholder))
-        self._process.greet(engine_settings(self._names, "no_data", placeholder), offset)
+        self._process.greet(self._names.settings("no_data", placeholder), offset)
 
     def snapshots(self) -> None:
         """Return None: Debezium copies rows when the source is made, and no others are."""

@@ -1,6 +1,5 @@
 """`[source.debezium]`: a source that Debezium's engine reads (docs/debezium.md). Experimental."""
 
-from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
@@ -8,18 +7,41 @@ from msgspec import Meta
 from headrace.configuration.load import Section
 from headrace.configuration.secret import Secret
 
-#: Properties that the edge sets itself, because records, positions or the engine's own offsets depend on them.
-RESERVED: Final = frozenset(
-    {
-        "name", "connector.class", "tasks.max", "topic.prefix", "plugin.name", "snapshot.mode", "provide.transaction.metadata",
-        "decimal.handling.mode", "time.precision.mode", "interval.handling.mode", "binary.handling.mode",
-        "hstore.handling.mode", "column.propagate.source.type", "unavailable.value.placeholder", "tombstones.on.delete",
-        "skipped.operations", "heartbeat.interval.ms", "event.processing.failure.handling.mode", "errors.max.retries",
-        "message.prefix.exclude.list", "slot.drop.on.stop", "predicates", "transforms",
-    }
-)  # fmt: skip
+#: By connector: its class, and what it gets unless the file has it.
+CONNECTORS: Final[dict[str, dict[str, str]]] = {
+    "postgres": {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "slot.name": "headrace",
+        "publication.name": "headrace",
+    },
+}
+#: What records, positions and the chain depend on, and so no file may set.
+_OURS: Final = {
+    "name": "headrace",
+    "topic.prefix": "headrace",
+    "plugin.name": "pgoutput",
+    "provide.transaction.metadata": "true",
+    "heartbeat.interval.ms": "2000",
+    "offset.flush.interval.ms": "0",
+    "errors.max.retries": "0",
+    "event.processing.failure.handling.mode": "fail",
+    "tombstones.on.delete": "false",
+    "skipped.operations": "none",
+    "message.prefix.exclude.list": ".*",
+    "decimal.handling.mode": "string",
+    "time.precision.mode": "isostring",
+    "interval.handling.mode": "string",
+    "hstore.handling.mode": "json",
+    "binary.handling.mode": "base64",
+    "column.propagate.source.type": ".*",
+}
+#: And what is set elsewhere, or would change what the log says.
+_RESERVED: Final = {
+    "connector.class", "predicates", "slot.drop.on.stop", "snapshot.mode", "tasks.max", "transforms",
+    "unavailable.value.placeholder",
+} | _OURS.keys()  # fmt: skip
 #: And all that begin so.
-RESERVED_FAMILIES: Final = (
+_RESERVED_FAMILIES: Final = (
     "column.mask.", "column.truncate.", "converters", "custom.", "incremental.", "message.key.columns", "offset.",
     "predicates.", "schema.history.", "signal.", "topic.", "transforms.",
 )  # fmt: skip
@@ -41,7 +63,7 @@ class Debezium(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what the edge sets itself, and secrets among the properties."""
         for name in (*self.properties, *self.secrets):
-            if name in RESERVED or name.startswith(RESERVED_FAMILIES):
+            if name in _RESERVED or name.startswith(_RESERVED_FAMILIES):
                 instead = "set 'mode' of 'snapshot'" if name == "snapshot.mode" else "leave it out: the edge sets it"
                 raise ValueError(f"{name!r} is not for 'properties': {instead}")
         if words := [name for name in self.properties if "password" in name or "secret" in name]:
@@ -58,7 +80,14 @@ class Debezium(Section, frozen=True, kw_only=True):
         at = [str(self.properties.get(f"database.{name}", "")) for name in ("hostname", "port", "dbname")]
         return f"{at[0]}:{at[1] or 5432}/{at[2]} (Debezium)"
 
+    def settings(self, mode: str, placeholder: str) -> dict[str, str]:
+        """Return all properties, secrets revealed: for the engine's process alone, never for a log.
 
-def java_program(java: str, folder: Path) -> str:
-    """Return the program to run: a name on PATH, or a path, relative to the file."""
-    return str((folder / java).absolute()) if "/" in java else java
+        `placeholder` is what Debezium writes for a value that the log does not carry.
+        """
+        given = {
+            name: str(each).lower() if isinstance(each, bool) else str(each) for name, each in self.properties.items()
+        }
+        revealed = {name: secret.reveal() for name, secret in self.secrets.items()}
+        ours = {"snapshot.mode": mode, "unavailable.value.placeholder": placeholder}
+        return CONNECTORS[self.connector] | given | revealed | _OURS | ours
