@@ -186,10 +186,8 @@ class DebeziumEngine:
             )
 
     def _process(self) -> EngineProcess:
-        java = self._names.java
-        program = str(self._config.resolve(java)) if "/" in java else java
-        path = class_path(self._names.connector)
-        return EngineProcess(program, self._names.memory_megabytes, path, self.state.folder)
+        names = self._names
+        return EngineProcess(names.java, names.memory_megabytes, class_path(names.connector), self.state.folder)
 
 
 def _placeholder() -> str:

@@ -55,7 +55,7 @@ class Debezium(Section, frozen=True, kw_only=True):
     properties: dict[str, str | int | bool]
     #: Those whose values are secrets: `"database.password" = "env:NAME"`.
     secrets: dict[str, Secret] = {}
-    #: A Java of 21 or newer.
+    #: A Java of 21 or newer: a name on PATH, or a whole path.
     java: str = "java"
     #: Largest heap of the engine's process.
     memory_megabytes: Annotated[int, Meta(ge=64, le=65_536)] = 512
