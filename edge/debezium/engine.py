@@ -19,7 +19,7 @@ from edge.debezium.child import EngineProcess, class_path
 from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, FrameReader
 from edge.debezium.places import place_of
 from edge.debezium.rows import Rows
-from edge.debezium.stream import HEARTBEAT_TOPIC, EngineStream, Marks
+from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, EngineStream, Marks
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, Retirement
 from edge.observability.figures import Figures
@@ -147,7 +147,7 @@ class DebeziumEngine:
                             copy.flush()
                             os.fsync(descriptor)
                             return rows, (record.offset_key.decode(), record.offset.decode())
-                        change = Rows.parse(record)
+                        change = None if record.topic == TRANSACTION_TOPIC else Rows.parse(record)
                         if change is None or change.op != "r":
                             raise NotConnected("Debezium's engine sent a change ahead of its first place: run it again")
                         rows += 1
