@@ -5,7 +5,7 @@ What it copies of rows that are there before is kept in the state folder until a
 same whenever it is sent again.
 """
 
-import os
+import contextlib
 import secrets
 import select
 import time
@@ -16,10 +16,10 @@ from typing import Any, Final, Self
 import msgspec
 
 from edge.debezium.child import EngineProcess, class_path
-from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, FrameReader
+from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, read_frames
 from edge.debezium.places import place_of
 from edge.debezium.rows import Rows
-from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, EngineStream, Marks
+from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, EngineStream, FrameFile, Marks
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, Retirement
 from edge.observability.figures import Figures
@@ -31,7 +31,7 @@ from edge.records.transaction_writer import TransactionWriter
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.debezium import Debezium
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import NeedsOperator, NotConnected
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 from headrace.position import Position, new_epoch
 
 #: The rows that Debezium copied when the source was made, as frames; in the state folder.
@@ -39,7 +39,6 @@ COPY: Final = "debezium-copy.frames"
 _SILENCE_SECONDS = 120.0
 #: No former process can have sent what is so far behind the checkpoint in the log: its window has 4 GiB of batches at most.
 _FURTHEST_SENT = 1 << 40
-_COPY_BYTES = 1 << 20
 _REPORT_ROWS = 100_000
 
 
@@ -135,25 +134,22 @@ class DebeziumEngine:
         settings = self._names.settings(self._config.snapshot.mode, _placeholder())
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
-        rows = 0
         try:
             process.greet(settings, None)
-            descriptor = os.open(self.state.folder / COPY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(descriptor, "wb") as copy:
+            copy = FrameFile(self.state.folder, COPY)
+            with contextlib.closing(copy):
                 for kind, content in _frames(process):
                     if kind == RECORD:
                         record = EngineRecord.parse(content)
                         if record.topic == HEARTBEAT_TOPIC:
-                            copy.flush()
-                            os.fsync(descriptor)
-                            return rows, (record.offset_key.decode(), record.offset.decode())
+                            copy.keep()
+                            return copy.count, (record.offset_key.decode(), record.offset.decode())
                         change = None if record.topic == TRANSACTION_TOPIC else Rows.parse(record)
                         if change is None or change.op != "r":
                             raise NotConnected("Debezium's engine sent a change ahead of its first place: run it again")
-                        rows += 1
-                        if rows % _REPORT_ROWS == 0:
-                            report(f"{rows} rows copied")
-                    copy.write((len(content) + 1).to_bytes(4, "big") + bytes([kind]) + content)
+                        if (copy.count + 1) % _REPORT_ROWS == 0:
+                            report(f"{copy.count + 1} rows copied")
+                    copy.add(kind, content)
         finally:
             process.close()
         raise NotConnected("Debezium's engine ended")
@@ -211,22 +207,14 @@ def _frames(process: EngineProcess) -> Iterator[tuple[int, bytes]]:
 
 def _copied(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the frames of a copy; raise NeedsOperator where the file is not whole."""
-    reader = FrameReader()
     try:
         with path.open("rb") as file:
-            while data := file.read(_COPY_BYTES):
-                yield from reader.feed(data)
-    except OSError as error:
-        raise _copy_lost(path) from error
-    if reader.rest:
-        raise _copy_lost(path)
-
-
-def _copy_lost(path: Path) -> NeedsOperator:
-    return NeedsOperator(
-        f"{path}, which holds rows that are not acknowledged yet, is lost or damaged",
-        hint="Move the checkpoint to another folder, and run 'headrace edge init': a new epoch begins, with a new copy.",
-    )
+            yield from read_frames(file)
+    except (OSError, CorruptInput) as error:
+        raise NeedsOperator(
+            f"{path}, which holds rows that are not acknowledged yet, is lost or damaged",
+            hint="Move the checkpoint to another folder, and run 'headrace edge init': a new epoch begins, with a new copy.",
+        ) from error
 
 
 class NoWatch:

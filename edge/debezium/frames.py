@@ -6,12 +6,12 @@
         offset, key and value, each as Int32(length) Byten(content), length -1 for null
     Int32(…) Byte1('E') why the engine ended, in UTF-8
 
-No I/O. Whatever is no frame raises CorruptInput.
+Whatever is no frame raises CorruptInput.
 """
 
 import struct
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Self
+from typing import IO, Final, NamedTuple, Self
 
 from headrace.errors import CorruptInput
 
@@ -19,6 +19,7 @@ from headrace.errors import CorruptInput
 PROTOCOL: Final = 1
 #: No frame is larger: Java's arrays are not, and a record of a quarter of that could not be sent.
 _LARGEST = 1 << 30
+_CHUNK = 1 << 20
 _INT32 = struct.Struct(">i").unpack_from
 _SCHEMAS = struct.Struct(">ii").unpack_from
 #: Kinds of frames.
@@ -66,11 +67,6 @@ class FrameReader:
     def __init__(self) -> None:
         self._rest = bytearray()
 
-    @property
-    def rest(self) -> int:
-        """How many bytes are of a frame that is not whole."""
-        return len(self._rest)
-
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield kind and content of each frame that is whole now."""
         rest = self._rest
@@ -88,3 +84,21 @@ class FrameReader:
             yield rest[at + 4], bytes(rest[at + 5 : end])
             at = end
         del rest[:at]
+
+    def end(self) -> None:
+        """Raise CorruptInput where a frame is not whole."""
+        if self._rest:
+            raise CorruptInput("frames of Debezium's engine end within one")
+
+
+def frame(kind: int, content: bytes) -> bytes:
+    """Return a frame."""
+    return b"%b%c%b" % ((len(content) + 1).to_bytes(4, "big"), kind, content)
+
+
+def read_frames(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the frames of a file; raise CorruptInput where it does not end with one."""
+    reader = FrameReader()
+    while data := file.read(_CHUNK):
+        yield from reader.feed(data)
+    reader.end()

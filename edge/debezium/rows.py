@@ -142,6 +142,9 @@ class Rows:
             table = self._tables[used] = self._describe(record, change.source)
         if present != used:
             table.schema_sent = False
+            if present is not None:
+                # Another description of the table has another number.
+                del self._tables[present]
             self._present[record.topic] = used
         return table
 

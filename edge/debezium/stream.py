@@ -6,29 +6,30 @@ is read again. Guarantees that nothing of a transaction is sent whose end was no
 before it is in the batcher.
 """
 
-import struct
+import os
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Final, NamedTuple
 
 import msgspec
 
-from edge.debezium.frames import SCHEMA, EngineRecord
+from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
 from edge.debezium.places import place_of
 from edge.debezium.rows import Change, Rows, Table
 from edge.postgres.envelope import Transaction
 from edge.records.transaction_writer import TransactionWriter
+from headrace import files
 from headrace.errors import CorruptInput, NeedsOperator
 
 #: A transaction up to this size, in bytes, is kept in memory.
 _IN_MEMORY: Final = 8 << 20
-#: Changes that are put into batches in one round.
-_ROUND: Final = 1000
+#: Changes, and their bytes, that are put into batches in one round.
+_ROUND, _ROUND_BYTES = 1000, 4 << 20
 #: Debezium's topics for what is no change.
 TRANSACTION_TOPIC, HEARTBEAT_TOPIC = "headrace.transaction", "__debezium-heartbeat.headrace"
-_LENGTH = struct.Struct(">I")
 
 
 class Mark(NamedTuple):
@@ -89,28 +90,50 @@ class TransactionStatus(msgspec.Struct):
         return self.id.partition(":")[0]
 
 
-class ChangeFile:
-    """The records of one transaction, in order."""
+class FrameFile:
+    """Frames in the state folder, in order: of a transaction, in memory while they are few, or of a copy, by a name."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file: IO[bytes] = SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed below.
+    def __init__(self, folder: Path, name: str = "") -> None:
+        """Begin it; raise NoSpace or NeedsOperator, as all of it does where the disk refuses."""
+        self._path = folder / (name or "transaction")
         self.count = 0
+        with self._on_disk():
+            self._file: IO[bytes]
+            if name:
+                self._file = os.fdopen(
+                    os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w+b"
+                )
+            else:
+                self._file = SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed below.
 
-    def add(self, content: bytes) -> None:
-        """Add a record's frame."""
-        self._file.write(_LENGTH.pack(len(content)) + content)
-        self.count += 1
+    def add(self, kind: int, content: bytes) -> None:
+        """Add a frame."""
+        with self._on_disk():
+            self._file.write(frame(kind, content))
+        self.count += kind == RECORD
 
-    def records(self) -> Iterator[bytes]:
-        """Yield the frames, and forget them."""
+    def keep(self) -> None:
+        """Make what was added durable."""
+        with self._on_disk():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the frames, and close it."""
         self._file.seek(0)
         with self._file as file:
-            while head := file.read(_LENGTH.size):
-                yield file.read(_LENGTH.unpack(head)[0])
+            yield from read_frames(file)
 
     def close(self) -> None:
-        """Forget them."""
+        """Close it; what has no name is gone."""
         self._file.close()
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise files.problem(self._path, "written", error) from error
 
 
 class EngineStream:
@@ -130,8 +153,8 @@ class EngineStream:
         self._connector, self._folder, self._epoch, self._rows, self._writer = connector, folder, epoch, rows, writer
         self._marks = marks
         self._number = 0
-        self._open: tuple[str, ChangeFile] | None = None
-        self._writing: Iterator[None] | None = None
+        self._open: tuple[str, FrameFile] | None = None
+        self._writing: Iterator[int] | None = None
         #: Where all is read and in the batcher.
         self.reached = reached
         #: When what is written was read, in milliseconds since 1970.
@@ -145,11 +168,15 @@ class EngineStream:
     def write(self) -> int:
         """Put a round of the transaction into batches; return how many changes that were."""
         assert self._writing is not None
-        for count in range(_ROUND):
-            if next(self._writing, self) is self:
+        size = count = 0
+        while count < _ROUND and size < _ROUND_BYTES:
+            count += 1
+            written = next(self._writing, None)
+            if written is None:
                 self._writing = None
-                return count + 1
-        return _ROUND
+                break
+            size += written
+        return count
 
     def take(self, content: bytes) -> None:
         """Take a record's frame; raise CorruptInput for what the engine would not write."""
@@ -161,7 +188,7 @@ class EngineStream:
         elif record.topic == TRANSACTION_TOPIC:
             self._take_status(record)
         elif self._open is not None:
-            self._open[1].add(content)
+            self._open[1].add(RECORD, content)
         elif (change := self._rows.parse(record)) is not None:
             kind = "a row of a snapshot" if change.op == "r" else "a change outside of a transaction"
             raise NeedsOperator(
@@ -178,7 +205,7 @@ class EngineStream:
             ) from error
         if status.status == "BEGIN":
             self.close()
-            self._open = status.transaction, ChangeFile(self._folder)
+            self._open = status.transaction, FrameFile(self._folder)
             return
         if self._open is None or self._open[0] != status.transaction:
             raise CorruptInput(f"transaction {status.id} of Debezium's engine ends and has not begun")
@@ -191,19 +218,11 @@ class EngineStream:
         if status.event_count != changes.count:
             raise CorruptInput(f"transaction {status.id} has {status.event_count} changes, and {changes.count} came")
         mark = Mark(place, self._number, _offset(record))
-        self._writing = self._transaction(changes.records(), mark, self._rows)
+        self._writing = self._transaction(changes.frames(), mark, self._rows)
 
     def write_copy(self, frames: Iterator[tuple[int, bytes]], offset: tuple[str, str], rows: Rows) -> None:
         """Begin with the rows that Debezium copied when the source was made, as one transaction ahead of the log's."""
-
-        def records() -> Iterator[bytes]:
-            for kind, content in frames:
-                if kind == SCHEMA:
-                    rows.add_schema(content)
-                else:
-                    yield content
-
-        self._writing = self._transaction(records(), Mark(place_of(self._connector, offset[1]), 0, offset), rows)
+        self._writing = self._transaction(frames, Mark(place_of(self._connector, offset[1]), 0, offset), rows)
 
     def _mark(self, record: EngineRecord) -> None:
         place = place_of(self._connector, record.offset)
@@ -211,11 +230,14 @@ class EngineStream:
             self.reached = place
             self._marks.add(Mark(place, self._number, _offset(record)))
 
-    def _transaction(self, contents: Iterator[bytes], mark: Mark, rows: Rows) -> Iterator[None]:
-        """Write a transaction, change by change."""
+    def _transaction(self, frames: Iterator[tuple[int, bytes]], mark: Mark, rows: Rows) -> Iterator[int]:
+        """Write a transaction, change by change; yield their sizes in bytes."""
         writer = self._writer
         commit = mark.place - 1
-        for content in contents:
+        for kind, content in frames:
+            if kind == SCHEMA:
+                rows.add_schema(content)
+                continue
             record = EngineRecord.parse(content)
             change = rows.parse(record)
             if writer.transaction is None:
@@ -230,7 +252,7 @@ class EngineStream:
                 )
             writer.now_ms = self.now_ms
             self._add(record, change, rows)
-            yield
+            yield len(content)
         if writer.transaction is not None:
             writer.end(mark.place)
         self.reached = mark.place

@@ -39,6 +39,8 @@ create table plain (x int, y text);
 alter table plain replica identity full;
 create table whole (id int primary key, note text not null);
 alter table whole replica identity full;
+create table strict (id int primary key, day date not null, at timestamptz not null, local timestamp not null, clock time not null,
+    n numeric(10, 2) not null, big bigint not null, doc jsonb not null, u uuid not null, flag bool not null, data bytea not null);
 """
 #: What Debezium makes two records of, or writes of another moment.
 _OWN = ("position", "lsn", "version", "ts_ms", "txId")
@@ -103,6 +105,12 @@ WORK = (
     "insert into whole values (1, 'one')",
     "update whole set note = 'two'",
     "delete from whole",
+    """
+    insert into strict values (1, '2026-01-31', '2026-01-31 09:15:00Z', '2026-01-31 09:15:00', '09:15', 1.5, 5, '{"a": 1}',
+        '0c2be563-b164-42db-849c-344c7d2cb014', true, '\\x01')
+    """,
+    "update strict set id = 2 where id = 3",
+    "delete from strict",
     "insert into t (id, note) select g, repeat('n', g % 50) from generate_series(100, 3500) g",
     "truncate t",
     "alter table t add extra text default 'e'",

@@ -1,10 +1,11 @@
 """From frames to batches: positions, transactions, what comes twice, what the engine would not send."""
 
+import io
 import json
 
 import pytest
 
-from edge.debezium.frames import EngineRecord, FrameReader
+from edge.debezium.frames import EngineRecord, FrameReader, read_frames
 from edge.debezium.places import place_of
 from edge.debezium.rows import Rows
 from edge.debezium.stream import EngineStream, Marks
@@ -219,7 +220,9 @@ def test_frames_are_the_same_however_they_arrive():
         reader = FrameReader()
         pieces = [data[at : at + size] for at in range(0, len(data), size)]
         assert [each for piece in pieces for each in reader.feed(piece)] == whole
-        assert reader.rest == 0
+        reader.end()
+    with pytest.raises(CorruptInput):
+        list(read_frames(io.BytesIO(data[:-1])))
     assert EngineRecord.parse(whole[1][1]).topic == wire.HEARTBEATS
 
 
