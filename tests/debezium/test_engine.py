@@ -39,8 +39,9 @@ create table plain (x int, y text);
 alter table plain replica identity full;
 create table whole (id int primary key, note text not null);
 alter table whole replica identity full;
-create table strict (id int primary key, day date not null, at timestamptz not null, local timestamp not null, clock time not null,
-    n numeric(10, 2) not null, big bigint not null, doc jsonb not null, u uuid not null, flag bool not null, data bytea not null);
+create table strict (id int primary key, day date not null, at timestamptz not null, local timestamp not null,
+    clock time not null, n numeric(10, 2) not null, big bigint not null, doc jsonb not null, u uuid not null, flag bool not null, data bytea
+    not null);
 """
 #: What Debezium makes two records of, or writes of another moment.
 _OWN = ("position", "lsn", "version", "ts_ms", "txId")
