@@ -156,7 +156,7 @@ class EngineStream:
         self._open: tuple[str, FrameFile] | None = None
         self._writing: Iterator[int] | None = None
         #: Where all is read and in the batcher.
-        self.reached = reached
+        self.reached = self._began = reached
         #: When what is written was read, in milliseconds since 1970.
         self.now_ms = 0
 
@@ -211,6 +211,12 @@ class EngineStream:
             raise CorruptInput(f"transaction {status.id} of Debezium's engine ends and has not begun")
         changes, self._open = self._open[1], None
         place = place_of(self._connector, record.offset)
+        if place < self._began:
+            raise NeedsOperator(
+                f"transaction {status.id} ends at a place before the checkpoint's: this is another log",
+                hint="Did the source fail over? Move the checkpoint to another folder, and run 'headrace edge init': a new epoch "
+                "begins.",
+            )
         if place <= self.reached:
             # The log is read again within one process: it is in the batcher already.
             changes.close()
@@ -267,7 +273,10 @@ class EngineStream:
             writer.skip()
             return
         number = writer.next_numbers(table.name)[0]
-        key, value = rows.record(table, change, transaction, writer.ordinal, number, self.now_ms)
+        try:
+            key, value = rows.record(table, change, transaction, writer.ordinal, number, self.now_ms)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptInput(f"a row of {record.topic} is not of its schema") from error
         writer.add(table, key, value, is_delete=change.op == "d")
 
     def close(self) -> None:

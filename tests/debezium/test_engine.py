@@ -40,8 +40,8 @@ alter table plain replica identity full;
 create table whole (id int primary key, note text not null);
 alter table whole replica identity full;
 create table strict (id int primary key, day date not null, at timestamptz not null, local timestamp not null,
-    clock time not null, n numeric(10, 2) not null, big bigint not null, doc jsonb not null, u uuid not null, flag bool not null, data bytea
-    not null);
+    clock time not null, n numeric(10, 2) not null, big bigint not null, doc jsonb not null, u uuid not null, flag bool not null,
+    data bytea not null);
 """
 #: What Debezium makes two records of, or writes of another moment.
 _OWN = ("position", "lsn", "version", "ts_ms", "txId")
@@ -114,6 +114,7 @@ WORK = (
     "delete from strict",
     "insert into t (id, note) select g, repeat('n', g % 50) from generate_series(100, 3500) g",
     "truncate t",
+    "select pg_logical_emit_message(true, 'p', 'c'), pg_logical_emit_message(false, 'p', 'c')",
     "alter table t add extra text default 'e'",
     "insert into t (id, extra) values (5000, 'x')",
 )

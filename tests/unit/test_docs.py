@@ -121,7 +121,7 @@ def test_a_command_or_an_option_that_does_not_exist_is_found():
 def merged(base: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
     """Return a file with what a block shows in it; a source has one engine, an interconnect one direction."""
     base = dict(base)
-    if {"mariadb", "mysql"} & set(shown):
+    if {"mariadb", "mysql", "debezium"} & set(shown):
         base.pop("postgresql", None)
     if {"url", "listen"} & set(shown):
         base.pop("listen", None)
