@@ -98,7 +98,7 @@ D = TypeVar("D", bound=AnyDatabase)
 def examine(config: EdgeFile) -> Iterator[Finding]:
     """Yield what all checks find."""
     if config.source.debezium is not None:
-        yield from run((_engine_jars, _engine_java), config.source.debezium)
+        yield from run((look_at_jars, look_at_java), config.source.debezium)
     elif config.source.postgresql is not None:
         yield from _postgres(config)
     else:
@@ -138,12 +138,14 @@ def _mysql(config: EdgeFile) -> Iterator[Finding]:
     return _connected(config, lambda: Database(names, config.source.name), checks)
 
 
-def _engine_jars(names: Debezium) -> Iterator[Finding]:
+def look_at_jars(names: Debezium) -> Iterator[Finding]:
+    """Look for the jars of a connector of Debezium's; raise NeedsOperator where some are missing."""
     jars = class_path(names.connector)
     yield Finding("jars", "ok", f"{len(jars)} in {jars[-1].parent}")
 
 
-def _engine_java(names: Debezium) -> Iterator[Finding]:
+def look_at_java(names: Debezium) -> Iterator[Finding]:
+    """Look at the Java that runs Debezium's engine."""
     fix = "Install Java 21 or newer, and name it in [source.debezium] java."
     try:
         said = subprocess.run([names.java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr

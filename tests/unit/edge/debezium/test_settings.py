@@ -5,10 +5,12 @@ import json
 import pytest
 
 from edge.debezium.engine import COPY, DebeziumCheckpoint, DebeziumEngine
+from edge.doctor import examine
 from edge.engine import Adoption
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
+from headrace.findings import run
 from headrace.position import Position
 from tests.unit.edge.debezium import java_double
 
@@ -157,3 +159,29 @@ def test_the_checkpoint_moves_to_acknowledged_places_alone():
     assert made.advanced(Position(1, 3, 0), 4, None) == made
     moved = made.advanced(Position(1, 9, 0), 10, ("key", "new"))
     assert (moved.confirmed, moved.place, moved.position) == (10, "new", Position(1, 9, 0))
+
+
+@pytest.mark.parametrize(
+    ("said", "level", "text"),
+    [
+        ('openjdk version "25.0.2" 2026-01-20', "ok", "is Java 25"),
+        ('openjdk version "17.0.15" 2025-04-15', "wrong", "older than Java 21"),
+        ('java version "1.8.0_292"', "wrong", "older than Java 21"),
+        ("no version", "wrong", "older than Java 21"),
+    ],
+)
+def test_doctor_looks_at_java_and_at_the_jars(read, tmp_path, monkeypatch, said, level, text):
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path / "none"))
+    names = read(java=java).source.debezium
+    jars, found = run((examine.look_at_jars, examine.look_at_java), names)
+    assert (found.check, found.level) == ("java", level)
+    assert text in found.text
+    assert (jars.level, "headrace jars debezium-postgres" in jars.fix) == ("wrong", True)
+
+
+def test_a_java_that_is_not_there_is_found(read):
+    (found,) = examine.look_at_java(read(java="/nowhere/java").source.debezium)
+    assert (found.level, "21" in found.fix) == ("wrong", True)
