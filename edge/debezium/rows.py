@@ -4,6 +4,7 @@ A table is made again where its schemas change, and its schema record goes ahead
 it keeps back is in what this returns.
 """
 
+import re
 from binascii import b2a_base64
 from collections.abc import Callable, Container
 from typing import Any, Final, NamedTuple
@@ -31,7 +32,9 @@ _DIGITS: Final = 6
 #: Of a numeric that is declared.
 _MOST_DIGITS: Final = 1000
 _UNLIMITED: Final = 2_147_483_647
-_EMPTY: Final = (None, 0, 0.0, "", False, "0")
+#: What Debezium has in an old row of which the log has the key alone: null, or the type's empty value for columns NOT NULL.
+_EMPTY: Final = (None, 0, [], {})
+_EMPTY_TEXT: Final = re.compile(r"(0(\.0+)?)?|A*=*|(1970-01-01)?T?(00:00:00(\.0+)?)?(Z|\+00:00)?")
 
 
 class Source(msgspec.Struct):
@@ -98,7 +101,7 @@ class Table:
     def has_key_alone(self, before: dict[str, Any]) -> bool:
         """Whether an old row may be the key alone: Debezium fills the rest with what is empty."""
         return bool(self.schema.key) and all(
-            value in _EMPTY for name, value in before.items() if name not in self.schema.key
+            _is_empty(value) for name, value in before.items() if name not in self.schema.key
         )
 
 
@@ -219,6 +222,10 @@ def _column(field: dict[str, Any], position: int, *, optional: bool) -> Column:
     else:
         length, scale = (length if name in _WITH_LENGTH else None), None
     return Column(name=field["field"], type_name=name, length=length, scale=scale, position=position, optional=optional)
+
+
+def _is_empty(value: Any) -> bool:
+    return bool(_EMPTY_TEXT.fullmatch(value)) if isinstance(value, str) else value in _EMPTY
 
 
 def _is_one_of(value: Any, placeholders: Container[str]) -> bool:

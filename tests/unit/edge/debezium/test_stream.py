@@ -161,6 +161,15 @@ def test_a_truncate_and_an_altered_table_have_their_schema_record(stream):
     assert stream.changes[-1]["after"] == {"id": 2, "note": "a", "more": 5}
 
 
+def test_an_old_row_that_debezium_filled_up_is_the_key_alone(tmp_path):
+    columns = [*wire.COLUMNS, wire.field("day", "string", "DATE"), wire.field("n", "string", "NUMERIC")]
+    stream = Stream(tmp_path, columns=columns)
+    filled = {"id": 1, "note": "", "day": "1970-01-01Z", "n": "0.00"}
+    whole = {"id": 2, "note": "a", "day": None, "n": "0"}
+    stream.take(wire.begin(7, 900), wire.change("d", filled, None), wire.change("d", whole, None), wire.end(7, 1000, 2))
+    assert [each["before"] for each in stream.changes] == [{"id": 1}, whole]
+
+
 def test_what_the_log_does_not_carry_is_named_and_not_sent(stream):
     stream.take(
         wire.begin(7, 900),
