@@ -33,7 +33,7 @@ _DIGITS: Final = 6
 _MOST_DIGITS: Final = 1000
 _UNLIMITED: Final = 2_147_483_647
 #: What Debezium has in an old row of which the log has the key alone: null, or the type's empty value for columns NOT NULL.
-_EMPTY: Final = (None, 0, [], {})
+_EMPTY: Final[tuple[Any, ...]] = (None, 0, [], {})
 _EMPTY_TEXT: Final = re.compile(r"(0(\.0+)?)?|A*=*|(1970-01-01)?T?(00:00:00(\.0+)?)?(Z|\+00:00)?")
 
 
