@@ -88,7 +88,6 @@ class DebeziumEngine:
     def open(self, checkpoint: DebeziumCheckpoint, former_pid: int) -> "DebeziumSession":  # noqa: ARG002 - of the port.
         """Return a session whose process starts; it ends with this one, so no former one has to be ended."""
         self._check(checkpoint)
-        self._marks.restart()
         return DebeziumSession(self._config, self._names, self._process(), self._marks, checkpoint.confirmed)
 
     def advanced(self, checkpoint: DebeziumCheckpoint, position: Position, place: int) -> DebeziumCheckpoint:
@@ -248,6 +247,8 @@ class DebeziumSession:
         config, placeholder = self._config, _placeholder()
         offset = checkpoint.offset
         assert offset is not None
+        # Not before: what the session before had acknowledged was written until now.
+        self._marks.restart()
         policy = Policy.of(config)
         self._rows = Rows(config.source.name, policy, placeholder)
         writer: TransactionWriter[Transaction] = TransactionWriter(

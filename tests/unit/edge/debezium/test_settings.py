@@ -5,6 +5,7 @@ import json
 import pytest
 
 from edge.debezium.engine import COPY, DebeziumCheckpoint, DebeziumEngine
+from edge.debezium.stream import Mark
 from edge.doctor import examine
 from edge.engine import Adoption
 from headrace.configuration.edge import EdgeFile
@@ -185,3 +186,16 @@ def test_doctor_looks_at_java_and_at_the_jars(read, tmp_path, monkeypatch, said,
 def test_a_java_that_is_not_there_is_found(read):
     (found,) = examine.look_at_java(read(java="/nowhere/java").source.debezium)
     assert (found.level, "21" in found.fix) == ("wrong", True)
+
+
+def test_what_was_acknowledged_before_the_next_session_is_in_the_checkpoint_with_its_offset(engine):
+    source = engine('say(hello(), frame("R", heartbeat(500)))\nline()')
+    made = source.initialise(None, None, lambda _words: None)
+    source._marks.add(Mark(900, 1, ("key", '{"lsn":900}')))
+    session = source.open(made, 0)
+    try:
+        # As Progress.restart writes it: the session is open, and has not begun.
+        moved = source.advanced(made, Position(made.position.epoch, 899, 0), 900)
+    finally:
+        session.close()
+    assert (moved.confirmed, moved.place) == (900, '{"lsn":900}')
