@@ -21,7 +21,7 @@ MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-fraud dist test test-long test-share test-cluster test-upgrade test-kubernetes test-consumers test-readers test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e fuzz fuzz-compiled simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
+.PHONY: help setup demo demo-fraud dist test test-long test-share test-cluster test-upgrade test-kubernetes test-consumers test-readers debezium-engine test-debezium test-servers test-object-store test-registry prove-log-store object-store-jars check fmt lint type unit contract integration e2e fuzz fuzz-compiled simulate bench bench-lake bench-peers bench-bridge pins docs monitoring test-monitoring test-console console-pictures clean
 
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -177,7 +177,13 @@ test-readers: setup .setup/readers/ready ## DuckDB with its own extension for De
 	@$(BIN)/python -m tests.servers.mysql
 	@touch $@
 
-test-debezium: setup .setup/debezium/ready ## The edge's records beside those of Debezium's own connectors, field by field
+debezium-engine: .setup/debezium-engine ## Fetch Debezium's engine into .setup/jars, and compile what runs it (once)
+
+.setup/debezium-engine: .setup/python edge/debezium/RecordEngine.java infra/release/java_build.py
+	@$(BIN)/python -m infra.release.java_build debezium
+	@touch $@
+
+test-debezium: setup .setup/debezium/ready .setup/debezium-engine ## The edge's records beside those of Debezium's own connectors, field by field, and its engine behind the edge
 	@$(BIN)/python -m pytest -q tests/debezium
 
 .setup/mysql97/ready: tests/servers/mysql97.py

@@ -112,8 +112,8 @@ class Session(Protocol):
         `history`: what the tables were like before; None to keep none.
         """
 
-    def snapshots(self) -> Source:
-        """Return what snapshots read from, once the stream is started."""
+    def snapshots(self) -> Source | None:
+        """Return what snapshots read from, once the stream is started; None where the engine copies no rows next to its log."""
 
     def fileno(self) -> int:
         """Return the socket, to wait on."""

@@ -10,6 +10,10 @@ def engine_of(config: EdgeFile) -> Engine:
         from edge.postgres.engine import PostgresEngine
 
         return PostgresEngine(config, config.source.postgresql)
+    if config.source.debezium is not None:
+        from edge.debezium.engine import DebeziumEngine
+
+        return DebeziumEngine(config, config.source.debezium)
     from edge.mysql.engine import MysqlEngine
 
     if config.source.mariadb is not None:

@@ -109,13 +109,15 @@ class CaptureSession:
             SnapshotStore(engine.state.folder, source.name), checkpoint.position.epoch, self._history.copied
         )
         self._figures.snapshot, self._figures.failed_copies = active.plan.figures, active.plan.failures
-        self._snapshots = SnapshotCoordinator(
-            active,
-            self._session.snapshots(),
-            acknowledged=lambda: self._outbox.progress()[0],
-            wake=self._wakeup.notify,
-            aim_bytes=self._config.snapshot.chunk_kilobytes * 1024,
-        )
+        copied_from = self._session.snapshots()
+        if copied_from is not None:
+            self._snapshots = SnapshotCoordinator(
+                active,
+                copied_from,
+                acknowledged=lambda: self._outbox.progress()[0],
+                wake=self._wakeup.notify,
+                aim_bytes=self._config.snapshot.chunk_kilobytes * 1024,
+            )
         self._figures.database_connections += 1
         self._figures.database_connected, self._figures.database_problem = 1, ""
         # A server that has nothing to send may not report for long how far it has read.

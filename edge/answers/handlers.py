@@ -78,6 +78,9 @@ def request_service(
 ) -> RequestService | None:
     """Return what handles the requests of an edge; None where its file allows none."""
     allowed = config.requests.allow
+    if config.source.debezium is not None:
+        # Rows are read by Debezium alone.
+        allowed = [kind for kind in allowed if kind in {"status", "doctor"}]
     if not allowed:
         return None
     known = KnownRequests(config.resolve(config.state.folder))

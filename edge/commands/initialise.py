@@ -16,6 +16,9 @@ from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.position import Position
 
+#: What is no option for sources that Debezium reads.
+NOT_BY_DEBEZIUM = "{} is not for [source.debezium]"
+
 __all__ = ["Adoption", "alter_replica_identities", "initialise"]
 
 
@@ -37,7 +40,13 @@ def initialise(
     with engine.state.locked():
         checkpoint: Checkpoint | None = engine.state.read(config.source.name)
         is_new = checkpoint is None or checkpoint.stage == "making"
-        if snapshot or (is_new and config.snapshot.mode == "initial"):
+        if config.source.debezium is not None:
+            # Debezium copies rows when it makes the source, as the file says, and no others.
+            if snapshot:
+                raise ConfigurationError(
+                    NOT_BY_DEBEZIUM.format("--snapshot"), hint='Set mode = "initial" in [snapshot].'
+                )
+        elif snapshot or (is_new and config.snapshot.mode == "initial"):
             # Ahead of the source, so that a crash leaves none without it; the request waits for the edge.
             SnapshotStore(engine.state.folder, config.source.name).request_once(
                 Request(kind="snapshot", replace=replace)

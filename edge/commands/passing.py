@@ -33,6 +33,8 @@ def pass_command(path: str, *, gtid: str | None, lsn: str | None, yes: bool, as_
     the transaction touched need a copy. Start the edge again afterwards.
     """
     config = load(path, EdgeFile)
+    if config.source.debezium is not None:
+        raise ConfigurationError("'headrace edge pass' is not for [source.debezium]", hint="See docs/debezium.md.")
     flag, other = ("--lsn", gtid) if config.source.postgresql is not None else ("--gtid", lsn)
     transaction = lsn if flag == "--lsn" else gtid
     if transaction is None or other is not None:

@@ -27,6 +27,7 @@ _LEFT = (
     "requests.json",
     "tables.json",
     "passed.json",
+    "debezium-copy.frames",
     "spool.sqlite*",
     "reserve",
     "*.new",

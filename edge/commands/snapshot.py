@@ -65,6 +65,11 @@ def snapshot(
     with op 'r'. Interrupted snapshots go on by themselves at the last acknowledged chunk.
     """
     config = load(path, EdgeFile)
+    if config.source.debezium is not None:
+        raise ConfigurationError(
+            "'headrace edge snapshot' is not for [source.debezium]: Debezium copies rows when the source is made",
+            hint="See docs/debezium.md.",
+        )
     folder = SnapshotStore(config.resolve(config.state.folder), config.source.name)
     steer = [kind for kind, given in zip(_STEERING, (pause, resume, cancel), strict=True) if given]
     shows = status or watch

@@ -4,16 +4,21 @@ What fixes a finding on a server that a provider manages: nobody is a superuser 
 """
 
 import re
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from edge.database import Database as AnyDatabase
+from edge.debezium.child import class_path
 from edge.doctor import machine
 from edge.engine_registry import engine_of
+from headrace.configuration.debezium import Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError
 from headrace.findings import Finding, run
 
+#: That Debezium 3.6 runs on.
+_OLDEST_JAVA = 21
 _SET = re.compile(r"alter system set (\w+) = ('[^']*'|[^; ]+);(.*)", re.DOTALL)
 _SET_GLOBAL = re.compile(r"set global (\w+) = ('[^']*'|[^;, ]+)(.*)", re.DOTALL)
 _REPLICATION = re.compile(r"Run as a superuser: alter role (\S+) replication;")
@@ -92,7 +97,9 @@ D = TypeVar("D", bound=AnyDatabase)
 
 def examine(config: EdgeFile) -> Iterator[Finding]:
     """Yield what all checks find."""
-    if config.source.postgresql is not None:
+    if config.source.debezium is not None:
+        yield from run((look_at_jars, look_at_java), config.source.debezium)
+    elif config.source.postgresql is not None:
         yield from _postgres(config)
     else:
         yield from _mysql(config)
@@ -129,6 +136,27 @@ def _mysql(config: EdgeFile) -> Iterator[Finding]:
             yield fitted(finding, provider)
 
     return _connected(config, lambda: Database(names, config.source.name), checks)
+
+
+def look_at_jars(names: Debezium) -> Iterator[Finding]:
+    """Look for the jars of a connector of Debezium's; raise NeedsOperator where some are missing."""
+    jars = class_path(names.connector)
+    yield Finding("jars", "ok", f"{len(jars)} in {jars[-1].parent}")
+
+
+def look_at_java(names: Debezium) -> Iterator[Finding]:
+    """Look at the Java that runs Debezium's engine."""
+    fix = "Install Java 21 or newer, and name it in [source.debezium] java."
+    try:
+        said = subprocess.run([names.java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        yield Finding("java", "wrong", f"{names.java} does not run", fix)
+        return
+    version = re.search(r'version "(\d+)', said)
+    if version is None or int(version[1]) < _OLDEST_JAVA:
+        yield Finding("java", "wrong", f"{names.java} is older than Java {_OLDEST_JAVA}", fix)
+    else:
+        yield Finding("java", "ok", f"{names.java} is Java {version[1]}")
 
 
 def _connected(

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from headrace.configuration.databases import MysqlConnection, PostgresqlConnection
+from headrace.configuration.debezium import Debezium
 from headrace.configuration.load import File, Section
 from headrace.configuration.records import EVERY_ENGINE, PROFILES, Records
 from headrace.configuration.secret import Secret
@@ -98,11 +99,13 @@ class Source(Section, frozen=True, kw_only=True):
     postgresql: Postgresql | None = None
     mariadb: Mysql | None = None
     mysql: Mysql | None = None
+    #: Experimental.
+    debezium: Debezium | None = None
 
     def __post_init__(self) -> None:
         """Refuse no database, and several."""
-        if sum(given is not None for given in (self.postgresql, self.mariadb, self.mysql)) != 1:
-            raise ValueError("give exactly one of 'postgresql', 'mariadb' and 'mysql'")
+        if sum(given is not None for given in (self.postgresql, self.mariadb, self.mysql, self.debezium)) != 1:
+            raise ValueError("give exactly one of 'postgresql', 'mariadb', 'mysql' and 'debezium'")
 
 
 class Interconnect(Client, frozen=True, kw_only=True):
@@ -211,6 +214,10 @@ class EdgeFile(File, frozen=True, kw_only=True):
             for name in ("messages", *PROFILES["headrace"].keys() - EVERY_ENGINE):
                 if getattr(self.records, name) != usual[name]:
                     raise ValueError(f"'{name}' of 'records' is for 'postgresql' sources")
+            if self.source.debezium is not None:
+                for name in PROFILES["headrace"].keys() - {"truncates", "tombstones"} | {"format"}:
+                    if getattr(self.records, name) != (PROFILES["headrace"] | {"format": "json"})[name]:
+                        raise ValueError(f"'{name}' of 'records' is not for 'debezium' sources")
             if self.records.time == "isostring":
                 # A TIME of these servers may be negative or longer than a day, which that form does not have.
                 raise ValueError("'isostring' for 'time' of 'records' is for 'postgresql' sources")

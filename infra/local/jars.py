@@ -76,12 +76,18 @@ OBJECT_STORE = Group(
     # All of the SDK in one jar of 600 MB; Spark has a binding of SLF4J of its own.
     excluded=("software.amazon.awssdk:bundle", "org.slf4j:slf4j-api"),
 )
+#: Debezium's engine with its connector for PostgreSQL, for edges with `[source.debezium]`: 39 MB, for Java 21 or newer.
+DEBEZIUM_POSTGRES = Group(
+    name="debezium-postgres",
+    pins=("io.debezium:debezium-embedded:3.6.0.Final", "io.debezium:debezium-connector-postgres:3.6.0.Final"),
+)
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), a lake on S3, the demo.
 #: The smallest first.
 PURPOSES = {
     "lake": (SPARK,),
     "local": (KAFKA,),
     "object-store": (OBJECT_STORE,),
+    "debezium-postgres": (DEBEZIUM_POSTGRES,),
     "demo": (SPARK, KAFKA, MARIADB),
 }
 
@@ -272,10 +278,15 @@ if __name__ == "__main__":
 
 
 @click.command()
-@click.argument("purposes", nargs=-1, type=click.Choice(list(PURPOSES)), metavar="[lake|local|object-store|demo]...")
+@click.argument(
+    "purposes",
+    nargs=-1,
+    type=click.Choice(list(PURPOSES)),
+    metavar="[lake|local|object-store|debezium-postgres|demo]...",
+)
 def jars(purposes: tuple[str, ...]) -> None:
     """Fetch jars, once: for loads and queries (`lake`, the default), a broker on this machine (`local`), a lake on S3
-    (`object-store`), or the demo (`demo`, 500 MB more).
+    (`object-store`), for Debezium's engine (`debezium-postgres`), or the demo (`demo`, 500 MB more).
 
     Java and the extra `spark` must be installed. They are kept in HEADRACE_JARS, or in the user's data folder, which commands and
     Airflow's DAGs know. HEADRACE_IVY_SETTINGS names an Ivy settings file where the usual repository cannot be reached.

@@ -2,8 +2,8 @@
 
 Sdist and wheel are built from a clean copy of what is tracked. Only packages of ours are in them: no tests, no files of images
 and routers. The wheel is built from the sdist, so the two agree.
-The log store for S3 and the server of SQL are compiled into both. The wheel is for this system alone where there is a C compiler
-(setup.py). Assumes setuptools and the jars of the object store; called by `make dist`.
+The log store for S3, the server of SQL and the process for Debezium's engine are compiled into both. The wheel is for this system
+alone where there is a C compiler (setup.py). Assumes setuptools and the jars of the object store; called by `make dist`.
 """
 
 import hashlib
@@ -32,9 +32,9 @@ def build(into: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
         tree, source = Path(scratch, "tree"), Path(scratch, "source")
         _copy_tracked(tree)
-        for jar in (java_build.LOG_STORE, java_build.SERVE):
+        for jar in (java_build.LOG_STORE, java_build.SERVE, java_build.DEBEZIUM):
             file = java_build.build(jar, Path(scratch, "java"), Console(stderr=True))
-            shutil.copy(file, tree / "spark_jobs" / jar.package)
+            shutil.copy(file, tree / jar.package)
         sdist = _built("sdist", tree, into)
         with tarfile.open(sdist) as archive:
             # Python 3.11.0 to 3.11.3 have no filters; the archive was made here.

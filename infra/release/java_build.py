@@ -1,4 +1,5 @@
-"""`python -m infra.release.java_build`: compiles our classes for Spark into two jars, by Eclipse's compiler, which needs no JDK.
+"""`python -m infra.release.java_build [debezium]`: compiles our classes into jars, by Eclipse's compiler, which needs no JDK: two
+for Spark, or the one for Debezium's engine.
 
 The wheel has the jars (infra/release/dist.py); in a checkout they are next to the fetched jars. A jar is made again when its
 sources change. Assumes the jars of Spark and of the object store, and fetches the compiler once.
@@ -18,16 +19,16 @@ from rich.console import Console
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.java import jar_folder
 from infra.local.ivy import Group
-from infra.local.jars import fetch_all, object_store, present, spark
+from infra.local.jars import DEBEZIUM_POSTGRES, fetch_all, object_store, present, read_sums, spark
 
 COMPILER = Group(name="compiler", pins=("org.eclipse.jdt:ecj:3.46.100",), alone=True)
 _SUMS = {"compiler/ecj-3.46.100.jar": "74c93172475fee0cd4e6eefb44233516dd40525642da35d009146d97ea598229"}
-_PACKAGES = Path(__file__).resolve().parents[2] / "spark_jobs"
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True)
 class Jar:
-    """A jar, and the package of ours that has its sources, and the jar itself in the wheel."""
+    """A jar, and the package of ours, as a path, that has its sources, and the jar itself in the wheel."""
 
     package: str
     name: str
@@ -37,12 +38,14 @@ class Jar:
     @property
     def sources(self) -> Path:
         """Return the folder of its sources."""
-        return _PACKAGES / self.package
+        return _ROOT / self.package
 
 
 #: Of the log store on S3 (spark_jobs/object_store/log_store.py), and of the server of SQL (spark_jobs/serve/server.py).
-LOG_STORE = Jar("object_store", "headrace-log-store.jar", "log-store")
-SERVE = Jar("serve", "headrace-serve.jar", "serve")
+LOG_STORE = Jar("spark_jobs/object_store", "headrace-log-store.jar", "log-store")
+SERVE = Jar("spark_jobs/serve", "headrace-serve.jar", "serve")
+#: Of the process that runs Debezium's engine (edge/debezium/child.py).
+DEBEZIUM = Jar("edge/debezium", "headrace-debezium.jar", "debezium")
 #: The release of Java that the classes run on, and the time of entries, so that the same sources give the same bytes.
 _RELEASE, _TIME = "17", (1980, 1, 1, 0, 0, 0)
 
@@ -58,11 +61,7 @@ def build(jar: Jar, into: Path, console: Console) -> Path:
     if file.exists() and zipfile.ZipFile(file).comment.decode() == digest:
         return file
     fetch_all(jar_folder(), console, (COMPILER,), _SUMS)
-    ours = Path(pyspark.__file__).parent / "jars"
-    # Of the object store's jars some hold classes that Spark's own have too.
-    theirs = ["hadoop-client-*.jar", "slf4j-api-*.jar"] if jar is LOG_STORE else ["*.jar"]
-    class_path = [each for pattern in theirs for each in sorted(ours.glob(pattern))] + spark()
-    class_path += object_store() if jar is LOG_STORE else []
+    class_path = _class_path(jar, console)
     into.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=into) as scratch:
         options = ["--release", _RELEASE, "-encoding", "UTF-8", "-g:lines", "-nowarn", "-proc:none", "-d", scratch]
@@ -82,9 +81,20 @@ def build(jar: Jar, into: Path, console: Console) -> Path:
     return file
 
 
+def _class_path(jar: Jar, console: Console) -> list[Path]:
+    if jar is DEBEZIUM:
+        fetch_all(jar_folder(), console, (DEBEZIUM_POSTGRES,), read_sums())
+        return present(DEBEZIUM_POSTGRES)
+    ours = Path(pyspark.__file__).parent / "jars"
+    # Of the object store's jars some hold classes that Spark's own have too.
+    theirs = ["hadoop-client-*.jar", "slf4j-api-*.jar"] if jar is LOG_STORE else ["*.jar"]
+    class_path = [each for pattern in theirs for each in sorted(ours.glob(pattern))] + spark()
+    return class_path + (object_store() if jar is LOG_STORE else [])
+
+
 if __name__ == "__main__":
     try:
-        for each in (LOG_STORE, SERVE):
+        for each in (DEBEZIUM,) if sys.argv[1:] == ["debezium"] else (LOG_STORE, SERVE):
             build(each, jar_folder() / each.folder, Console(highlight=False, soft_wrap=True, markup=False))
     except ReplicationError as error:
         print(f"headrace: {error.message}\nWhat to do: {error.hint}", file=sys.stderr)

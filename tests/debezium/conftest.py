@@ -14,7 +14,7 @@ from tests.servers.fix_stack import served
 
 pytest_plugins = ["tests.bridge.fix_bridge", "tests.servers.fix_mysql"]
 #: Of tests/debezium/requirements.txt.
-_ENVIRONMENT = Path(__file__).parents[2] / ".setup" / "debezium"
+ENVIRONMENT = Path(__file__).parents[2] / ".setup" / "debezium"
 #: As records are without a schema in each.
 _PLAIN = "key.converter.schemas.enable=false\nvalue.converter.schemas.enable=false"
 
@@ -31,7 +31,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 def connect(brokers: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connect]:
     """Yield a running worker without connectors."""
     folder = tmp_path_factory.mktemp("connect")
-    yield from served(Connect(folder, brokers.bootstrap, jars.CONNECTORS, environment=_ENVIRONMENT, settings=_PLAIN))
+    yield from served(Connect(folder, brokers.bootstrap, jars.CONNECTORS, environment=ENVIRONMENT, settings=_PLAIN))
 
 
 @pytest.fixture

@@ -158,7 +158,7 @@ def test_q11_the_quick_start_changes_the_setting_and_not_its_comment(tmp_path):
 def merged(base: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
     """Return a file with what a block shows in it; a source has one engine, an interconnect one direction."""
     base = dict(base)
-    if {"mariadb", "mysql"} & set(shown):
+    if {"mariadb", "mysql", "debezium"} & set(shown):
         base.pop("postgresql", None)
     if {"url", "listen"} & set(shown):
         base.pop("listen", None)

@@ -24,6 +24,7 @@ LAYERS = {
         {"snapshot"},
         {"engine", "watch"},
         {"mysql", "postgres"},
+        {"debezium"},
         {"engine_registry"},
         {"doctor"},
         {"answers"},

@@ -1,0 +1,236 @@
+package headrace.debezium;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.debezium.embedded.Connect;
+import io.debezium.engine.DebeziumEngine;
+import io.debezium.engine.DebeziumEngine.RecordCommitter;
+import io.debezium.engine.RecordChangeEvent;
+import java.io.BufferedOutputStream;
+import java.io.BufferedReader;
+import java.io.DataOutputStream;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.sql.SQLException;
+import java.util.ArrayDeque;
+import java.util.IdentityHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.json.JsonConverter;
+import org.apache.kafka.connect.source.SourceRecord;
+import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
+
+/**
+ * Runs Debezium's engine for an edge (edge/debezium/child.py has the frames): records go to standard output, and what may be
+ * marked as processed comes from standard input, whose end is this process's end too.
+ *
+ * Settings, which may hold a password, come in the first line of standard input. Where the source is read from comes with them:
+ * the edge keeps it, with its checkpoint, and nothing is written here.
+ */
+public final class RecordEngine {
+    private static final int PROTOCOL = 1;
+    private static final ObjectMapper JSON = new ObjectMapper();
+    /** SQL states whose words are of connections, names and rights, never of rows. */
+    private static final List<String> PLAIN_STATES = List.of("08", "28", "3D", "42", "53", "55", "57");
+    private static final int LONGEST_REASON = 600;
+
+    private static byte[][] offset;
+
+    private final DataOutputStream out =
+            new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
+    private final JsonConverter converter = new JsonConverter();
+    private final Map<Schema, Integer> schemas = new IdentityHashMap<>();
+    private final String name;
+    private final String heartbeats;
+    /** Records that an acknowledgement may name: those between transactions. */
+    private final ArrayDeque<Numbered> waiting = new ArrayDeque<>();
+    private RecordCommitter<RecordChangeEvent<SourceRecord>> committer;
+    private long written;
+    private volatile boolean polls;
+
+    private record Numbered(long number, RecordChangeEvent<SourceRecord> event) {}
+
+    /** Where the source is read from, as the edge has it; what the engine adds is for its own process. */
+    public static final class EdgeOffsets extends MemoryOffsetBackingStore {
+        @Override
+        public void start() {
+            super.start();
+            if (offset != null) {
+                data.put(ByteBuffer.wrap(offset[0]), ByteBuffer.wrap(offset[1]));
+            }
+        }
+
+        @Override
+        public java.util.Set<Map<String, Object>> connectorPartitions(String connector) {
+            return java.util.Set.of();
+        }
+    }
+
+    private RecordEngine(Properties settings) {
+        name = settings.getProperty("name");
+        heartbeats = settings.getProperty("topic.heartbeat.prefix", "__debezium-heartbeat") + ".";
+        converter.configure(Map.of("schemas.enable", "false"), false);
+    }
+
+    public static void main(String[] arguments) throws IOException {
+        // Whatever a library prints is no frame.
+        System.setOut(System.err);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        JsonNode hello = JSON.readTree(in.readLine());
+        Properties settings = new Properties();
+        hello.get("settings").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
+        settings.put("offset.storage", EdgeOffsets.class.getName());
+        if (hello.hasNonNull("offset")) {
+            offset = new byte[][] {bytes(hello.get("offset").get(0)), bytes(hello.get("offset").get(1))};
+        }
+        new RecordEngine(settings).run(settings, in, hello.get("protocol").asInt());
+    }
+
+    private static byte[] bytes(JsonNode text) {
+        return text.asText().getBytes(StandardCharsets.UTF_8);
+    }
+
+    private void run(Properties settings, BufferedReader in, int protocol) throws IOException {
+        frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
+        out.flush();
+        if (protocol != PROTOCOL) {
+            Runtime.getRuntime().halt(2);
+        }
+        DebeziumEngine<RecordChangeEvent<SourceRecord>> engine =
+                DebeziumEngine.create(io.debezium.engine.format.ChangeEventFormat.of(Connect.class))
+                        .using(settings)
+                        .using(new DebeziumEngine.ConnectorCallback() {
+                            @Override
+                            public void pollingStarted() {
+                                polls = true;
+                            }
+                        })
+                        .using((success, message, error) -> end(success ? null : error, message))
+                        .notifying(this::write)
+                        .build();
+        Thread runner = new Thread(engine, "engine");
+        runner.setDaemon(true);
+        runner.start();
+        try {
+            for (String line = in.readLine(); line != null; line = in.readLine()) {
+                acknowledge(Long.parseLong(line.trim()));
+            }
+        } catch (InterruptedException ended) {
+            Thread.currentThread().interrupt();
+        }
+        // Nothing is lost: the edge knows from where to read again.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private synchronized void write(
+            List<RecordChangeEvent<SourceRecord>> events, RecordCommitter<RecordChangeEvent<SourceRecord>> committer)
+            throws InterruptedException {
+        this.committer = committer;
+        try {
+            for (RecordChangeEvent<SourceRecord> event : events) {
+                SourceRecord record = event.record();
+                String topic = record.topic();
+                int keySchema = number(record.keySchema());
+                int valueSchema = number(record.valueSchema());
+                byte[][] parts = {
+                    topic.getBytes(StandardCharsets.UTF_8),
+                    converter.fromConnectData(name, null, List.of(name, record.sourcePartition())),
+                    converter.fromConnectData(name, null, record.sourceOffset()),
+                    record.key() == null ? null : converter.fromConnectData(topic, record.keySchema(), record.key()),
+                    record.value() == null ? null : converter.fromConnectData(topic, record.valueSchema(), record.value()),
+                };
+                int size = 9;
+                for (byte[] part : parts) {
+                    size += 4 + (part == null ? 0 : part.length);
+                }
+                out.writeInt(size);
+                out.writeByte('R');
+                out.writeInt(keySchema);
+                out.writeInt(valueSchema);
+                for (byte[] part : parts) {
+                    out.writeInt(part == null ? -1 : part.length);
+                    if (part != null) {
+                        out.write(part);
+                    }
+                }
+                written++;
+                if (topic.endsWith(".transaction") || topic.startsWith(heartbeats)) {
+                    waiting.add(new Numbered(written, event));
+                }
+            }
+            out.flush();
+        } catch (IOException gone) {
+            Runtime.getRuntime().halt(0);
+        }
+    }
+
+    /** Mark the newest record as processed that is not behind this number: its place may be discarded by the source. */
+    private synchronized void acknowledge(long number) throws InterruptedException {
+        Numbered newest = null;
+        while (!waiting.isEmpty() && waiting.peek().number() <= number) {
+            newest = waiting.poll();
+        }
+        if (newest != null) {
+            committer.markProcessed(newest.event());
+            committer.markBatchFinished();
+        }
+    }
+
+    private int number(Schema schema) throws IOException {
+        if (schema == null) {
+            return -1;
+        }
+        Integer known = schemas.get(schema);
+        if (known == null) {
+            known = schemas.size();
+            schemas.put(schema, known);
+            byte[] described = JSON.writeValueAsBytes(converter.asJsonSchema(schema));
+            out.writeInt(5 + described.length);
+            out.writeByte('S');
+            out.writeInt(known);
+            out.write(described);
+        }
+        return known;
+    }
+
+    private void frame(char kind, byte[] content) throws IOException {
+        out.writeInt(1 + content.length);
+        out.writeByte(kind);
+        out.write(content);
+    }
+
+    private synchronized void end(Throwable error, String message) {
+        try {
+            frame('E', reason(error, message).getBytes(StandardCharsets.UTF_8));
+            out.flush();
+        } catch (IOException gone) {
+            // The edge has ended.
+        }
+        Runtime.getRuntime().halt(1);
+    }
+
+    /** Return why the engine ended: an exception's words may be of rows once it reads, and then only its kind is named. */
+    private String reason(Throwable error, String message) {
+        StringBuilder words = new StringBuilder();
+        for (Throwable each = error; each != null && words.length() < LONGEST_REASON; each = each.getCause()) {
+            words.append(words.isEmpty() ? "" : ": ").append(each.getClass().getSimpleName());
+            String state = each instanceof SQLException sql ? sql.getSQLState() : null;
+            if (state != null) {
+                words.append(" (SQL state ").append(state).append(')');
+            }
+            if (each.getMessage() != null && (!polls || state != null && PLAIN_STATES.contains(state.substring(0, 2)))) {
+                words.append(" ").append(each.getMessage().replaceAll("\\s+", " "));
+            }
+        }
+        if (words.isEmpty()) {
+            words.append(polls || message == null ? "it ended by itself" : message);
+        }
+        return words.substring(0, Math.min(words.length(), LONGEST_REASON));
+    }
+}

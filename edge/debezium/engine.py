@@ -1,0 +1,331 @@
+"""A source that Debezium reads, as an engine of the agent (edge/engine.py): ties its process, checkpoint and stream together.
+
+The checkpoint holds Debezium's own offset, at the place that it confirms: Debezium keeps none itself, and reads from that one.
+What it copies of rows that are there before is kept in the state folder until all of it is acknowledged, so that a copy is the
+same whenever it is sent again.
+"""
+
+import contextlib
+import secrets
+import select
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from edge.debezium.child import EngineProcess, class_path
+from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, read_frames
+from edge.debezium.places import place_of
+from edge.debezium.rows import Rows
+from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, EngineStream, FrameFile, Marks
+from edge.delivery.outbox import Outbox
+from edge.engine import Adoption, Retirement
+from edge.observability.figures import Figures
+from edge.postgres.envelope import Table, Transaction
+from edge.progress.checkpoint import Checkpoint, State
+from edge.records.batcher import Batcher
+from edge.records.column_policy import Policy
+from edge.records.transaction_writer import TransactionWriter
+from edge.snapshot.table_history import TableHistory
+from headrace.configuration.debezium import Debezium
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+from headrace.position import Position, new_epoch
+
+#: The rows that Debezium copied when the source was made, as frames; in the state folder.
+COPY: Final = "debezium-copy.frames"
+_SILENCE_SECONDS = 120.0
+#: No former process can have sent what is so far behind the checkpoint in the log: its window has 4 GiB of batches at most.
+_FURTHEST_SENT = 1 << 40
+_REPORT_ROWS = 100_000
+
+
+class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a source's changes are acknowledged, and from where its connector reads again."""
+
+    connector: str
+    #: The place of `offset`; less than that while the copy is not acknowledged that comes ahead of it.
+    confirmed_place: int = 0
+    #: Key and value of what Debezium's offset storage would have; None while the source is made.
+    offset: tuple[str, str] | None = None
+
+    @property
+    def confirmed(self) -> int:
+        """The confirmed place."""
+        return self.confirmed_place
+
+    @property
+    def place(self) -> str:
+        """Debezium's offset."""
+        return self.offset[1] if self.offset is not None else "none"
+
+    @property
+    def has_copy_ahead(self) -> bool:
+        """Whether the copy comes before the log."""
+        return self.offset is not None and self.confirmed_place < place_of(self.connector, self.offset[1])
+
+    def advanced(self, position: Position, place: int, offset: tuple[str, str] | None) -> Self:
+        """Return the checkpoint moved to a position, and to a place with its offset, neither of them backward."""
+        return msgspec.structs.replace(
+            self,
+            acknowledged=str(max(position, self.position)),
+            confirmed_place=max(place, self.confirmed_place),
+            offset=offset or self.offset,
+        )
+
+
+class DebeziumEngine:
+    """One source; a place is a number of its connector's log (edge/debezium/places.py)."""
+
+    def __init__(self, config: EdgeFile, names: Debezium) -> None:
+        self._config, self._names = config, names
+        self.address = str(names)
+        self.state = State(config.resolve(config.state.folder), DebeziumCheckpoint)
+        self._marks = Marks()
+
+    def open(self, checkpoint: DebeziumCheckpoint, former_pid: int) -> "DebeziumSession":  # noqa: ARG002 - of the port.
+        """Return a session whose process starts; it ends with this one, so no former one has to be ended."""
+        self._check(checkpoint)
+        return DebeziumSession(self._config, self._names, self._process(), self._marks, checkpoint.confirmed)
+
+    def advanced(self, checkpoint: DebeziumCheckpoint, position: Position, place: int) -> DebeziumCheckpoint:
+        """Return the checkpoint moved to an acknowledged position and place."""
+        return checkpoint.advanced(position, place, self._marks.offset_at(place))
+
+    def watch(self, checkpoint: Callable[[], Any], figures: Figures, outbox: Outbox) -> "NoWatch":  # noqa: ARG002 - of the port.
+        """Look at nothing: Debezium alone knows the server."""
+        return NoWatch()
+
+    def initialise(
+        self, checkpoint: DebeziumCheckpoint | None, adoption: Adoption | None, report: Callable[[str], None]
+    ) -> DebeziumCheckpoint:
+        """Let Debezium make what it needs, keep what it copies, and write the checkpoint with its first offset."""
+        if adoption is not None:
+            raise NeedsOperator(
+                "a source that Debezium reads cannot be adopted: its offset is lost with its checkpoint",
+                hint="Run 'headrace edge init' without --adopt, with mode = \"initial\" in [snapshot]: a new epoch begins.",
+            )
+        if checkpoint is not None and checkpoint.stage == "made":
+            self._check(checkpoint)
+            report(f"Already made: checkpoint {self.state.path}")
+            return checkpoint
+        if checkpoint is None:
+            checkpoint = DebeziumCheckpoint(
+                source=self._config.source.name,
+                stage="making",
+                acknowledged=str(Position.start(new_epoch())),
+                connector=self._names.connector,
+            )
+            self.state.write(checkpoint)
+        rows, offset = self._first_offset(report)
+        place = place_of(checkpoint.connector, offset[1])
+        made = msgspec.structs.replace(
+            checkpoint, stage="made", connector=self._names.connector, confirmed_place=place - bool(rows), offset=offset
+        )
+        self.state.write(made)
+        report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}, {rows} rows copied")
+        return made
+
+    def _first_offset(self, report: Callable[[str], None]) -> tuple[int, tuple[str, str]]:
+        """Run Debezium until its snapshot is done, and keep the rows; return their number, and from where to read on."""
+        settings = self._names.settings(self._config.snapshot.mode, _placeholder())
+        process = self._process()
+        report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
+        try:
+            process.greet(settings, None)
+            copy = FrameFile(self.state.folder, COPY)
+            with contextlib.closing(copy):
+                for kind, content in _frames(process):
+                    if kind == RECORD:
+                        record = EngineRecord.parse(content)
+                        if record.topic == HEARTBEAT_TOPIC:
+                            copy.keep()
+                            return copy.count, (record.offset_key.decode(), record.offset.decode())
+                        change = None if record.topic == TRANSACTION_TOPIC else Rows.parse(record)
+                        if change is None or change.op != "r":
+                            raise NotConnected("Debezium's engine sent a change ahead of its first place: run it again")
+                        if (copy.count + 1) % _REPORT_ROWS == 0:
+                            report(f"{copy.count + 1} rows copied")
+                    copy.add(kind, content)
+        finally:
+            process.close()
+        raise NotConnected("Debezium's engine ended")
+
+    def retirement(self, checkpoint: DebeziumCheckpoint | None) -> Retirement:  # noqa: ARG002 - of the port.
+        """Refuse: what Debezium made at the server is removed by hand."""
+        raise NeedsOperator(
+            f"what Debezium made at {self.address} is not removed by the edge",
+            hint="Drop its slot and publication by hand; then 'headrace edge retire --state-only --force'.",
+        )
+
+    def condition(self, table: str, keys: list[dict[str, Any]]) -> str:  # noqa: ARG002 - of the port.
+        """Refuse: rows are copied by Debezium alone."""
+        raise NeedsOperator(f"{table} cannot be copied: its source is read by Debezium", hint="See docs/debezium.md.")
+
+    def server_status(self, checkpoint: DebeziumCheckpoint | None) -> dict[str, str | int | None]:
+        """Return the confirmed offset; what the server keeps is not looked at."""
+        return {
+            "connector": self._names.connector,
+            "confirmed_offset": checkpoint.place if checkpoint else None,
+            "retained_wal_bytes": None,
+        }
+
+    def _check(self, checkpoint: DebeziumCheckpoint) -> None:
+        if checkpoint.connector != self._names.connector:
+            raise NeedsOperator(
+                f"the checkpoint is of Debezium's connector {checkpoint.connector!r}, and [source.debezium] names "
+                f"{self._names.connector!r}",
+                hint="Put the connector back, or give this one a state folder of its own.",
+            )
+
+    def _process(self) -> EngineProcess:
+        names = self._names
+        return EngineProcess(names.java, names.memory_megabytes, class_path(names.connector), self.state.folder)
+
+
+def _placeholder() -> str:
+    """Return what Debezium writes for a value that the log does not carry: nothing that a row could have."""
+    return f"headrace-unavailable-{secrets.token_hex(16)}"
+
+
+def _frames(process: EngineProcess) -> Iterator[tuple[int, bytes]]:
+    """Yield frames as they come; raise NotConnected when none comes for long."""
+    poll = select.poll()
+    poll.register(process.fileno(), select.POLLIN)
+    heard_at = time.monotonic()
+    while True:
+        for frame in process.read():
+            heard_at = time.monotonic()
+            yield frame
+        if time.monotonic() - heard_at > _SILENCE_SECONDS:
+            raise NotConnected(f"nothing was heard from Debezium's engine for {_SILENCE_SECONDS:.0f} s")
+        poll.poll(1000)
+
+
+def _copied(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the frames of a copy; raise NeedsOperator where the file is not whole."""
+    try:
+        with path.open("rb") as file:
+            yield from read_frames(file)
+    except (OSError, CorruptInput) as error:
+        raise NeedsOperator(
+            f"{path}, which holds rows that are not acknowledged yet, is lost or damaged",
+            hint="Move the checkpoint to another folder, and run 'headrace edge init': a new epoch begins, with a new copy.",
+        ) from error
+
+
+class NoWatch:
+    """Looks at nothing."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+class DebeziumSession:
+    """One process of Debezium's engine, read into a batcher."""
+
+    pid = 0
+    replies_requested = 0
+    #: Transactions are not named by what 'headrace edge pass' takes.
+    present = ""
+
+    def __init__(self, config: EdgeFile, names: Debezium, process: EngineProcess, marks: Marks, confirmed: int) -> None:
+        self._config, self._names, self._process, self._marks = config, names, process, marks
+        self._folder = config.resolve(config.state.folder)
+        self._arrived: Iterator[tuple[int, bytes]] = iter(())
+        self._confirmed = confirmed
+        self.fileno = process.fileno
+
+    def log_end(self) -> int:
+        """Return a place that no former process has sent: the server is not asked where its log ends."""
+        return self._confirmed + _FURTHEST_SENT
+
+    def start(self, checkpoint: DebeziumCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
+        """Let Debezium read from the checkpoint's offset, behind the copy if that is not acknowledged."""
+        config, placeholder = self._config, _placeholder()
+        offset = checkpoint.offset
+        assert offset is not None
+        # Not before: what the session before had acknowledged was written until now.
+        self._marks.restart()
+        policy = Policy.of(config)
+        self._rows = Rows(config.source.name, policy, placeholder)
+        writer: TransactionWriter[Transaction] = TransactionWriter(
+            batcher,
+            epoch=checkpoint.position.epoch,
+            largest=config.records.largest_bytes,
+            records=config.records,
+            no_table=Table(source=config.source.name, database="", schema="", table=""),
+            history=history,
+        )
+        self._stream = EngineStream(
+            checkpoint.connector,
+            self._folder,
+            checkpoint.position.epoch,
+            checkpoint.confirmed,
+            self._rows,
+            writer,
+            self._marks,
+        )
+        if checkpoint.has_copy_ahead:
+            self._stream.write_copy(_copied(self._folder / COPY), offset, Rows(config.source.name, policy, placeholder))
+        self._process.greet(self._names.settings("no_data", placeholder), offset)
+
+    def snapshots(self) -> None:
+        """Return None: Debezium copies rows when the source is made, and no others are."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is partly in the batcher."""
+        return self._stream.is_writing
+
+    @property
+    def passed(self) -> int:
+        """The place up to which the log is read."""
+        return self._stream.reached
+
+    @property
+    def frames(self) -> int:
+        """How many pieces came."""
+        return self._process.pieces
+
+    def read(self, now_ms: int) -> int:
+        """Take the frames that have arrived, up to the end of a transaction, or write a round of it."""
+        stream = self._stream
+        stream.now_ms = now_ms
+        if stream.is_writing:
+            return stream.write()
+        fed = 0
+        while not stream.is_writing:
+            frame = next(self._arrived, None)
+            if frame is None:
+                if fed:
+                    break
+                self._arrived = self._process.read()
+                frame = next(self._arrived, None)
+                if frame is None:
+                    break
+            fed += 1
+            kind, content = frame
+            if kind == SCHEMA:
+                self._rows.add_schema(content)
+            else:
+                stream.take(content)
+        return fed
+
+    def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:  # noqa: ARG002 - of the port.
+        """Let Debezium report to the server what is durable in the checkpoint."""
+        self._confirmed = place
+        if number := self._marks.number_at(place):
+            self._process.acknowledge(number)
+            (self._folder / COPY).unlink(missing_ok=True)
+
+    def flush(self, seconds: float) -> None:
+        """Wait for nothing: what the server has not heard is sent again, and dropped."""
+
+    def close(self) -> None:
+        """End the process."""
+        if hasattr(self, "_stream"):
+            self._stream.close()
+        self._process.close()

@@ -1,0 +1,104 @@
+"""What the engine's process writes to its standard output (RecordEngine.java): frames, each of a length, a kind and its content.
+
+    Int32(length of what follows) Byte1('H') JSON {"protocol":1}
+    Int32(…) Byte1('S') Int32(number) JSON of a Connect schema, ahead of the first record that has it
+    Int32(…) Byte1('R') Int32(schema of the key) Int32(schema of the value), -1 for none; then topic, the offset's key, the
+        offset, key and value, each as Int32(length) Byten(content), length -1 for null
+    Int32(…) Byte1('E') why the engine ended, in UTF-8
+
+Whatever is no frame raises CorruptInput.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import IO, Final, NamedTuple, Self
+
+from headrace.errors import CorruptInput
+
+#: The version of the frames, which both sides have to have.
+PROTOCOL: Final = 1
+#: No frame is larger: Java's arrays are not, and a record of a quarter of that could not be sent.
+_LARGEST = 1 << 30
+_CHUNK = 1 << 20
+_INT32 = struct.Struct(">i").unpack_from
+_SCHEMAS = struct.Struct(">ii").unpack_from
+#: Kinds of frames.
+HELLO, SCHEMA, RECORD, END = b"HSRE"
+_KINDS = b"HSRE"
+
+
+class EngineRecord(NamedTuple):
+    """A record as the engine wrote it; key and value are JSON without their schemas."""
+
+    key_schema: int
+    value_schema: int
+    topic: str
+    #: What Debezium would keep in its offset storage, both as JSON.
+    offset_key: bytes
+    offset: bytes
+    key: bytes | None
+    value: bytes | None
+
+    @classmethod
+    def parse(cls, content: bytes) -> Self:
+        """Return the record in a frame's content."""
+        try:
+            key_schema, value_schema = _SCHEMAS(content)
+            at, parts = 8, []
+            for _ in range(5):
+                (length,) = _INT32(content, at)
+                at += 4
+                part = content[at : at + length] if length >= 0 else None
+                if length < -1 or (part is not None and len(part) != length):
+                    raise ValueError("a part is longer than its record")
+                at += max(length, 0)
+                parts.append(part)
+            topic, offset_key, offset, key, value = parts
+            if at != len(content) or topic is None or offset_key is None or offset is None:
+                raise ValueError("a record does not end where its parts do, or lacks one")
+            return cls(key_schema, value_schema, topic.decode(), offset_key, offset, key, value)
+        except (ValueError, struct.error) as error:
+            raise CorruptInput("a record of Debezium's engine cannot be read") from error
+
+
+class FrameReader:
+    """Puts frames together from what arrives."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield kind and content of each frame that is whole now."""
+        rest = self._rest
+        rest += data
+        at = 0
+        while len(rest) - at >= 4:
+            (length,) = _INT32(rest, at)
+            if not 1 <= length <= _LARGEST or (len(rest) > at + 4 and rest[at + 4] not in _KINDS):
+                raise CorruptInput(
+                    "what Debezium's engine writes is no frame: its class is of another release, or damaged"
+                )
+            end = at + 4 + length
+            if len(rest) < end:
+                break
+            yield rest[at + 4], bytes(rest[at + 5 : end])
+            at = end
+        del rest[:at]
+
+    def end(self) -> None:
+        """Raise CorruptInput where a frame is not whole."""
+        if self._rest:
+            raise CorruptInput("frames of Debezium's engine end within one")
+
+
+def frame(kind: int, content: bytes) -> bytes:
+    """Return a frame."""
+    return b"%b%c%b" % ((len(content) + 1).to_bytes(4, "big"), kind, content)
+
+
+def read_frames(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the frames of a file; raise CorruptInput where it does not end with one."""
+    reader = FrameReader()
+    while data := file.read(_CHUNK):
+        yield from reader.feed(data)
+    reader.end()

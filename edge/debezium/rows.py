@@ -1,0 +1,246 @@
+"""The engine's records of one source as changes: tables by their Connect schemas, keys and values in the edge's envelope.
+
+A table is made again where its schemas change, and its schema record goes ahead. `[policy]` applies to columns here: nothing that
+it keeps back is in what this returns.
+"""
+
+import re
+from binascii import b2a_base64
+from collections.abc import Callable, Container
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import json
+
+from edge.debezium.frames import EngineRecord
+from edge.debezium.values import Convert, converter
+from edge.postgres import envelope
+from edge.postgres.envelope import Around, Transaction
+from edge.records.alterations import TableDescription
+from edge.records.column_policy import LeftOut, Policy
+from headrace.errors import CorruptInput
+from headrace.schema import Column, TableSchema
+
+_TYPE: Final = "__debezium.source.column."
+#: Names by which the driver gives types that a column gets its numbers from.
+_SERIAL: Final = {"serial": "int4", "serial4": "int4", "bigserial": "int8", "serial8": "int8", "smallserial": "int2"}
+#: Types whose declared length the schema record has, and those with a scale.
+_WITH_LENGTH: Final = frozenset({"varchar", "bpchar", "bit", "varbit"})
+_TIMES: Final = frozenset({"time", "timetz", "timestamp", "timestamptz"})
+#: Digits of a second where none are declared.
+_DIGITS: Final = 6
+#: Of a numeric that is declared.
+_MOST_DIGITS: Final = 1000
+_UNLIMITED: Final = 2_147_483_647
+#: What Debezium has in an old row of which the log has the key alone: null, or the type's empty value for columns NOT NULL.
+_EMPTY: Final[tuple[Any, ...]] = (None, 0, [], {})
+_EMPTY_TEXT: Final = re.compile(r"(0(\.0+)?)?|A*=*|(1970-01-01)?T?(00:00:00(\.0+)?)?(Z|\+00:00)?")
+
+
+class Source(msgspec.Struct):
+    """What a record's source block has that is needed here."""
+
+    ts_ms: int
+    snapshot: str | None = None
+    db: str = ""
+    schema: str = ""
+    table: str = ""
+    txId: int | None = None  # noqa: N815 - Debezium's name.
+
+
+class Change(msgspec.Struct):
+    """A change as Debezium's envelope has it."""
+
+    source: Source
+    op: str
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+class _Field(NamedTuple):
+    name: str
+    convert: Convert
+    hide: Callable[[bytes], bytes] | None
+    is_key: bool
+
+
+class Table:
+    """A captured table by one schema; the envelope is that of a PostgreSQL edge."""
+
+    def __init__(self, schema: TableSchema, shared: envelope.Table, fields: list[_Field], *, admitted: bool) -> None:
+        self.schema, self.envelope, self.admitted = schema, shared, admitted
+        self.schema_sent = False
+        #: What existing rows became by an alteration is not known here.
+        self.description: TableDescription | None = None
+        self.name = json.encode(f"{schema.schema}.{schema.table}")
+        self.snapshot_envelope = shared.for_snapshot()
+        self._fields = fields
+
+    def row(
+        self, values: dict[str, Any], placeholders: Container[str] = (), *, keys_alone: bool = False
+    ) -> tuple[bytes, list[str]]:
+        """Return a row as JSON, and the columns that the log does not carry."""
+        row: dict[str, Any] = {}
+        unchanged = []
+        for name, convert, hide, is_key in self._fields:
+            if name not in values or (keys_alone and not is_key):
+                continue
+            value = values[name]
+            if _is_one_of(value, placeholders):
+                unchanged.append(name)
+            elif value is None:
+                row[name] = None
+            else:
+                row[name] = convert(value) if hide is None else hide(_text(convert(value))).decode()
+        return json.encode(row), unchanged
+
+    def key(self, values: dict[str, Any]) -> bytes | None:
+        """Return the key of a row; None for a table without one."""
+        return self.row({name: values[name] for name in self.schema.key})[0] if self.schema.key else None
+
+    def has_key_alone(self, before: dict[str, Any]) -> bool:
+        """Whether an old row may be the key alone: Debezium fills the rest with what is empty."""
+        return bool(self.schema.key) and all(
+            _is_empty(value) for name, value in before.items() if name not in self.schema.key
+        )
+
+
+class Rows:
+    """The tables of one engine's process, by the numbers of its schemas."""
+
+    def __init__(self, source: str, policy: Policy, placeholder: str) -> None:
+        self._source, self._policy = source, policy
+        # As it is in text, and in what is written in base64.
+        self._placeholders = {placeholder, b2a_base64(placeholder.encode(), newline=False).decode()}
+        self._schemas: dict[int, dict[str, Any]] = {}
+        self._tables: dict[tuple[str, int, int], Table] = {}
+        # Which pair of schemas each table has now.
+        self._present: dict[str, tuple[str, int, int]] = {}
+
+    def add_schema(self, content: bytes) -> None:
+        """Note a schema by its number."""
+        try:
+            self._schemas[int.from_bytes(content[:4], "big")] = json.decode(content[4:], type=dict[str, Any])
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CorruptInput("a schema of Debezium's engine cannot be read") from error
+
+    @staticmethod
+    def parse(record: EngineRecord) -> Change | None:
+        """Return the change in a record; None for what is no change of a table."""
+        try:
+            change = json.decode(record.value or b"null", type=Change | None)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CorruptInput(f"a record of {record.topic} is no change as Debezium writes it") from error
+        return None if change is None or change.op not in {"c", "u", "d", "r", "t"} else change
+
+    def table(self, record: EngineRecord, change: Change) -> Table:
+        """Return the table of a change, by the schemas that its record has."""
+        used = (record.topic, record.key_schema if change.op != "t" else -2, record.value_schema)
+        present = self._present.get(record.topic)
+        if change.op == "t" and present is not None and present[2] == record.value_schema:
+            # A truncate has no key, nor its schema.
+            used = present
+        table = self._tables.get(used)
+        if table is None:
+            table = self._tables[used] = self._describe(record, change.source)
+        if present != used:
+            table.schema_sent = False
+            if present is not None:
+                # Another description of the table has another number.
+                del self._tables[present]
+            self._present[record.topic] = used
+        return table
+
+    def _describe(self, record: EngineRecord, source: Source) -> Table:
+        try:
+            fields = _fields(self._schemas[record.value_schema], "after")
+            key = (
+                [] if record.key_schema < 0 else [each["field"] for each in self._schemas[record.key_schema]["fields"]]
+            )
+        except (KeyError, TypeError, StopIteration) as error:
+            raise CorruptInput(f"the schema of {record.topic} is none of Debezium's changes") from error
+        names = [each["field"] for each in fields]
+        admitted = self._policy.admits(source.schema, source.table)
+        try:
+            treatments = self._policy.treatments(source.schema, source.table, names, key)
+        except LeftOut:
+            admitted, treatments = False, [None] * len(names)
+        columns, kept, excluded = [], [], []
+        for position, (field, treatment) in enumerate(zip(fields, treatments, strict=True), start=1):
+            name = field["field"]
+            if treatment is not None and treatment.hide is None:
+                excluded.append(name)
+                continue
+            column = _column(field, position, optional=name not in key)
+            kept.append(
+                _Field(name, converter(field, column.type_name), treatment.hide if treatment else None, name in key)
+            )
+            if treatment is not None:
+                column = Column(
+                    name=name, type_name="text", position=position, optional=name not in key, policy=treatment.action
+                )
+            columns.append(column)
+        schema = TableSchema(schema=source.schema, table=source.table, key=key, columns=columns, excluded=excluded)
+        shared = envelope.Table(source=self._source, database=source.db, schema=source.schema, table=source.table)
+        return Table(schema, shared, kept, admitted=admitted)
+
+    def record(
+        self, table: Table, change: Change, transaction: Transaction, ordinal: int, number: int, now_ms: int
+    ) -> tuple[bytes | None, bytes]:
+        """Return key and value of a change."""
+        around = Around(
+            transaction.committed, transaction.place, b"%08x" % ordinal, transaction.read(now_ms), b"%d" % number
+        )
+        shared = table.snapshot_envelope if change.op == "r" else table.envelope
+        before, after, unchanged = b"null", b"null", b""
+        if change.before is not None and change.op != "t":
+            before = table.row(change.before, self._placeholders, keys_alone=table.has_key_alone(change.before))[0]
+        if change.after is not None:
+            after, missing = table.row(change.after, self._placeholders)
+            unchanged = b'"unchanged":%b,' % json.encode(missing) if missing else b""
+        holder = change.after or change.before
+        key = table.key(holder) if holder is not None and change.op != "t" else None
+        rest = shared.rest(change.op.encode(), around)
+        return key, b'{"before":%b,"after":%b,%b%b' % (before, after, unchanged, rest)
+
+
+def _fields(schema: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = next(each for each in schema["fields"] if each["field"] == name)["fields"]
+    return found
+
+
+def _column(field: dict[str, Any], position: int, *, optional: bool) -> Column:
+    parameters = field.get("parameters") or {}
+    name = str(parameters.get(f"{_TYPE}type", "text")).lower()
+    name = _SERIAL.get(name, name)
+    length, scale = (_number(parameters.get(f"{_TYPE}{each}")) for each in ("length", "scale"))
+    if name == "numeric":
+        # Without a declared precision it is any.
+        length, scale = (None, None) if not length or length > _MOST_DIGITS else (length, scale or 0)
+    elif name in _TIMES:
+        length, scale = (None if scale == _DIGITS else scale), None
+    else:
+        length, scale = (length if name in _WITH_LENGTH else None), None
+    return Column(name=field["field"], type_name=name, length=length, scale=scale, position=position, optional=optional)
+
+
+def _is_empty(value: Any) -> bool:
+    return bool(_EMPTY_TEXT.fullmatch(value)) if isinstance(value, str) else value in _EMPTY
+
+
+def _is_one_of(value: Any, placeholders: Container[str]) -> bool:
+    if isinstance(value, list) and len(value) == 1:
+        (value,) = value
+    return isinstance(value, str) and value in placeholders
+
+
+def _number(text: str | None) -> int | None:
+    number = int(text) if text is not None and text.lstrip("-").isdigit() else None
+    return None if number is None or number < 0 or number == _UNLIMITED else number
+
+
+def _text(value: Any) -> bytes:
+    """Return a value as text, as the policy's rules take it."""
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    return value.encode() if isinstance(value, str) else json.encode(value)

@@ -1,0 +1,290 @@
+"""From the engine's records to transactions in the batcher.
+
+A transaction is kept until its end is read, in memory or, where it is large, in a file: its end alone has its place, from which
+its position is made. `commit` is that place less one: above all places before it and below its own, and the same whenever the log
+is read again. Guarantees that nothing of a transaction is sent whose end was not read, and that a place is reported only once all
+before it is in the batcher.
+"""
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import IO, Final, NamedTuple
+
+import msgspec
+
+from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
+from edge.debezium.places import place_of
+from edge.debezium.rows import Change, Rows, Table
+from edge.postgres.envelope import Transaction
+from edge.records.transaction_writer import TransactionWriter
+from headrace import files
+from headrace.errors import CorruptInput, NeedsOperator
+
+#: A transaction up to this size, in bytes, is kept in memory.
+_IN_MEMORY: Final = 8 << 20
+#: Changes, and their bytes, that are put into batches in one round.
+_ROUND, _ROUND_BYTES = 1000, 4 << 20
+#: Debezium's topics for what is no change.
+TRANSACTION_TOPIC, HEARTBEAT_TOPIC = "headrace.transaction", "__debezium-heartbeat.headrace"
+
+
+class Mark(NamedTuple):
+    """A place between transactions, and what has it."""
+
+    place: int
+    #: The number of its record among those of the engine's process.
+    number: int
+    offset: tuple[str, str]
+
+
+class Marks:
+    """The places that one session has read and the checkpoint does not have yet, oldest first."""
+
+    def __init__(self) -> None:
+        self._read: deque[Mark] = deque()
+        self._passed: deque[Mark] = deque()
+
+    def restart(self) -> None:
+        """Forget them: the log is read again from the checkpoint."""
+        self._read.clear()
+        self._passed.clear()
+
+    def add(self, mark: Mark) -> None:
+        """Note a place that was read."""
+        self._read.append(mark)
+
+    def offset_at(self, place: int) -> tuple[str, str] | None:
+        """Return the offset of the newest place that is not behind this one; None where the session has read none."""
+        while self._read and self._read[0].place <= place:
+            self._passed.append(self._read.popleft())
+        return next((mark.offset for mark in reversed(self._passed) if mark.place <= place), None)
+
+    def number_at(self, place: int) -> int:
+        """Return the number of the newest record that is not behind a durable place, once; 0 for none."""
+        number = 0
+        while len(self._passed) and self._passed[0].place <= place:
+            number = self._passed[0].number
+            if len(self._passed) == 1:
+                # Its offset is still that of the checkpoint.
+                self._passed[0] = self._passed[0]._replace(number=0)
+                break
+            self._passed.popleft()
+        return number
+
+
+class TransactionStatus(msgspec.Struct):
+    """What Debezium's transaction metadata has at a transaction's beginning and end."""
+
+    status: str
+    #: The transaction's own id, and behind a colon where the message is in the log.
+    id: str
+    event_count: int | None = None
+
+    @property
+    def transaction(self) -> str:
+        """The transaction's own id."""
+        return self.id.partition(":")[0]
+
+
+class FrameFile:
+    """Frames in the state folder, in order: of a transaction, in memory while they are few, or of a copy, by a name."""
+
+    def __init__(self, folder: Path, name: str = "") -> None:
+        """Begin it; raise NoSpace or NeedsOperator, as all of it does where the disk refuses."""
+        self._path = folder / (name or "transaction")
+        self.count = 0
+        with self._on_disk():
+            self._file: IO[bytes]
+            if name:
+                self._file = os.fdopen(
+                    os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w+b"
+                )
+            else:
+                self._file = SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed below.
+
+    def add(self, kind: int, content: bytes) -> None:
+        """Add a frame."""
+        with self._on_disk():
+            self._file.write(frame(kind, content))
+        self.count += kind == RECORD
+
+    def keep(self) -> None:
+        """Make what was added durable."""
+        with self._on_disk():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the frames, and close it."""
+        self._file.seek(0)
+        with self._file as file:
+            yield from read_frames(file)
+
+    def close(self) -> None:
+        """Close it; what has no name is gone."""
+        self._file.close()
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise files.problem(self._path, "written", error) from error
+
+
+class EngineStream:
+    """Takes frames of one process in their order, and writes transactions in rounds."""
+
+    def __init__(
+        self,
+        connector: str,
+        folder: Path,
+        epoch: int,
+        reached: int,
+        rows: Rows,
+        writer: TransactionWriter[Transaction],
+        marks: Marks,
+    ) -> None:
+        """`reached` is the place from which the log is read."""
+        self._connector, self._folder, self._epoch, self._rows, self._writer = connector, folder, epoch, rows, writer
+        self._marks = marks
+        self._number = 0
+        self._open: tuple[str, FrameFile] | None = None
+        self._writing: Iterator[int] | None = None
+        #: Where all is read and in the batcher.
+        self.reached = self._began = reached
+        #: When what is written was read, in milliseconds since 1970.
+        self.now_ms = 0
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a transaction is put into batches that is not wholly there; take no frame meanwhile."""
+        return self._writing is not None
+
+    def write(self) -> int:
+        """Put a round of the transaction into batches; return how many changes that were."""
+        assert self._writing is not None
+        size = count = 0
+        while count < _ROUND and size < _ROUND_BYTES:
+            count += 1
+            written = next(self._writing, None)
+            if written is None:
+                self._writing = None
+                break
+            size += written
+        return count
+
+    def take(self, content: bytes) -> None:
+        """Take a record's frame; raise CorruptInput for what the engine would not write."""
+        self._number += 1
+        record = EngineRecord.parse(content)
+        if record.topic == HEARTBEAT_TOPIC:
+            if self._open is None:
+                self._mark(record)
+        elif record.topic == TRANSACTION_TOPIC:
+            self._take_status(record)
+        elif self._open is not None:
+            self._open[1].add(RECORD, content)
+        elif (change := self._rows.parse(record)) is not None:
+            kind = "a row of a snapshot" if change.op == "r" else "a change outside of a transaction"
+            raise NeedsOperator(
+                f"Debezium's engine sent {kind}, which has no place in its log",
+                hint="Leave signals and snapshots of Debezium's out of [source.debezium] properties.",
+            )
+
+    def _take_status(self, record: EngineRecord) -> None:
+        try:
+            status = msgspec.json.decode(record.value or b"", type=TransactionStatus)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CorruptInput(
+                "a record of Debezium's engine is neither a beginning nor an end of a transaction"
+            ) from error
+        if status.status == "BEGIN":
+            self.close()
+            self._open = status.transaction, FrameFile(self._folder)
+            return
+        if self._open is None or self._open[0] != status.transaction:
+            raise CorruptInput(f"transaction {status.id} of Debezium's engine ends and has not begun")
+        changes, self._open = self._open[1], None
+        place = place_of(self._connector, record.offset)
+        if place < self._began:
+            raise NeedsOperator(
+                f"transaction {status.id} ends at a place before the checkpoint's: this is another log",
+                hint="Did the source fail over? Move the checkpoint to another folder, and run 'headrace edge init': a new epoch "
+                "begins.",
+            )
+        if place <= self.reached:
+            # The log is read again within one process: it is in the batcher already.
+            changes.close()
+            return
+        if status.event_count != changes.count:
+            raise CorruptInput(f"transaction {status.id} has {status.event_count} changes, and {changes.count} came")
+        mark = Mark(place, self._number, _offset(record))
+        self._writing = self._transaction(changes.frames(), mark, self._rows)
+
+    def write_copy(self, frames: Iterator[tuple[int, bytes]], offset: tuple[str, str], rows: Rows) -> None:
+        """Begin with the rows that Debezium copied when the source was made, as one transaction ahead of the log's."""
+        self._writing = self._transaction(frames, Mark(place_of(self._connector, offset[1]), 0, offset), rows)
+
+    def _mark(self, record: EngineRecord) -> None:
+        place = place_of(self._connector, record.offset)
+        if place > self.reached:
+            self.reached = place
+            self._marks.add(Mark(place, self._number, _offset(record)))
+
+    def _transaction(self, frames: Iterator[tuple[int, bytes]], mark: Mark, rows: Rows) -> Iterator[int]:
+        """Write a transaction, change by change; yield their sizes in bytes."""
+        writer = self._writer
+        commit = mark.place - 1
+        for kind, content in frames:
+            if kind == SCHEMA:
+                rows.add_schema(content)
+                continue
+            record = EngineRecord.parse(content)
+            change = rows.parse(record)
+            if writer.transaction is None:
+                source = change.source if change is not None else None
+                writer.begin(
+                    Transaction(
+                        epoch=self._epoch,
+                        commit=commit,
+                        commit_ms=source.ts_ms if source is not None else self.now_ms,
+                        xid=(source.txId if source is not None else None) or 0,
+                    )
+                )
+            writer.now_ms = self.now_ms
+            self._add(record, change, rows)
+            yield len(content)
+        if writer.transaction is not None:
+            writer.end(mark.place)
+        self.reached = mark.place
+        self._marks.add(mark)
+
+    def _add(self, record: EngineRecord, change: Change | None, rows: Rows) -> None:
+        writer = self._writer
+        transaction = writer.transaction
+        assert transaction is not None
+        table: Table | None = rows.table(record, change) if change is not None else None
+        if change is None or table is None or not table.admitted:
+            writer.skip()
+            return
+        number = writer.next_numbers(table.name)[0]
+        try:
+            key, value = rows.record(table, change, transaction, writer.ordinal, number, self.now_ms)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise CorruptInput(f"a row of {record.topic} is not of its schema") from error
+        writer.add(table, key, value, is_delete=change.op == "d")
+
+    def close(self) -> None:
+        """Forget a transaction whose end was not read."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+
+def _offset(record: EngineRecord) -> tuple[str, str]:
+    return record.offset_key.decode(), record.offset.decode()

@@ -1,0 +1,201 @@
+"""A source that Debezium's engine reads, behind the edge: what is sent, exactly once, beside our own edge of its database."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.amqp.fix_interconnect import Interconnect
+from tests.debezium.conftest import ENVIRONMENT
+from tests.edge.under_test import EdgeUnderTest, made_in, refused
+from tests.kafka.connect import java
+from tests.rules.waiting import eventually
+
+_SOURCE = """
+[source.debezium]
+connector = "postgres"
+java = "{java}"
+memory_megabytes = 256
+
+[source.debezium.properties]
+"database.hostname" = "127.0.0.1"
+"database.port" = {port}
+"database.user" = "postgres"
+"database.dbname" = "{name}"
+"slot.name" = "{name}_dbz"
+"publication.name" = "{name}_dbz"
+
+[source.debezium.secrets]
+"database.password" = "env:NO_PASSWORD"
+"""
+_TABLES = """
+create table t (id int primary key, note text, n numeric(10, 2), big numeric, at timestamptz, local timestamp(3), day date,
+    clock time, data bytea, doc jsonb, u uuid, flag bool, f float8, short varchar(20), list int[], words text[], bits bit(3));
+create table plain (x int, y text);
+alter table plain replica identity full;
+create table whole (id int primary key, note text not null);
+alter table whole replica identity full;
+create table strict (id int primary key, day date not null, at timestamptz not null, local timestamp not null,
+    clock time not null, n numeric(10, 2) not null, big bigint not null, doc jsonb not null, u uuid not null, flag bool not null,
+    data bytea not null);
+"""
+#: What Debezium makes two records of, or writes of another moment.
+_OWN = ("position", "lsn", "version", "ts_ms", "txId")
+
+
+@pytest.fixture
+def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., EdgeUnderTest]]:
+    """Return what makes edges whose sources Debezium reads."""
+    monkeypatch.setenv("NO_PASSWORD", "none")
+
+    def edge(folder: Path, database: Any, url: str, **changes: Any) -> EdgeUnderTest:
+        text = _SOURCE.format(java=java(ENVIRONMENT), port=database.postgres.port, name=database.name)
+        return EdgeUnderTest(folder, text, url, **changes)
+
+    (tmp_path / "engines").mkdir()
+    with made_in(tmp_path / "engines", edge) as make:
+        yield make
+
+
+def rows(interconnect: Interconnect) -> list[tuple[Any, Any]]:
+    """Return the changes without what differs by design: what is left is the same of both edges."""
+    found = []
+    for _, key, value in list(interconnect.records):
+        if value is None or "op" not in value:
+            continue
+        source = {name: each for name, each in value["source"].items() if name not in _OWN}
+        order = {name: each for name, each in value["transaction"].items() if name != "id"}
+        kept = {name: each for name, each in value.items() if name not in {"source", "transaction", "ts_ms"}}
+        found.append((key, kept | {"source": source, "transaction": order}))
+    return found
+
+
+def schemas(interconnect: Interconnect) -> dict[str, Any]:
+    """Return the newest schema record's table, by its id."""
+    changes = [
+        value["tableChanges"][0]
+        for _, _, value in list(interconnect.records)
+        if value is not None and "tableChanges" in value
+    ]
+    return {change["id"]: change["table"] for change in changes}
+
+
+def engine_pid(edge: EdgeUnderTest) -> int:
+    """Return the process id of an edge's engine."""
+    assert edge.process is not None
+    (pid,) = Path(f"/proc/{edge.process.pid}/task/{edge.process.pid}/children").read_text().split()
+    return int(pid)
+
+
+WORK = (
+    """
+    insert into t values (1, 'a', 1.5, 1e10, '2026-01-31 09:15:00.25Z', '2026-01-31 09:15:00.250', '2026-01-31', '09:15',
+        '\\x00ff', '{"a": [1, "x"]}', '0c2be563-b164-42db-849c-344c7d2cb014', true, 1.5, 'v', '{1,NULL,3}',
+        '{a,"b c",NULL,""}', B'101')
+    """,
+    "insert into t (id) values (2)",
+    "update t set note = 'b', at = '2026-02-01 00:00:00Z' where id = 1",
+    "delete from t where id = 2",
+    "insert into plain values (1, 'x'), (1, 'x')",
+    "update plain set y = 'z' where x = 1",
+    "delete from plain",
+    "insert into whole values (1, 'one')",
+    "update whole set note = 'two'",
+    "delete from whole",
+    """
+    insert into strict values (1, '2026-01-31', '2026-01-31 09:15:00Z', '2026-01-31 09:15:00', '09:15', 1.5, 5, '{"a": 1}',
+        '0c2be563-b164-42db-849c-344c7d2cb014', true, '\\x01')
+    """,
+    "update strict set id = 2 where id = 3",
+    "delete from strict",
+    "insert into t (id, note) select g, repeat('n', g % 50) from generate_series(100, 3500) g",
+    "truncate t",
+    "select pg_logical_emit_message(true, 'p', 'c'), pg_logical_emit_message(false, 'p', 'c')",
+    "alter table t add extra text default 'e'",
+    "insert into t (id, extra) values (5000, 'x')",
+)
+
+
+@pytest.mark.timeout(600)
+def test_debezium_behind_the_edge_sends_what_our_own_edge_sends(database, edges, engines, interconnects):
+    ours, theirs = interconnects(), interconnects()
+    database.execute(_TABLES)
+    own, engine = edges(database, ours.url), engines(database, theirs.url)
+    own.init()
+    engine.init()
+    with own.running(), engine.running():
+        for statement in WORK:
+            database.execute(statement)
+        wanted = lambda: [key for key, value in rows(ours) if value["op"] == "c" and key == {"id": 5000}]  # noqa: E731
+        eventually(wanted, 120, saying="our own edge's last change arrives")
+        eventually(lambda: len(rows(theirs)) >= len(rows(ours)), 240, saying="Debezium's arrive")
+    assert rows(theirs) == rows(ours)
+    assert schemas(theirs) == schemas(ours)
+    positions = [position for position, _, value in theirs.records if "op" in value]
+    assert positions == sorted(set(positions))
+
+
+@pytest.mark.timeout(900)
+def test_nothing_is_lost_or_doubled_when_engine_and_edge_are_killed(database, engines, interconnect):
+    database.execute("create table t (id int primary key, note text)")
+    engine = engines(database, interconnect.url)
+    engine.init()
+    engine.start()
+    try:
+        for number in range(6):
+            first = number * 1000
+            for at in range(first, first + 1000, 50):
+                database.execute("insert into t select g, 'n' from generate_series(%s, %s) g", [at, at + 49])
+            if number:
+                eventually(lambda first=first: len(interconnect.changes) > first - 900, 120, saying="changes arrive")
+            if number % 2:
+                engine.kill()
+                engine.start()
+            else:
+                os.kill(eventually(lambda: engine_pid(engine), 60), signal.SIGKILL)
+        eventually(lambda: len(interconnect.changes) >= 6000, 240, saying="all changes arrive")
+        database.execute("insert into t values (-1, 'last')")
+        eventually(lambda: len(interconnect.changes) >= 6001, 120, saying="the last change arrives")
+    finally:
+        engine.kill()
+    assert [change["after"]["id"] for change in interconnect.changes] == [*range(6000), -1]
+    offset = json.loads(json.loads(engine.checkpoint_file.read_text())["offset"][1])
+    assert offset["lsn"] > 0
+
+
+@pytest.mark.timeout(600)
+def test_rows_that_are_there_before_are_copied_once_whatever_is_killed(database, engines, interconnect):
+    database.execute("create table t (id int primary key, note text)")
+    database.execute("insert into t select g, 'n' from generate_series(1, 20000) g")
+    engine = engines(database, interconnect.url, rest='[snapshot]\nmode = "initial"')
+    engine.init()
+    database.execute("delete from t where id = 20000")
+    interconnect.hold(after=3000)
+    engine.start()
+    try:
+        eventually(lambda: interconnect.held, 120, saying="a part of the copy arrives")
+        engine.kill()
+        interconnect.let_go()
+        engine.start()
+        eventually(lambda: len(interconnect.changes) >= 20001, 240, saying="the copy and the change arrive")
+    finally:
+        engine.kill()
+    assert [change["after"]["id"] for change in interconnect.changes if change["op"] == "r"] == [*range(1, 20001)]
+    assert [change["before"] for change in interconnect.changes if change["op"] != "r"] == [{"id": 20000}]
+
+
+@pytest.mark.timeout(300)
+def test_a_slot_that_is_gone_ends_in_an_error_and_not_in_a_gap(database, engines, interconnect):
+    database.execute("create table t (id int primary key)")
+    engine = engines(database, interconnect.url)
+    engine.init()
+    name = f"{database.name}_dbz"
+    eventually(lambda: database.execute("select pg_drop_replication_slot(%s)", [name]) or True, 60)
+    database.execute("insert into t values (1)")
+    assert "no longer has the log" in refused(engine).message
+    assert database.execute("select count(*) from pg_replication_slots where slot_name = %s", [name]) == [(0,)]
+    assert interconnect.changes == []

@@ -1,0 +1,201 @@
+"""`[source.debezium]`: what is refused in a file, what Debezium gets, and a checkpoint that fits."""
+
+import json
+
+import pytest
+
+from edge.debezium.engine import COPY, DebeziumCheckpoint, DebeziumEngine
+from edge.debezium.stream import Mark
+from edge.doctor import examine
+from edge.engine import Adoption
+from headrace.configuration.edge import EdgeFile
+from headrace.configuration.load import load
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
+from headrace.findings import run
+from headrace.position import Position
+from tests.unit.edge.debezium import java_double
+
+FILE = """
+[source]
+name = "jakarta/bank"
+[source.debezium]
+connector = "postgres"
+java = "{java}"
+[source.debezium.properties]
+"database.hostname" = "db"
+"database.port" = 5433
+"database.dbname" = "bank"
+"slot.name" = "own"
+{properties}
+[source.debezium.secrets]
+"database.password" = "env:PASSWORD"
+[interconnect]
+url = "amqp://127.0.0.1:1"
+[state]
+folder = "state"
+{more}
+"""
+OFFSET = json.dumps({"lsn": 500})
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch):
+    monkeypatch.setenv("PASSWORD", "s3cret")
+
+    def write(properties="", more="", java="java"):
+        path = tmp_path / "edge.toml"
+        path.write_text(FILE.format(properties=properties, more=more, java=java))
+        return load(path, EdgeFile)
+
+    return write
+
+
+def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depends_on(read):
+    names = read('"poll.interval.ms" = 50\n"read.only" = true').source.debezium
+    settings = names.settings("no_data", "p")
+    wanted = {
+        "database.port": "5433",
+        "poll.interval.ms": "50",
+        "read.only": "true",
+        "slot.name": "own",
+        "publication.name": "headrace",
+        "database.password": "s3cret",
+        "snapshot.mode": "no_data",
+        "provide.transaction.metadata": "true",
+        "unavailable.value.placeholder": "p",
+    }
+    assert {name: settings[name] for name in wanted} == wanted
+    assert str(names) == "db:5433/bank (Debezium)"
+    assert "s3cret" not in repr(names)
+
+
+@pytest.mark.parametrize(
+    ("properties", "more", "said"),
+    [
+        ('"snapshot.mode" = "when_needed"', "", "set 'mode' of 'snapshot'"),
+        ('"offset.storage" = "x"', "", "the edge sets it"),
+        ('"transforms.unwrap.type" = "x"', "", "the edge sets it"),
+        ('"signal.data.collection" = "x"', "", "the edge sets it"),
+        ('"database.ssl.password" = "x"', "", "give its reference in 'secrets'"),
+        ("", '[records]\nprofile = "debezium"', "not for 'debezium' sources"),
+        ("", '[records]\nformat = "avro"', "not for 'debezium' sources"),
+        ("", '[source.mysql]\nhost = "h"\nuser = "u"\nserver_id = 1', "give exactly one of"),
+    ],
+)
+def test_what_would_not_be_followed_is_refused(read, properties, more, said):
+    with pytest.raises(ConfigurationError) as error:
+        read(properties, more)
+    assert said in error.value.message
+
+
+@pytest.fixture
+def engine(read, tmp_path, monkeypatch):
+    """Return what makes an engine whose process behaves so, and whose state folder is there."""
+    monkeypatch.setattr("edge.debezium.engine.class_path", lambda _connector: [tmp_path / "a.jar"])
+    (tmp_path / "state").mkdir()
+
+    def make(program):
+        config = read(java=java_double.write(tmp_path, program))
+        return DebeziumEngine(config, config.source.debezium)
+
+    return make
+
+
+COPIED = """
+say(hello(), *[frame("S", content) for content in schemas(COLUMNS)])
+settings = line()
+say(*[frame("R", change("r", None, {"id": number, "note": "n"}, snapshot="true")) for number in range(3)])
+"""
+
+
+def test_a_new_source_begins_behind_its_copy_or_where_the_log_is(engine, tmp_path):
+    made = engine(COPIED + 'say(frame("R", heartbeat(500)))\nline()').initialise(None, None, lambda _words: None)
+    assert (made.stage, made.confirmed, made.has_copy_ahead) == ("made", 499, True)
+    assert (tmp_path / "state" / COPY).stat().st_size > 0
+    again = engine("").initialise(made, None, lambda _words: None)
+    assert again == made
+    assert made.advanced(Position(made.position.epoch, 499, 2), 500, None).has_copy_ahead is False
+
+
+def test_a_new_source_without_rows_begins_where_the_log_is(engine):
+    made = engine('say(hello(), frame("R", heartbeat(500)))\nline()').initialise(None, None, lambda _words: None)
+    assert (made.confirmed, made.has_copy_ahead, json.loads(made.offset[1])["lsn"]) == (500, False, 500)
+
+
+@pytest.mark.parametrize("program", [COPIED, COPIED + 'say(frame("R", begin(7, 900)))\nline()', "sys.exit(3)"])
+def test_an_init_that_is_cut_is_finished_by_the_next_one(engine, program):
+    first = engine(program)
+    with pytest.raises(NotConnected):
+        first.initialise(None, None, lambda _words: None)
+    cut = first.state.read("jakarta/bank")
+    assert (cut.stage, cut.offset) == ("making", None)
+    made = engine('say(hello(), frame("R", heartbeat(500)))\nline()').initialise(cut, None, lambda _words: None)
+    assert (made.stage, made.position) == ("made", cut.position)
+
+
+def test_a_checkpoint_of_another_connector_and_an_adoption_are_refused(engine):
+    made = DebeziumCheckpoint(
+        source="jakarta/bank",
+        stage="made",
+        acknowledged=str(Position.start(1)),
+        connector="mysql",
+        confirmed_place=5,
+        offset=("key", OFFSET),
+    )
+    with pytest.raises(NeedsOperator, match="'mysql'"):
+        engine("").open(made, 0)
+    with pytest.raises(NeedsOperator, match="cannot be adopted"):
+        engine("").initialise(None, Adoption(None), lambda _words: None)
+
+
+def test_the_checkpoint_moves_to_acknowledged_places_alone():
+    made = DebeziumCheckpoint(
+        source="a/b",
+        stage="made",
+        acknowledged=str(Position(1, 4, 0)),
+        connector="postgres",
+        confirmed_place=5,
+        offset=("key", "old"),
+    )
+    assert made.advanced(Position(1, 3, 0), 4, None) == made
+    moved = made.advanced(Position(1, 9, 0), 10, ("key", "new"))
+    assert (moved.confirmed, moved.place, moved.position) == (10, "new", Position(1, 9, 0))
+
+
+@pytest.mark.parametrize(
+    ("said", "level", "text"),
+    [
+        ('openjdk version "25.0.2" 2026-01-20', "ok", "is Java 25"),
+        ('openjdk version "17.0.15" 2025-04-15', "wrong", "older than Java 21"),
+        ('java version "1.8.0_292"', "wrong", "older than Java 21"),
+        ("no version", "wrong", "older than Java 21"),
+    ],
+)
+def test_doctor_looks_at_java_and_at_the_jars(read, tmp_path, monkeypatch, said, level, text):
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path / "none"))
+    names = read(java=java).source.debezium
+    jars, found = run((examine.look_at_jars, examine.look_at_java), names)
+    assert (found.check, found.level) == ("java", level)
+    assert text in found.text
+    assert (jars.level, "headrace jars debezium-postgres" in jars.fix) == ("wrong", True)
+
+
+def test_a_java_that_is_not_there_is_found(read):
+    (found,) = examine.look_at_java(read(java="/nowhere/java").source.debezium)
+    assert (found.level, "21" in found.fix) == ("wrong", True)
+
+
+def test_what_was_acknowledged_before_the_next_session_is_in_the_checkpoint_with_its_offset(engine):
+    source = engine('say(hello(), frame("R", heartbeat(500)))\nline()')
+    made = source.initialise(None, None, lambda _words: None)
+    source._marks.add(Mark(900, 1, ("key", '{"lsn":900}')))
+    session = source.open(made, 0)
+    try:
+        # As Progress.restart writes it: the session is open, and has not begun.
+        moved = source.advanced(made, Position(made.position.epoch, 899, 0), 900)
+    finally:
+        session.close()
+    assert (moved.confirmed, moved.place) == (900, '{"lsn":900}')

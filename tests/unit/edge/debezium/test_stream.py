@@ -1,0 +1,249 @@
+"""From frames to batches: positions, transactions, what comes twice, what the engine would not send."""
+
+import io
+import json
+
+import pytest
+
+from edge.debezium.frames import EngineRecord, FrameReader, read_frames
+from edge.debezium.places import place_of
+from edge.debezium.rows import Rows
+from edge.debezium.stream import EngineStream, Marks
+from edge.postgres.envelope import Table
+from edge.records.batcher import Batcher
+from edge.records.column_policy import Policy
+from edge.records.transaction_writer import TransactionWriter
+from headrace.configuration.edge import ColumnRule
+from headrace.configuration.edge import Policy as PolicySection
+from headrace.configuration.records import Records
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.position import Position
+from tests.unit.edge.debezium import engine_frames as wire
+
+PLACEHOLDER = "headrace-unavailable-1"
+
+
+class Stream:
+    """A stream over a batcher that a test reads."""
+
+    def __init__(self, folder, policy=None, columns=wire.COLUMNS, key=("id",), reached=100):
+        self.batcher = Batcher(source="a/b", tail=Position.start(1))
+        self.marks = Marks()
+        self.rows = Rows("a/b", Policy(policy or PolicySection()), PLACEHOLDER)
+        writer = TransactionWriter(
+            self.batcher,
+            epoch=1,
+            largest=1 << 20,
+            records=Records(),
+            no_table=Table(source="a/b", database="", schema="", table=""),
+        )
+        self.stream = EngineStream("postgres", folder, 1, reached, self.rows, writer, self.marks)
+        for content in wire.schemas(columns, key):
+            self.rows.add_schema(content)
+
+    def take(self, *contents):
+        for content in contents:
+            self.stream.take(content)
+            self.write()
+        return self
+
+    def write(self):
+        while self.stream.is_writing:
+            self.stream.write()
+
+    @property
+    def values(self):
+        return [json.loads(value) for value in self.batcher.values]
+
+    @property
+    def changes(self):
+        return [value for value in self.values if "op" in value]
+
+
+@pytest.fixture
+def stream(tmp_path):
+    return Stream(tmp_path)
+
+
+def test_a_transaction_is_one_by_its_end_whatever_lies_between_in_the_log(stream):
+    stream.take(
+        wire.begin(7, 900),
+        wire.change("c", None, {"id": 1, "note": "a"}),
+        wire.heartbeat(800),
+        wire.change("u", None, {"id": 1, "note": "b"}),
+        wire.end(7, 1000, 2),
+        wire.begin(6, 700),
+        wire.change("d", {"id": 1, "note": None}, None, xid=6),
+        wire.end(6, 1100, 1),
+    )
+    assert [(each["op"], each["before"], each["after"]) for each in stream.changes] == [
+        ("c", None, {"id": 1, "note": "a"}),
+        ("u", None, {"id": 1, "note": "b"}),
+        ("d", {"id": 1}, None),
+    ]
+    assert [each["source"]["position"] for each in stream.changes] == [
+        str(Position(1, 999, 0)),
+        str(Position(1, 999, 1)),
+        str(Position(1, 1099, 0)),
+    ]
+    assert [each["transaction"] for each in stream.changes] == [
+        {"id": "7:999", "total_order": 1},
+        {"id": "7:999", "total_order": 2, "last": True},
+        {"id": "6:1099", "total_order": 1, "last": True},
+    ]
+    assert stream.batcher.keys == [None, b'{"id":1}', b'{"id":1}', b'{"id":1}']
+    assert stream.values[0]["tableChanges"][0]["table"] == {
+        "primaryKeyColumnNames": ["id"],
+        "columns": [
+            {"name": "id", "typeName": "int4", "length": None, "scale": None, "position": 1, "optional": False},
+            {"name": "note", "typeName": "text", "length": None, "scale": None, "position": 2, "optional": True},
+        ],
+    }
+    sealed = stream.batcher.seal()
+    assert (sealed.last, sealed.confirm, stream.stream.reached) == (Position(1, 1099, 0), 1100, 1100)
+
+
+def test_what_was_read_in_part_or_comes_again_is_left_out(stream):
+    first = [wire.begin(7, 900), wire.change("c", None, {"id": 1, "note": "a"})]
+    stream.take(*first, wire.begin(7, 900), *first[1:], wire.end(7, 1000, 1))
+    stream.take(*first, wire.end(7, 1000, 1), wire.heartbeat(1000))
+    assert len(stream.changes) == 1
+    assert stream.marks.offset_at(1000) is not None
+    # The end's own number among the records, and none of what came again.
+    assert (stream.marks.number_at(1000), stream.marks.number_at(1000)) == (5, 0)
+
+
+def test_marks_are_those_of_durable_places(stream):
+    stream.take(wire.heartbeat(200), wire.begin(7, 300), wire.end(7, 400, 0), wire.heartbeat(500))
+    assert stream.marks.offset_at(150) is None
+    assert json.loads(stream.marks.offset_at(450)[1])["lsn"] == 400
+    assert stream.marks.number_at(300) == 1
+    # A second look before the first one is durable has the same answer.
+    assert json.loads(stream.marks.offset_at(450)[1])["lsn"] == 400
+    assert stream.marks.number_at(450) == 3
+    assert json.loads(stream.marks.offset_at(500)[1])["lsn"] == 500
+    assert stream.batcher.seal() is None
+    assert stream.stream.reached == 500
+
+
+def test_a_large_transaction_waits_in_a_file_and_keeps_its_order(tmp_path):
+    stream = Stream(tmp_path)
+    stream.take(wire.begin(7, 900))
+    for number in range(3000):
+        stream.take(wire.change("c", None, {"id": number, "note": "n" * 4000}))
+    assert stream.batcher.values == []
+    stream.stream.take(wire.end(7, 1000, 3000))
+    rounds = 0
+    while stream.stream.is_writing:
+        stream.stream.write()
+        rounds += 1
+    assert rounds > 2
+    segments = [json.loads(value)["after"]["id"] for value in stream.batcher.values if b'"op":' in value]
+    assert segments == list(range(3000 - len(segments), 3000))
+    assert stream.batcher.closed[0].first == Position(1, 999, 0)
+    assert stream.batcher.seal().last == Position(1, 999, 2999)
+
+
+def test_a_truncate_and_an_altered_table_have_their_schema_record(stream):
+    stream.take(
+        wire.begin(7, 900),
+        wire.change("t", None, None),
+        wire.change("c", None, {"id": 1, "note": "a"}),
+        wire.end(7, 1000, 2),
+    )
+    assert [each.get("op", "schema") for each in stream.values] == ["schema", "t", "schema", "c"]
+    assert stream.batcher.keys == [None, None, None, b'{"id":1}']
+    for content in wire.schemas([*wire.COLUMNS, wire.field("more", "int32", "INT4")]):
+        stream.rows.add_schema(content.replace(b"\0\0\0\1{", b"\0\0\0\2{", 1))
+    altered = wire.change("c", None, {"id": 2, "note": "a", "more": 5})
+    stream.take(wire.begin(8, 1100), altered[:4] + b"\0\0\0\2" + altered[8:], wire.end(8, 1200, 1))
+    assert [each.get("op", "schema") for each in stream.values][-2:] == ["schema", "c"]
+    assert stream.changes[-1]["after"] == {"id": 2, "note": "a", "more": 5}
+
+
+def test_an_old_row_that_debezium_filled_up_is_the_key_alone(tmp_path):
+    columns = [*wire.COLUMNS, wire.field("day", "string", "DATE"), wire.field("n", "string", "NUMERIC")]
+    stream = Stream(tmp_path, columns=columns)
+    filled = {"id": 1, "note": "", "day": "1970-01-01Z", "n": "0.00"}
+    whole = {"id": 2, "note": "a", "day": None, "n": "0"}
+    stream.take(wire.begin(7, 900), wire.change("d", filled, None), wire.change("d", whole, None), wire.end(7, 1000, 2))
+    assert [each["before"] for each in stream.changes] == [{"id": 1}, whole]
+
+
+def test_what_the_log_does_not_carry_is_named_and_not_sent(stream):
+    stream.take(
+        wire.begin(7, 900),
+        wire.change("u", None, {"id": 1, "note": PLACEHOLDER}),
+        wire.change("u", None, {"id": 1, "note": "aGVhZHJhY2UtdW5hdmFpbGFibGUtMQ=="}),
+        wire.end(7, 1000, 2),
+    )
+    assert [(each["after"], each["unchanged"]) for each in stream.changes] == [({"id": 1}, ["note"])] * 2
+
+
+def test_the_policy_keeps_columns_and_tables_back(tmp_path):
+    rules = [ColumnRule(columns=["public.t.note"], action="exclude"), ColumnRule(columns=["*.*.card"], action="mask")]
+    columns = [*wire.COLUMNS, wire.field("card", "int64", "INT8")]
+    stream = Stream(tmp_path, PolicySection(columns=rules), columns)
+    row = {"id": 1, "note": "secret", "card": 42}
+    stream.take(wire.begin(7, 900), wire.change("u", row, row), wire.end(7, 1000, 1))
+    assert stream.changes[0]["after"] == stream.changes[0]["before"] == {"id": 1, "card": "****"}
+    assert b"secret" not in b"".join(stream.batcher.values)
+    table = stream.values[0]["tableChanges"][0]["table"]
+    assert (table["excluded"], [column.get("policy") for column in table["columns"]]) == (["note"], [None, "mask"])
+
+    left_out = Stream(tmp_path, PolicySection(exclude_tables=["public.t"]))
+    left_out.take(wire.begin(7, 900), wire.change("u", row, row), wire.end(7, 1000, 1))
+    assert left_out.batcher.values == []
+    assert left_out.stream.reached == 1000
+
+
+@pytest.mark.parametrize(
+    ("contents", "error"),
+    [
+        ([wire.end(7, 1000, 0)], CorruptInput),
+        ([wire.begin(7, 900), wire.end(8, 1000, 0)], CorruptInput),
+        ([wire.begin(7, 900), wire.end(7, 1000, 3)], CorruptInput),
+        ([wire.begin(7, 50), wire.end(7, 60, 0)], NeedsOperator),
+        ([wire.begin(7, 900), wire.change("c", None, {"note": "a"}), wire.end(7, 1000, 1)], CorruptInput),
+        ([wire.change("c", None, {"id": 1})], NeedsOperator),
+        ([wire.change("r", None, {"id": 1}, snapshot="incremental")], NeedsOperator),
+        ([wire.record(wire.TRANSACTIONS, {"lsn": 1}, None, {"status": "BEGIN"})], CorruptInput),
+        ([wire.record(wire.HEARTBEATS, {"file": "binlog.000001", "pos": 4})], CorruptInput),
+        ([wire.record(wire.HEARTBEATS, {"lsn": -1})], CorruptInput),
+        ([wire.record(wire.HEARTBEATS, {"lsn": "x"})], CorruptInput),
+        ([wire.record(wire.HEARTBEATS, "[]")], CorruptInput),
+        ([wire.heartbeat(200)[:-3]], CorruptInput),
+        ([wire.heartbeat(200) + b"\0"], CorruptInput),
+        ([b""], CorruptInput),
+    ],
+)
+def test_what_the_engine_would_not_send_is_an_error(stream, contents, error):
+    with pytest.raises(error):
+        stream.take(*contents)
+    assert stream.batcher.values == []
+
+
+def test_frames_are_the_same_however_they_arrive():
+    data = wire.hello() + wire.frame("R", wire.heartbeat(5)) + wire.frame("S", wire.schema(0, []))
+    whole = list(FrameReader().feed(data))
+    assert [kind for kind, _ in whole] == [*b"HRS"]
+    for size in (1, 3, 7):
+        reader = FrameReader()
+        pieces = [data[at : at + size] for at in range(0, len(data), size)]
+        assert [each for piece in pieces for each in reader.feed(piece)] == whole
+        reader.end()
+    with pytest.raises(CorruptInput):
+        list(read_frames(io.BytesIO(data[:-1])))
+    assert EngineRecord.parse(whole[1][1]).topic == wire.HEARTBEATS
+
+
+@pytest.mark.parametrize("data", [b"\0\0\0\0x", b"\xff\xff\xff\xffR", b"\0\0\0\5XYZab", b"Exception in thread"])
+def test_bytes_that_are_no_frames_are_an_error(data):
+    with pytest.raises(CorruptInput):
+        list(FrameReader().feed(data))
+
+
+def test_places_of_postgresql_are_the_ends_of_transactions():
+    assert place_of("postgres", '{"lsn":24306296,"txId":757,"ts_usec":1795691204437909}') == 24306296
+    offset = '{"lsn_proc":24308032,"messageType":"UPDATE","lsn_commit":24308240,"lsn":24308032,"txId":762,"ts_usec":1}'
+    assert place_of("postgres", offset) == 24308240
