@@ -172,7 +172,7 @@ class SnapshotDecoder(Decoder):
             return
         table = self._present(chunk.table)
         changes = rows_compiled.Changes(table.for_snapshot())
-        for xid, change, _ in window.kept:
+        for xid, (change, too_large), _ in window.kept:
             if chunk.lacks(xid):
                 made, around = changes[change[:8]], self._around(table.name)
                 instead: Instead = None
@@ -183,6 +183,8 @@ class SnapshotDecoder(Decoder):
                     key, value = made(repaired.message + PAD, *around)
                     if repaired.column is not None:
                         instead = Undecodable(len(change), repaired.column)
+                if too_large is not None:
+                    instead = too_large._replace(size=too_large.size + len(value))
                 self._writer.add(table, key, value, is_delete=change[:1] == b"D", instead_of=instead)
 
     def _present(self, table: SnapshotTable) -> Table:
@@ -237,7 +239,7 @@ class SnapshotDecoder(Decoder):
             if window is not None and self._watched is not None and self._watched.key:
                 window.alter()
             elif window is not None:
-                window.keep(self._xid, message, len(message))
+                window.keep(self._xid, (message, None), len(message))
             return
         # One in Avro lacks none: those that do are made in JSON.
         whole = value is None or value[0] == AVRO_MARK or _UNCHANGED not in value
@@ -259,17 +261,26 @@ class SnapshotDecoder(Decoder):
     def _add_large(self, message: bytes) -> bool:
         added = super()._add_large(message)
         watched, window = self._watched, self._window
-        if added and window is not None and watched is not None and watched.oid == _XID(message, 1)[0]:
-            if not watched.key:
-                # It is not kept: until the copy has begun, another moment is chosen.
-                if window.keeps_changes:
-                    window.alter()
-            elif message[:1] == b"U" and message[5:6] != b"N":
-                # Of which key it was is not decoded once more: the chunk is read again.
-                window.alter()
-            elif (key := self._batcher.keys[-1]) is not None:
-                window.change(key, whole=message[:1] == b"D")
+        if added and window is not None and window.is_open and watched is not None:
+            oid = _XID(message, 1)[0]
+            if watched.oid == oid:
+                self._report_large(self._tables[oid], message, window)
         return added
+
+    def _report_large(self, table: Table, message: bytes, window: DedupWindow) -> None:
+        """Report a change that was added just now as a dead letter; of a table without a key it is kept without what is large."""
+        assert self._watched is not None
+        large = find_large(table, message, self._largest)
+        if large is None or bool(self._watched.key) is not bool(table.key_columns):
+            window.alter()
+        elif not self._watched.key:
+            if window.keeps_changes:
+                kept = large.message, large.too_large(b"", table)
+                window.keep(self._xid, kept, len(large.message))
+        elif (key := self._batcher.keys[-1]) is not None:
+            has_old_row = large.message[:1] == b"U" and large.message[5:6] != b"N"
+            former = table.former_key(large.message + PAD) if has_old_row else None
+            window.change(key, None if former == key else former, whole=message[:1] == b"D")
 
     def _note_passed(self, passed: Passed, oids: set[int], undescribed: dict[int, str]) -> None:
         super()._note_passed(passed, oids, undescribed)
