@@ -7,6 +7,7 @@ import pytest
 
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.snapshot.ports import Chunk, DedupWindow
+from edge.snapshot.table_history import TableHistory
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from tests.unit.edge.postgres import messages
 from tests.unit.edge.postgres.accounts import DEFAULT, primary_key
@@ -75,10 +76,16 @@ def test_a_change_too_large_for_a_record_leaves_its_rows_out_of_the_chunk_which_
 NO_KEY = relation(Column("id", INT8, key=True), Column("note", key=True), identity="f")
 
 
-@pytest.mark.parametrize("change", [insert(7, HUGE), delete(old=(7, HUGE)), update((7, HUGE), old=(6, "a"))])
-def test_of_a_table_without_a_key_it_is_kept_and_is_a_dead_letter_behind_the_beginning(change):
-    """Q3: where such changes come steadily, no moment would be good enough."""
-    log = messages.Log(kind=SnapshotDecoder, key_of=lambda _: [], largest_megabytes=1)
+@pytest.mark.parametrize(
+    "change",
+    [insert(7, HUGE), delete(old=(7, HUGE)), update((7, HUGE), old=(6, "a")), insert(7, b"secret \xff")],
+    ids=["insert", "delete", "update", "undecodable"],
+)
+def test_of_a_table_without_a_key_it_is_kept_and_is_a_dead_letter_behind_the_beginning(change, tmp_path):
+    """Q3: where such changes come steadily, no moment would be good enough; M2: what cannot be decoded is one as well."""
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(messages.EPOCH, 0)
+    log = messages.Log(kind=SnapshotDecoder, key_of=lambda _: [], largest_megabytes=1, history=history)
     table = replace(snapshot_table(NO_KEY), count=2, key=(), key_names=())
     window = DedupWindow()
     window.keeps_changes = True
@@ -97,7 +104,10 @@ def test_of_a_table_without_a_key_it_is_kept_and_is_a_dead_letter_behind_the_beg
     streamed, put = ([it for it in changes if it["source"]["snapshot"] == kind] for kind in ("false", "incremental"))
     kept, copied = put[:-1], put[-1]
     assert [it["op"] for it in kept] == ["r", {"c": "r"}.get(streamed[1]["op"], streamed[1]["op"])]
-    assert kept[1]["too_large"]["sha256"] == streamed[1]["too_large"]["sha256"]
+    assert [kept[1]["too_large"].get(name) for name in ("sha256", "column")] == [
+        streamed[1]["too_large"].get(name) for name in ("sha256", "column")
+    ]
+    assert kept[1]["after"] == (None if kept[1]["op"] == "d" else {})
     assert copied["after"] == {"id": 6, "note": "a"}
 
 
