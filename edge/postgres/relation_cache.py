@@ -18,7 +18,7 @@ from edge.postgres.rows import Table
 from edge.postgres.values import OIDS
 from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import LeftOut, Policy, Treatment
-from edge.records.form_limits import check_keys_differ, never_null, within_64_bits
+from edge.records.form_limits import check_keys_differ, flat, never_null, within
 from headrace.configuration.records import Records
 
 _log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class RelationCache:
             for column, treatment in zip(relation.columns, treatments, strict=True)
         ]
         if admitted:
-            debezium_types = _checked(relation, key, debezium_types)
+            debezium_types = _checked(relation, key, debezium_types, in_avro=self._records.format == "avro")
         actions = [treatment.action if treatment else None for treatment in treatments]
         required = self._required(relation)
         schema = table_schema(relation, key, self._types, debezium_types, actions, required)
@@ -141,21 +141,26 @@ class RelationCache:
 
 
 def _checked(
-    relation: Relation, key: list[str], debezium_types: list[DebeziumType | None]
+    relation: Relation, key: list[str], debezium_types: list[DebeziumType | None], *, in_avro: bool
 ) -> list[DebeziumType | None]:
     """Return the forms of a table's columns, which raise NeedsOperator for what they cannot hold."""
     table = f"{relation.schema}.{relation.table}"
     named = list(zip([column.name for column in relation.columns], debezium_types, strict=True))
     check_keys_differ(table, ((name, form.rounded_by) for name, form in named if form is not None and name in key))
-    return [form and _limited(form, f"{table}.{name}", in_key=name in key) for name, form in named]
+    return [form and _limited(form, f"{table}.{name}", in_key=name in key, in_avro=in_avro) for name, form in named]
 
 
-def _limited(form: DebeziumType, column: str, *, in_key: bool) -> DebeziumType:
-    if form.convert is not None and form.name.endswith("NanoTimestamp"):
-        return form._replace(convert=within_64_bits(form.convert, column))
-    if form.convert is not None and form.has_null and in_key:
-        return form._replace(convert=never_null(form.convert, column))
-    return form
+def _limited(form: DebeziumType, column: str, *, in_key: bool, in_avro: bool) -> DebeziumType:
+    convert = form.convert
+    if convert is None:
+        return form
+    if in_avro and form.name.startswith("array<"):
+        convert = flat(convert, column)
+    elif form.name.endswith(("NanoTimestamp", "MicroDuration")):
+        convert = within(64, convert, column)
+    if form.has_null and in_key:
+        convert = never_null(convert, column)
+    return form._replace(convert=convert)
 
 
 def _treated(treatment: Treatment) -> DebeziumType | None:
