@@ -36,6 +36,8 @@ _MOST_FORMS = 4
 _MOST_DROPPED = 10_000
 #: For what any transaction may do to a table a copy is requested at most so often, in milliseconds.
 _RECURS_MS = 86_400_000
+#: What a warning about a table that needs a copy is called, ahead of the table's name.
+_COPY_OF = "copy of "
 #: What no record depends on is written at most so often, in seconds.
 _SAVE_SECONDS = 1.0
 
@@ -100,7 +102,13 @@ class TableHistory:
         self._saved_at = 0.0
         self._is_new = False
         self._known = self._read()
-        self._warn()
+        # Identities of tables by their last names, in the order in which they were met; None where that is to be made.
+        self._by_name: dict[str, dict[str, None]] | None = None
+        for table in {
+            *self._known.needs_copy,
+            *(name.removeprefix(_COPY_OF) for name in self._warned if name.startswith(_COPY_OF)),
+        }:
+            self._show(table)
 
     def begin(self, epoch: int, sent_until: int) -> None:
         """Start a session; no former one has sent changes beyond `sent_until`."""
@@ -153,6 +161,7 @@ class TableHistory:
             kinds = {column.type.removeprefix("_") for column in newest.columns} & renamed
             if kinds:
                 reasons = [f"a label of type {kind} was renamed" for kind in sorted(kinds)]
+                self._request([newest.name])
                 self._mark(newest.name, reasons)
                 newest.rewritten, newest.reported = list(dict.fromkeys([*_unreported(newest), *reasons])), None
         if found != known:
@@ -183,14 +192,18 @@ class TableHistory:
         The tables need a copy. `recurs`: any transaction may have the same, so that it is no reason for one copy after another.
         Raises NoSpace or NeedsOperator where that cannot be made durable.
         """
-        moved = [self._move(table, reason, place, recurs=recurs) for table in tables]
-        if any(moved):
+        moved = [table for table in dict.fromkeys(tables) if self._moves(table, reason, place, recurs=recurs)]
+        self._request(moved, recurs=recurs)
+        for table in moved:
+            self._move(table, reason, place)
+        if moved:
             self._save()
 
     def mark(self, table: str, reason: str) -> None:
         """Note that a table needs a copy, since the values of one of its rows did not arrive. Raises as `move` does."""
         if not self._is_marked(table, reason):
-            self._mark(table, [reason], recurs=True)
+            self._request([table], recurs=True)
+            self._mark(table, [reason])
             self._save()
 
     def _is_marked(self, table: str, reason: str) -> bool:
@@ -203,25 +216,37 @@ class TableHistory:
         self._dirty = True
         return True
 
-    def _move(self, table: str, reason: str, place: int, *, recurs: bool) -> bool:
-        """Do it for one table; return whether that was not noted yet."""
-        known = self._known.tables
-        identity = table if table in known else next((it for it in known if known[it][-1].name == table), table)
-        forms = known.get(identity, [])
+    def _moves(self, table: str, reason: str, place: int, *, recurs: bool) -> bool:
+        """Return whether a move of a table is not noted yet."""
+        forms = self._known.tables.get(self._identity(table), [])
         in_force = next((form for form in reversed(forms) if form.since <= place), None)
-        if in_force is None and not forms:
-            if recurs and self._is_marked(table, reason):
-                return False
-            self._mark(table, [reason], recurs=recurs)
-            return True
-        if in_force is not None and in_force is forms[-1] and reason not in self._moved_at(in_force, place):
-            self._mark(table, [reason], recurs=recurs)
-            reasons = list(dict.fromkeys([*_unreported(in_force), *self._moved_at(in_force, place), reason]))
-            moved = msgspec.structs.replace(in_force, since=place, rewritten=reasons, reported=None)
-            kept = forms[:-1] if in_force.since == place else forms
+        if in_force is None:
+            return not forms and not (recurs and self._is_marked(table, reason))
+        return in_force is forms[-1] and reason not in self._moved_at(in_force, place)
+
+    def _move(self, table: str, reason: str, place: int) -> None:
+        """Note a move of a table."""
+        self._mark(table, [reason])
+        known, identity = self._known.tables, self._identity(table)
+        if forms := known.get(identity, []):
+            reasons = list(dict.fromkeys([*_unreported(forms[-1]), *self._moved_at(forms[-1], place), reason]))
+            moved = msgspec.structs.replace(forms[-1], since=place, rewritten=reasons, reported=None)
+            kept = forms[:-1] if forms[-1].since == place else forms
             known[identity] = [*kept, moved][-_MOST_FORMS:]
-            return True
-        return False
+
+    def _identity(self, table: str) -> str:
+        """Return the identity of the table that was last known by a name; the name where there is none."""
+        known = self._known.tables
+        return table if table in known else next((it for it in self._identities(table) if it in known), table)
+
+    def _identities(self, name: str) -> dict[str, None]:
+        """Return the identities of tables, dropped ones included, that were last known by a name."""
+        if self._by_name is None:
+            names = self._known.dropped | {identity: forms[-1].name for identity, forms in self._known.tables.items()}
+            self._by_name = {}
+            for identity, last in names.items():
+                self._by_name.setdefault(last, {})[identity] = None
+        return self._by_name.get(name, {})
 
     @staticmethod
     def _moved_at(form: _Form, place: int) -> list[str]:
@@ -251,7 +276,9 @@ class TableHistory:
         if known == found:
             return
         if known is not None:
-            for table, reason in self._published_otherwise(known, found).items():
+            marks = self._published_otherwise(known, found)
+            self._request(marks)
+            for table, reason in marks.items():
                 self._mark(table, [reason])
         # After all marks, as labels.
         self._known.published, self._dirty = found, True
@@ -264,9 +291,7 @@ class TableHistory:
             return dict.fromkeys(sorted(captured), "the publication publishes other kinds of changes than before")
         reasons = {}
         for table in sorted(captured | known.partitions.keys()):
-            if table in known.tables.keys() | found.tables.keys() and known.tables.get(table) != found.tables.get(
-                table
-            ):
+            if known.tables.get(table) != found.tables.get(table):
                 reasons[table] = (
                     "the table left the publication"
                     if table not in found.tables
@@ -293,7 +318,7 @@ class TableHistory:
         for identity in known.tables.keys() - present.keys():
             known.dropped.pop(identity, None)
             known.dropped[identity] = known.tables.pop(identity)[-1].name
-            self._dirty = True
+            self._dirty, self._by_name = True, None
         while len(known.dropped) > _MOST_DROPPED:
             del known.dropped[next(iter(known.dropped))]
         self._unmark([table for table in known.needs_copy if table not in names])
@@ -307,10 +332,11 @@ class TableHistory:
     @property
     def warnings(self) -> dict[str, str]:
         """What `status` reports of each table that needs a copy."""
-        return {
-            table: f"{table} needs a copy ({'; '.join(mark.reasons)}): 'headrace edge snapshot {shlex.quote(table)} --replace'"
-            for table, mark in sorted(self._known.needs_copy.items())
-        }
+        return {table: self._words(table) for table in sorted(self._known.needs_copy)}
+
+    def _words(self, table: str) -> str:
+        reasons = "; ".join(self._known.needs_copy[table].reasons)
+        return f"{table} needs a copy ({reasons}): 'headrace edge snapshot {shlex.quote(table)} --replace'"
 
     def _add(self, table: TableDescription, former: _Form | None, place: int, *, is_copied: bool) -> _Form:
         """Note a description that was not known, and what it did to rows; where that fails, nothing is noted."""
@@ -346,53 +372,71 @@ class TableHistory:
             left_out=tuple(table.left_out),
         )
         if found and not is_copied:
+            self._request([table.name])
             self._mark(table.name, found)
         if former is not None and former.name != table.name and not self._others(table, former.name):
             # Nothing has this name any more that could be copied.
             self._known.needs_copy.pop(former.name, None)
-            self._warn()
-        self._known.tables[table.identity] = [*self._known.tables.get(table.identity, []), form][-_MOST_FORMS:]
+            self._show(former.name)
+        forms = self._known.tables.get(table.identity, [])
+        self._name(table, forms[-1].name if forms else self._known.dropped.get(table.identity))
+        self._known.tables[table.identity] = [*forms, form][-_MOST_FORMS:]
         self._dirty = True
         return form
 
+    def _name(self, table: TableDescription, former: str | None) -> None:
+        """Note the name of a table, which had a former one."""
+        if self._by_name is not None:
+            if former is not None:
+                self._by_name.get(former, {}).pop(table.identity, None)
+            self._by_name.setdefault(table.name, {})[table.identity] = None
+
     def _others(self, table: TableDescription, name: str) -> bool:
         """Return whether another table was last known by a name."""
-        names = self._known.dropped | {identity: forms[-1].name for identity, forms in self._known.tables.items()}
-        names.pop(table.identity, None)
-        return name in names.values()
+        return bool(self._identities(name).keys() - {table.identity})
 
     def _others_until(self, table: TableDescription) -> int:
         """Return the place up to which the far side may have records of another schema, where none is noted."""
         return self._sent_until if table.depends_on_catalog else 0
 
-    def _mark(self, table: str, reasons: list[str], *, recurs: bool = False) -> None:
-        """Note that a table needs a copy, and request it where that is configured."""
-        now_ms = time.time_ns() // 1_000_000
-        if self._copies and not (recurs and now_ms < self._known.recurred.get(table, 0) + _RECURS_MS):
-            # Before the mark: after a failure in between the alteration is found again.
-            self._requests.request_once(Request(kind="snapshot", tables=[table], replace=True, restart=True))
-            if recurs:
-                self._known.recurred[table] = now_ms
+    def _request(self, tables: Iterable[str], *, recurs: bool = False) -> None:
+        """Request a copy of tables, where that is configured.
+
+        Before they are marked: after a failure in between the alteration is found again.
+        """
+        now_ms, recurred = time.time_ns() // 1_000_000, self._known.recurred
+        if not self._copies:
+            return
+        due = [table for table in tables if not (recurs and now_ms < recurred.get(table, 0) + _RECURS_MS)]
+        if due:
+            self._requests.request_once(Request(kind="snapshot", tables=due, replace=True, restart=True))
+        if recurs:
+            recurred.update(dict.fromkeys(due, now_ms))
+
+    def _mark(self, table: str, reasons: list[str]) -> None:
+        """Note that a table needs a copy."""
         former = self._known.needs_copy.get(table)
         listed = [*(former.reasons if former else []), *reasons]
-        self._known.needs_copy[table] = _Mark(list(dict.fromkeys(listed)), now_ms)
+        self._known.needs_copy[table] = _Mark(list(dict.fromkeys(listed)), time.time_ns() // 1_000_000)
         _log.warning("%s needs a copy, since its rows changed without a record: %s", table, "; ".join(reasons))
         self._dirty = True
-        self._warn()
+        self._show(table)
 
     def _unmark(self, tables: Sequence[str]) -> None:
         for table in tables:
             del self._known.needs_copy[table]
             self._dirty = True
+            self._show(table)
         if tables:
             self._save_if_possible()
-            self._warn()
 
-    def _warn(self) -> None:
-        present = {f"copy of {table}": words for table, words in self.warnings.items()}
-        self._warned.update(present)
-        for name in [name for name in self._warned if name.startswith("copy of ") and name not in present]:
-            del self._warned[name]
+    def _show(self, table: str) -> None:
+        """Have the status show whether a table needs a copy."""
+        name = f"{_COPY_OF}{table}"
+        if table in self._known.needs_copy:
+            self._warned[name] = self._words(table)
+        else:
+            self._warned.pop(name, None)
 
     def _read(self) -> _File:
         try:
