@@ -2,17 +2,23 @@
 
 Assumes that the server announces a relation before its first change and again whenever it was altered. Called by the decoder;
 queries a table's key where the log does not have it.
+
+Where rows have all columns (`[records] unavailable`), a new row has Debezium's placeholder in place of what the log does not
+carry, in the form of the column's type. An old row of which the log has the key alone has null, or, for a column that is NOT
+NULL, the empty value of its type, as Debezium's has.
 """
 
 import hashlib
 import logging
 import struct
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from msgspec import json
 
-from edge.postgres import envelope, unavailable
-from edge.postgres.debezium_types import DebeziumType, debezium_type
+from edge.postgres import envelope, values
+from edge.postgres.debezium_types import PLACEHOLDER, DebeziumType, debezium_type
 from edge.postgres.relations import Relation, known_columns, string, table_schema
 from edge.postgres.rows import Table
 from edge.postgres.values import OIDS
@@ -20,6 +26,7 @@ from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import LeftOut, Policy, Treatment
 from edge.records.form_limits import check_keys_differ, flat, never_null, within
 from headrace.configuration.records import Records
+from headrace.schema import Column
 
 _log = logging.getLogger(__name__)
 
@@ -87,8 +94,8 @@ class RelationCache:
         if self._records.unavailable == "placeholder":
             described = {column.name: column for column in schema.columns}
             forms = [(column.type_oid, form) for column, form in zip(relation.columns, debezium_types, strict=True)]
-            table.placeholders = unavailable.placeholders(forms, self._records)
-            table.fallbacks = unavailable.fallbacks(forms, [described.get(column.name) for column in relation.columns])
+            table.placeholders = placeholders(forms, self._records)
+            table.fallbacks = fallbacks(forms, [described.get(column.name) for column in relation.columns])
         table.schema_sent = known is not None and known.schema_sent and known.schema == schema
         table.description = TableDescription(
             identity=str(relation.oid),
@@ -167,3 +174,40 @@ def _treated(treatment: Treatment) -> DebeziumType | None:
     """Return the form of a column that the policy does something to; None for one that it leaves out."""
     hide = treatment.hide
     return hide and DebeziumType("text", lambda text: json.encode(hide(text).decode()))
+
+
+_TEXT: Final = b'"%b"' % PLACEHOLDER
+_EMPTY: Final = {
+    **dict.fromkeys(values.INTEGERS, b"0"),
+    **dict.fromkeys(values.FLOATS, b"0.0"),
+    values.BOOL: b"false",
+    values.TIMESTAMPTZ: b'"1970-01-01T00:00:00Z"',
+    values.TIMESTAMP: b'"1970-01-01T00:00:00"',
+    OIDS["date"]: b'"1970-01-01"',
+    OIDS["time"]: b'"00:00:00"',
+    OIDS["numeric"]: b'"0"',
+}
+
+
+def placeholders(columns: Sequence[tuple[int, DebeziumType | None]], records: Records) -> list[bytes | None]:
+    """Return what a new row has for each column, by its type's OID or its form."""
+    binary = {"base64": b64encode(PLACEHOLDER), "base64-url-safe": urlsafe_b64encode(PLACEHOLDER)}
+    of_bytes = b'"%b"' % binary.get(records.binary or "", PLACEHOLDER)
+    return [
+        form.placeholder if form is not None else of_bytes if type_oid == values.BYTEA else _TEXT
+        for type_oid, form in columns
+    ]
+
+
+def fallbacks(
+    columns: Sequence[tuple[int, DebeziumType | None]], described: Sequence[Column | None]
+) -> list[bytes | None]:
+    """Return what an old row has for each column; `described` has them as the schema record does, None for those left out."""
+    return [
+        values.NULL
+        if column is None or column.optional
+        else form.empty
+        if form is not None
+        else _EMPTY.get(type_oid, b'""')
+        for (type_oid, form), column in zip(columns, described, strict=True)
+    ]
