@@ -21,11 +21,12 @@ from pathlib import Path
 
 import msgspec
 
-from edge.records.alterations import Announcement, KnownColumn, Published, TableDescription, alterations
+from edge.records.alterations import Announcement, Published, TableDescription, alterations
+from edge.snapshot import history_file
+from edge.snapshot.history_file import Form, HistoryFile, Mark, rows_moved, unreported
 from edge.snapshot.store import Request, SnapshotStore
 from headrace import files
 from headrace.errors import ReplicationError
-from headrace.formats import TABLE_HISTORY
 
 _log = logging.getLogger(__name__)
 
@@ -42,50 +43,6 @@ _COPY_OF = "copy of "
 _SAVE_SECONDS = 1.0
 
 
-class _Form(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    name: str
-    columns: tuple[KnownColumn, ...]
-    schema: str
-    #: Place of the first transaction whose records are of it.
-    since: int
-    rewritten: list[str] | None = None
-    #: Place of the transaction whose schema record reported that; None before.
-    reported: int | None = None
-    #: Place up to which the far side may have records that were written by another description.
-    others_until: int = 0
-    #: The highest number of a column, and the columns that the edge's policy left out.
-    newest: int = 0
-    left_out: tuple[str, ...] = ()
-
-    def describes(self, table: TableDescription) -> bool:
-        """Whether the log has the same of a table."""
-        return self.name == table.name and [it.shown for it in self.columns] == [it.shown for it in table.columns]
-
-
-class _Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reasons: list[str]
-    #: In milliseconds since 1970.
-    at_ms: int
-
-
-class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    version: int = TABLE_HISTORY.version
-    #: The epoch that places are of.
-    epoch: int = 0
-    tables: dict[str, list[_Form]] = {}
-    #: The last names of tables that were dropped, by identity: another table of that name does not have the rows of the former.
-    dropped: dict[str, str] = {}
-    needs_copy: dict[str, _Mark] = {}
-    #: When a copy was last requested for what any transaction may do to a table, by its name, in milliseconds since 1970.
-    recurred: dict[str, int] = {}
-    #: Labels of enum types by type, each by the database's number of it.
-    labels: dict[str, dict[str, str]] = {}
-    #: Whether tables may have sent records that are not in this file: it was lost once.
-    incomplete: bool | msgspec.UnsetType = msgspec.UNSET
-    #: What was published of which tables; None before it was looked at.
-    published: Published | None = None
-
-
 class TableHistory:
     """The history of one state folder; `warned` is where the warnings go, by table."""
 
@@ -100,8 +57,8 @@ class TableHistory:
         self._sent_until = 0
         self._dirty = False
         self._saved_at = 0.0
-        self._is_new = False
-        self._known = self._read()
+        known = history_file.read(self._path)
+        self._is_new, self._known = known is None, known or HistoryFile()
         # Identities of tables by their last names, in the order in which they were met; None where that is to be made.
         self._by_name: dict[str, dict[str, None]] | None = None
         for table in {
@@ -163,7 +120,7 @@ class TableHistory:
                 reasons = [f"a label of type {kind} was renamed" for kind in sorted(kinds)]
                 self._request([newest.name])
                 self._mark(newest.name, reasons)
-                newest.rewritten, newest.reported = list(dict.fromkeys([*_unreported(newest), *reasons])), None
+                newest.rewritten, newest.reported = list(dict.fromkeys([*unreported(newest), *reasons])), None
         if found != known:
             # After all marks: where one cannot be made, the next session finds the labels again.
             self._known.labels = {kind: dict(labels) for kind, labels in found.items()}
@@ -229,7 +186,7 @@ class TableHistory:
         self._mark(table, [reason])
         known, identity = self._known.tables, self._identity(table)
         if forms := known.get(identity, []):
-            reasons = list(dict.fromkeys([*_unreported(forms[-1]), *self._moved_at(forms[-1], place), reason]))
+            reasons = list(dict.fromkeys([*unreported(forms[-1]), *self._moved_at(forms[-1], place), reason]))
             moved = msgspec.structs.replace(forms[-1], since=place, rewritten=reasons, reported=None)
             kept = forms[:-1] if forms[-1].since == place else forms
             known[identity] = [*kept, moved][-_MOST_FORMS:]
@@ -249,7 +206,7 @@ class TableHistory:
         return self._by_name.get(name, {})
 
     @staticmethod
-    def _moved_at(form: _Form, place: int) -> list[str]:
+    def _moved_at(form: Form, place: int) -> list[str]:
         """Return the reasons that are noted for a place: again where the log is read again."""
         return form.rewritten or [] if form.since == place else []
 
@@ -298,7 +255,7 @@ class TableHistory:
                     else "the table was added to the publication, or is published with other columns or another row filter"
                 )
             elif table in found.partitions and (
-                reason := _rows_moved(known.partitions.get(table, ""), found.partitions[table])
+                reason := rows_moved(known.partitions.get(table, ""), found.partitions[table])
             ):
                 reasons[table] = reason
         return reasons
@@ -338,7 +295,7 @@ class TableHistory:
         reasons = "; ".join(self._known.needs_copy[table].reasons)
         return f"{table} needs a copy ({reasons}): 'headrace edge snapshot {shlex.quote(table)} --replace'"
 
-    def _add(self, table: TableDescription, former: _Form | None, place: int, *, is_copied: bool) -> _Form:
+    def _add(self, table: TableDescription, former: Form | None, place: int, *, is_copied: bool) -> Form:
         """Note a description that was not known, and what it did to rows; where that fails, nothing is noted."""
         catalog = table.catalog()
         numbers = catalog.numbers if catalog is not None else {}
@@ -359,9 +316,9 @@ class TableHistory:
             )
             if former.name != table.name:
                 found = [f"the table was called {former.name}", *(found or [])]
-        if former is not None and not is_copied and (unreported := _unreported(former)):
-            found = list(dict.fromkeys([*unreported, *(found or [])]))
-        form = _Form(
+        if former is not None and not is_copied and (waiting := unreported(former)):
+            found = list(dict.fromkeys([*waiting, *(found or [])]))
+        form = Form(
             table.name,
             columns,
             table.schema,
@@ -417,7 +374,7 @@ class TableHistory:
         """Note that a table needs a copy."""
         former = self._known.needs_copy.get(table)
         listed = [*(former.reasons if former else []), *reasons]
-        self._known.needs_copy[table] = _Mark(list(dict.fromkeys(listed)), time.time_ns() // 1_000_000)
+        self._known.needs_copy[table] = Mark(list(dict.fromkeys(listed)), time.time_ns() // 1_000_000)
         _log.warning("%s needs a copy, since its rows changed without a record: %s", table, "; ".join(reasons))
         self._dirty = True
         self._show(table)
@@ -438,21 +395,6 @@ class TableHistory:
         else:
             self._warned.pop(name, None)
 
-    def _read(self) -> _File:
-        try:
-            data = self._path.read_bytes()
-            TABLE_HISTORY.check_json(data, str(self._path))
-            return msgspec.json.decode(data, type=_File)
-        except FileNotFoundError:
-            self._is_new = True
-            return _File()
-        except OSError as error:
-            raise files.problem(self._path, "read", error) from error
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            # As if nothing were known: more schema records than needed, and alterations of meanwhile are not found.
-            _log.warning("%s is damaged, and is written again", self._path)
-            return _File(incomplete=True)
-
     def save_due(self) -> None:
         """Write what is not written yet, if the last write is long enough ago and the disk takes it."""
         if self._dirty and time.monotonic() - self._saved_at >= _SAVE_SECONDS:
@@ -468,25 +410,3 @@ class TableHistory:
     def _save(self) -> None:
         files.write_private(self._path, msgspec.json.encode(self._known))
         self._saved_at, self._dirty = time.monotonic(), False
-
-
-def _unreported(form: _Form) -> list[str]:
-    """Return the reasons that no schema record has had yet."""
-    return (form.rewritten or []) if form.reported is None else []
-
-
-def _rows_moved(known: str, found: str) -> str:
-    """Return how rows came or went with partitions; a partition that is new and was made as one had none."""
-    before, after = _partitions(known), _partitions(found)
-    gone = before.keys() - after.keys()
-    if gone or any(number not in before and had_rows for number, (had_rows, _) in after.items()):
-        return "partitions were attached, detached or dropped"
-    # Releases before have no files.
-    emptied = [number for number, (_, file) in after.items() if before.get(number, (False, ""))[1] not in ("", file)]
-    return "partitions were truncated" if emptied else ""
-
-
-def _partitions(listed: str) -> dict[str, tuple[bool, str]]:
-    """Return by number whether a partition had rows before it was one, and the file with which it was last emptied."""
-    entries = [entry.split(":") for entry in listed.split()]
-    return {number.rstrip("+"): (number.endswith("+"), files[-1] if files else "") for number, *files in entries}
