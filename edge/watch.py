@@ -1,7 +1,7 @@
 """A look at the server next to the log, every few seconds, in a thread with a connection of its own.
 
 A look that fails is tried again at the next one; what only an operator can pass ends the edge. Each engine defines what is looked
-at (edge/postgres/failover.py, edge/mysql/monitor.py).
+at (edge/postgres/failover.py, edge/mysql/engine.py).
 """
 
 import logging

@@ -29,6 +29,11 @@ join pg_stat_database d on d.datname = current_database()
 left join pg_stat_user_tables s on s.relid = c.oid
 where p.pubname = %s and c.relreplident = 'f'
 """
+#: Those of tables in SQL whose owner the user may act as.
+_OWNED = """
+select name from unnest(%s::text[]) as listed (name) join pg_class on oid = to_regclass(name)
+where pg_has_role(relowner, 'usage')
+"""
 #: So many tables are named; of more there is a count.
 _NAMED = publishing.NAMED
 
@@ -65,7 +70,8 @@ def publication(context: CheckContext) -> Iterator[Finding]:
     if missing:
         fix = f"alter publication {quoted(name)} set (publish = 'insert, update, delete, truncate');"
         yield Finding("publication", "wrong", f"{name} does not publish {', '.join(missing)}", fix)
-    absent = [table for table in context.names.tables if table not in _names(context)]
+    published = _names(context) if context.names.tables else set()
+    absent = [table for table in context.names.tables if table not in published]
     if absent:
         fix = f"alter publication {quoted(name)} add table {', '.join(absent)};"
         yield Finding("publication", "wrong", f"{name} lacks {_listed(absent)} of [source.postgresql] tables", fix)
@@ -95,14 +101,12 @@ def may_make(context: CheckContext) -> Iterator[Finding]:
         "select rolsuper, has_database_privilege(current_database(), 'create') from pg_roles where rolname = current_user"
     )
     chosen = publishing.chosen_tables(candidates, names.row_filters)
+    owned = set[str]()
+    if not superuser:
+        tables = [table.quoted for table in candidates]
+        owned = {name for (name,) in context.database.rows(_OWNED, tables)}
     foreign = [
-        table
-        for table in chosen
-        if not superuser
-        and not context.database.value(
-            "select pg_has_role(relowner, 'usage') from pg_class where oid = to_regclass(%s)",
-            table.partition(" where ")[0].removeprefix("only "),
-        )
+        table for table in chosen if not superuser and table.partition(" where ")[0].removeprefix("only ") not in owned
     ]
     listed = bool(names.tables or left_out)
     if not chosen:

@@ -1,7 +1,7 @@
 """What a server has to be and to have for an edge to go on: its settings, its identity, its binlog.
 
 Guarantees that nothing is made or changed here: whatever does not fit is a NeedsOperator with what happened, what is lost
-if anything is, and what to run. Called by `init`, at each connection, and, while the log streams, by edge/mysql/monitor.py.
+if anything is, and what to run. Called by `init`, at each connection, and, while the log streams, by edge/mysql/engine.py.
 """
 
 import re

@@ -80,15 +80,18 @@ def unmatched(database: Database, names: Mysql) -> list[str]:
     lines = []
     if not names.tables:
         lines = [_line("database", name, there) for name in names.databases if name not in there]
+    query = "select table_name from information_schema.tables where table_schema = %s"
+    tables = {
+        of: {f"{of}.{found}" for (found,) in database.rows(query, of)}
+        for of in {name.partition(".")[0] for name in names.tables}
+        if of in there
+    }
     for name in names.tables:
-        of, _, table = name.partition(".")
+        of, _, _ = name.partition(".")
         if of not in there:
             lines.append(_line("database", of, there))
-            continue
-        rows = database.rows("select table_name from information_schema.tables where table_schema = %s", of)
-        tables = {str(found) for (found,) in rows}
-        if table not in tables:
-            lines.append(_line("table", name, {f"{of}.{found}" for found in tables}))
+        elif name not in tables[of]:
+            lines.append(_line("table", name, tables[of]))
     return list(dict.fromkeys(lines))
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from edge.mysql.column_codec import ColumnCodec
-from edge.records.form_limits import check_keys_differ, never_null, within_64_bits
+from edge.records.form_limits import check_keys_differ, never_null, within
 from headrace.configuration.records import Records
 
 _CONNECT, _TIME_NAMES, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
@@ -97,7 +97,11 @@ def _temporal(codec: ColumnCodec, records: Records, column: str, *, zero: bytes)
     else:
         unit, name = _MICROSECOND, f"Micro{name}"
     write: Write = partial(_time, unit) if is_time else partial(_datetime, unit, zero)
-    return f"{prefix}{name}", within_64_bits(write, column) if unit == _NANOSECOND and not is_time else write
+    if is_time and mode == "connect" and records.format == "avro":
+        write = within(32, write, column)
+    elif unit == _NANOSECOND and not is_time:
+        write = within(64, write, column)
+    return f"{prefix}{name}", write
 
 
 def _binary(records: Records) -> tuple[str, Write] | None:

@@ -28,7 +28,8 @@ from edge.mysql.xa import ROUND_BYTES, PreparedReader, XaTransactions
 from edge.progress.passed import PREFIX, Passed
 from edge.records.batcher import Batcher
 from edge.records.form_limits import UNDECODABLE, NoForm
-from edge.records.transaction_writer import History, TransactionWriter
+from edge.records.ports import History
+from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position

@@ -1,32 +1,35 @@
-"""MariaDB and MySQL as an engine of the agent (edge/engine.py): ties server, binlog stream and decoder together."""
+"""MariaDB and MySQL as an engine of the agent (edge/engine.py): ties server, binlog stream and decoder together.
 
-from collections.abc import Callable
+Next to the stream it is looked at how much of the log is after the checkpoint, and whether that is still there.
+"""
+
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
+from edge import watch
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, DecodedLog
 from edge.mysql import setup
 from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, place, split_name
-from edge.mysql.checks import check_gtids, check_identity, check_log, check_settings, log
+from edge.mysql.checks import check_gtids, check_identity, check_log, check_settings, log, retention_seconds
 from edge.mysql.connection import Database, SnapshotConnection
 from edge.mysql.coverage import check_logged
 from edge.mysql.dump_thread import check_server_id, note, noted
 from edge.mysql.gtid import MysqlGtids
-from edge.mysql.monitor import Watch
 from edge.mysql.replication import ReplicationStream
 from edge.mysql.retirement import MysqlRetirement
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_reader import SnapshotReader
 from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.snapshot_table import condition
-from edge.mysql.table_cache import Chosen, TableCache
+from edge.mysql.table_cache import Chosen, TableCache, described_columns
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
 from edge.progress.passed import PassedTransactions
 from edge.records.batcher import Batcher
-from edge.records.column_policy import Policy
+from edge.records.column_policy import Policy, PolicyTable
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile, Mysql
 from headrace.errors import NeedsOperator
@@ -76,7 +79,7 @@ class MysqlEngine:
         """Return the checkpoint moved to an acknowledged position and place."""
         return self._gtids.advanced(checkpoint, position, place)
 
-    def watch(self, checkpoint: Callable[[], MysqlCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
+    def watch(self, checkpoint: Callable[[], MysqlCheckpoint], figures: Figures, outbox: Outbox) -> "Watch":
         """Start to look at settings and binlog."""
         return Watch(self._config, self._database, checkpoint, figures, outbox, self._left_out)
 
@@ -284,3 +287,25 @@ def _charsets(database: Database) -> dict[int, str]:
         applicable = "select id, character_set_name from information_schema.collation_character_set_applicability"
         found |= {int(number): str(name) for number, name in database.rows(applicable) if number is not None and name}
     return found
+
+
+class Watch(watch.Watch[Database, MysqlCheckpoint]):
+    """Looks at settings and binlog."""
+
+    def look(self, connection: Database) -> None:
+        """Look once."""
+        check_settings(connection, mariadb=self._config.source.mariadb is not None)
+        checkpoint = self._checkpoint()
+        log = check_log(connection, checkpoint)
+        name, size = log.end
+        retained = log.retained(checkpoint.confirmed)
+        self._figures.saw_log(place(split_name(name)[1], size), retained=retained, safe=None)
+        self._figures.log_retention_seconds = retention_seconds(connection)
+        self.warn_of(retained)
+        self.look_at_policy(connection)
+
+    def policy_tables(self, connection: Database) -> Iterable[PolicyTable]:
+        """Return the tables of the chosen databases with their columns."""
+        names = self._config.source.mariadb or self._config.source.mysql
+        assert names is not None
+        return described_columns(connection, names)

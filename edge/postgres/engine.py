@@ -21,10 +21,10 @@ from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import SlotTaken
 from edge.postgres.failover import KnownCatalog, Watch, follow, guard
-from edge.postgres.key_predicate import condition
 from edge.postgres.replication import ReplicationStream
 from edge.postgres.retirement import PostgresRetirement
 from edge.postgres.slot import (
+    Walsender,
     check_log_end,
     check_server,
     check_slot,
@@ -35,9 +35,8 @@ from edge.postgres.slot import (
     sender_timeout,
 )
 from edge.postgres.snapshot_decoder import SnapshotDecoder
-from edge.postgres.snapshot_reader import SnapshotReader
+from edge.postgres.snapshot_reader import SnapshotReader, condition
 from edge.postgres.visibility import Unseen
-from edge.postgres.walsender import Walsender
 from edge.progress.checkpoint import State
 from edge.progress.passed import PassedTransactions
 from edge.records.batcher import Batcher

@@ -62,6 +62,7 @@ def find_large(table: Table, message: bytes, largest: int) -> LargeChange | None
                 column.kind == TEXT
                 and column.length > _LARGE
                 and number in held
+                and number not in table.key_columns
                 and convert in {values.text, values.binary}
             ):
                 large.append((number, column))

@@ -67,15 +67,12 @@ class Moment:
         progress = self._progress
         before = block + max(1, min(_MOST_BLOCKS, int(count / progress.rows_per_block)))
         found, size, whole = self._copied(reader, table, table.select_between(first, before), limit_bytes)
-        places, rows = [], []
-        for row in found:
-            place, _, rest = row.partition(b"\t")
-            places.append(place)
-            rows.append(rest)
+        # The place of each is ahead of it.
+        rows = [row.partition(b"\t")[2] for row in found]
         if whole:
             seen = (before - block) or 1
             progress.rows_per_block = max(len(rows) / seen, progress.rows_per_block / 8, 0.01)
-        following = f"({before},0)" if whole else _behind(places[-1])
+        following = f"({before},0)" if whole else _behind(found[-1].partition(b"\t")[0])
         return Chunk(
             table=table,
             rows=rows,

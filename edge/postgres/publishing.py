@@ -31,9 +31,11 @@ _HAS_KEY = "exists (select from pg_index i where i.indrelid = c.oid and i.indisp
 _CANDIDATES = f"""
 select quote_ident(n.nspname) || '.' || quote_ident(t.relname), n.nspname || '.' || t.relname, t.relkind = 'p', array(
     select quote_ident(cn.nspname) || '.' || quote_ident(c.relname)
-    from pg_class c join pg_namespace cn on cn.oid = c.relnamespace
-    where c.relkind = 'r' and (c.oid = t.oid or t.relkind = 'p' and c.oid in (select relid from pg_partition_tree(t.oid)))
-    and not {_IDENTIFIED}
+    from (
+        select t.oid where t.relkind = 'r' union all select relid from pg_partition_tree(t.oid) where t.relkind = 'p'
+    ) leaf
+    join pg_class c using (oid) join pg_namespace cn on cn.oid = c.relnamespace
+    where c.relkind = 'r' and not {_IDENTIFIED}
     order by 1
 ), {_HAS_KEY.replace("c.oid", "t.oid")}
 from pg_class t join pg_namespace n on n.oid = t.relnamespace
@@ -45,28 +47,32 @@ order by 2
 #: a column which the log does not have of old rows.
 _REFUSED = f"""
 with published as (
-    select c.oid from pg_publication_tables p
+    select c.oid, c.relkind from pg_publication_tables p
     join pg_namespace n on n.nspname = p.schemaname join pg_class c on c.relnamespace = n.oid and c.relname = p.tablename
     where p.pubname = %s
 ), leaves as (
-    select oid from published union select relid from published cross join lateral pg_partition_tree(oid)
-)
-select quote_ident(n.nspname) || '.' || quote_ident(c.relname), {_HAS_KEY} and c.relreplident in ('n', 'i'), {_IDENTIFIED}
-from leaves join pg_class c using (oid) join pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'r' and c.relpersistence = 'p'
-and exists (select from pg_publication where pubname = %s and (pubupdate or pubdelete))
-and (not {_IDENTIFIED} or c.relreplident <> 'f' and exists (
-    select from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+    select oid from published
+    union select relid from published cross join lateral pg_partition_tree(oid) where relkind = 'p'
+), filtered as (
+    select part.oid, a.attname
+    from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
     cross join lateral regexp_matches(to_jsonb(r) ->> 'prqual', ':varattno ([0-9]+)', 'g') as used(number)
     join pg_attribute a on a.attrelid = r.prrelid and a.attnum = used.number[1]::int
-    where p.pubname = %s and r.prrelid in (select c.oid union select relid from pg_partition_ancestors(c.oid))
-    and a.attname not in (
+    cross join lateral (select r.prrelid union select relid from pg_partition_tree(r.prrelid)) part (oid)
+    where p.pubname = %s
+), harmed as (
+    select oid from filtered join pg_class c using (oid) where attname not in (
         select k.attname from pg_index i cross join lateral unnest(i.indkey::int2[]) with ordinality listed(attnum, place)
         join pg_attribute k on k.attrelid = i.indrelid and k.attnum = listed.attnum
         where i.indrelid = c.oid and listed.place <= i.indnkeyatts
         and case c.relreplident when 'd' then i.indisprimary else i.indisreplident end
     )
-))
+)
+select quote_ident(n.nspname) || '.' || quote_ident(c.relname), {_HAS_KEY} and c.relreplident in ('n', 'i'), {_IDENTIFIED}
+from leaves join pg_class c using (oid) join pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'r' and c.relpersistence = 'p'
+and exists (select from pg_publication where pubname = %s and (pubupdate or pubdelete))
+and (not {_IDENTIFIED} or c.relreplident <> 'f' and c.oid in (select oid from harmed))
 order by 1
 """  # noqa: S608 - ours.
 #: What whole old rows would add to the log, from what the server has counted.

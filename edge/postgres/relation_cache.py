@@ -2,24 +2,31 @@
 
 Assumes that the server announces a relation before its first change and again whenever it was altered. Called by the decoder;
 queries a table's key where the log does not have it.
+
+Where rows have all columns (`[records] unavailable`), a new row has Debezium's placeholder in place of what the log does not
+carry, in the form of the column's type. An old row of which the log has the key alone has null, or, for a column that is NOT
+NULL, the empty value of its type, as Debezium's has.
 """
 
 import hashlib
 import logging
 import struct
+from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from msgspec import json
 
-from edge.postgres import envelope, unavailable
-from edge.postgres.debezium_types import DebeziumType, debezium_type
+from edge.postgres import envelope, values
+from edge.postgres.debezium_types import PLACEHOLDER, DebeziumType, debezium_type
 from edge.postgres.relations import Relation, known_columns, string, table_schema
 from edge.postgres.rows import Table
 from edge.postgres.values import OIDS
 from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import LeftOut, Policy, Treatment
-from edge.records.form_limits import check_keys_differ, never_null, within_64_bits
+from edge.records.form_limits import check_keys_differ, flat, never_null, within
 from headrace.configuration.records import Records
+from headrace.schema import Column
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +82,7 @@ class RelationCache:
             for column, treatment in zip(relation.columns, treatments, strict=True)
         ]
         if admitted:
-            debezium_types = _checked(relation, key, debezium_types)
+            debezium_types = _checked(relation, key, debezium_types, in_avro=self._records.format == "avro")
         actions = [treatment.action if treatment else None for treatment in treatments]
         required = self._required(relation)
         schema = table_schema(relation, key, self._types, debezium_types, actions, required)
@@ -87,8 +94,8 @@ class RelationCache:
         if self._records.unavailable == "placeholder":
             described = {column.name: column for column in schema.columns}
             forms = [(column.type_oid, form) for column, form in zip(relation.columns, debezium_types, strict=True)]
-            table.placeholders = unavailable.placeholders(forms, self._records)
-            table.fallbacks = unavailable.fallbacks(forms, [described.get(column.name) for column in relation.columns])
+            table.placeholders = placeholders(forms, self._records)
+            table.fallbacks = fallbacks(forms, [described.get(column.name) for column in relation.columns])
         table.schema_sent = known is not None and known.schema_sent and known.schema == schema
         table.description = TableDescription(
             identity=str(relation.oid),
@@ -141,24 +148,66 @@ class RelationCache:
 
 
 def _checked(
-    relation: Relation, key: list[str], debezium_types: list[DebeziumType | None]
+    relation: Relation, key: list[str], debezium_types: list[DebeziumType | None], *, in_avro: bool
 ) -> list[DebeziumType | None]:
     """Return the forms of a table's columns, which raise NeedsOperator for what they cannot hold."""
     table = f"{relation.schema}.{relation.table}"
     named = list(zip([column.name for column in relation.columns], debezium_types, strict=True))
     check_keys_differ(table, ((name, form.rounded_by) for name, form in named if form is not None and name in key))
-    return [form and _limited(form, f"{table}.{name}", in_key=name in key) for name, form in named]
+    return [form and _limited(form, f"{table}.{name}", in_key=name in key, in_avro=in_avro) for name, form in named]
 
 
-def _limited(form: DebeziumType, column: str, *, in_key: bool) -> DebeziumType:
-    if form.convert is not None and form.name.endswith("NanoTimestamp"):
-        return form._replace(convert=within_64_bits(form.convert, column))
-    if form.convert is not None and form.has_null and in_key:
-        return form._replace(convert=never_null(form.convert, column))
-    return form
+def _limited(form: DebeziumType, column: str, *, in_key: bool, in_avro: bool) -> DebeziumType:
+    convert = form.convert
+    if convert is None:
+        return form
+    if in_avro and form.name.startswith("array<"):
+        convert = flat(convert, column)
+    elif form.name.endswith(("NanoTimestamp", "MicroDuration")):
+        convert = within(64, convert, column)
+    if form.has_null and in_key:
+        convert = never_null(convert, column)
+    return form._replace(convert=convert)
 
 
 def _treated(treatment: Treatment) -> DebeziumType | None:
     """Return the form of a column that the policy does something to; None for one that it leaves out."""
     hide = treatment.hide
     return hide and DebeziumType("text", lambda text: json.encode(hide(text).decode()))
+
+
+_TEXT: Final = b'"%b"' % PLACEHOLDER
+_EMPTY: Final = {
+    **dict.fromkeys(values.INTEGERS, b"0"),
+    **dict.fromkeys(values.FLOATS, b"0.0"),
+    values.BOOL: b"false",
+    values.TIMESTAMPTZ: b'"1970-01-01T00:00:00Z"',
+    values.TIMESTAMP: b'"1970-01-01T00:00:00"',
+    OIDS["date"]: b'"1970-01-01"',
+    OIDS["time"]: b'"00:00:00"',
+    OIDS["numeric"]: b'"0"',
+}
+
+
+def placeholders(columns: Sequence[tuple[int, DebeziumType | None]], records: Records) -> list[bytes | None]:
+    """Return what a new row has for each column, by its type's OID or its form."""
+    binary = {"base64": b64encode(PLACEHOLDER), "base64-url-safe": urlsafe_b64encode(PLACEHOLDER)}
+    of_bytes = b'"%b"' % binary.get(records.binary or "", PLACEHOLDER)
+    return [
+        form.placeholder if form is not None else of_bytes if type_oid == values.BYTEA else _TEXT
+        for type_oid, form in columns
+    ]
+
+
+def fallbacks(
+    columns: Sequence[tuple[int, DebeziumType | None]], described: Sequence[Column | None]
+) -> list[bytes | None]:
+    """Return what an old row has for each column; `described` has them as the schema record does, None for those left out."""
+    return [
+        values.NULL
+        if column is None or column.optional
+        else form.empty
+        if form is not None
+        else _EMPTY.get(type_oid, b'""')
+        for (type_oid, form), column in zip(columns, described, strict=True)
+    ]

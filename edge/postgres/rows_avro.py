@@ -16,6 +16,7 @@ from msgspec import MsgspecError, json, msgpack
 from edge.postgres import values
 from edge.postgres.envelope import CONNECTOR
 from edge.postgres.rows import PAD, Change, Table
+from edge.postgres.rows_compiled import ABSENT, split_lines
 from edge.records import avro_encoding as avro
 from edge.records.avro_encoding import NULL, THERE
 from edge.records.avro_records import AvroRecords, AvroTable
@@ -101,6 +102,11 @@ class AvroChanges:
         return function
 
 
+def copied(table: Table, exact: Change, records: AvroRecords) -> Change:
+    """Return the function for a table's rows as COPY prints them; `exact` makes JSON of any of them."""
+    return _Function(table, exact, records.table(table.schema, CONNECTOR)).compiled(b"IN", is_copied=True)
+
+
 #: Kinds of messages that are decoded here: the operation, whether the old row and whether the new one is in it.
 _KINDS = {b"IN": (b"c", False, True), b"UN": (b"u", False, True), b"UO": (b"u", True, True), b"DO": (b"d", True, False)}
 
@@ -119,11 +125,11 @@ class _Function:
             "unhexlify": unhexlify,
             "booleans": {b"t": THERE + avro.TRUE, b"f": THERE + avro.FALSE}, "key_booleans": {b"t": avro.TRUE, b"f": avro.FALSE},
             "float4": _FLOAT.pack, "float8": _DOUBLE.pack, "key_float4": avro.FLOAT.pack, "key_float8": avro.DOUBLE.pack,
-            "firsts": _FIRSTS, "key_firsts": _LATER, "later": _LATER, "lasts": _LASTS,
+            "firsts": _FIRSTS, "key_firsts": _LATER, "later": _LATER, "lasts": _LASTS, "absent": ABSENT, "backslash": ABSENT[:1],
         }  # fmt: skip
 
-    def compiled(self, kind: bytes) -> Change:
-        """Return the function for a kind of message."""
+    def compiled(self, kind: bytes, *, is_copied: bool = False) -> Change:
+        """Return the function for a kind of message, or for rows as COPY prints them."""
         op, has_old, has_new = _KINDS[kind]
         if op == b"c":
             op = self._table.envelope.created
@@ -135,6 +141,9 @@ class _Function:
                 *self._take("o", "r"),
                 *self._take("n", "s"),
             ]
+        elif is_copied:
+            body += [*split_lines("n", len(self._kinds)), "    n = [x if x != absent else none for x in n]"]
+            body.insert(1, "zn = backslash in m")
         else:
             body += self._take("n" if has_new else "o", f"m[8:-{len(PAD)}]")
         letters = "o" * has_old + "n" * has_new

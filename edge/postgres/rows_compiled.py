@@ -35,6 +35,10 @@ _UNUSUAL = (MsgspecError, TypeError, LookupError, ValueError)
 _BOOLEANS = {b"t": b"true", b"f": b"false"}
 _decode = msgpack.Decoder().decode
 
+#: Null as COPY prints it.
+ABSENT = b"\\N"
+TAB = b"\t"
+
 #: A piece of a joined record: a constant, or the name of a variable.
 Piece = bytes | str
 
@@ -91,6 +95,13 @@ def insert(table: Table) -> Change:
     )
 
 
+def copied(table: Table, exact: Change) -> Change:
+    """Return the function for a table's rows as COPY prints them; it hands what is unusual to `exact`."""
+    new = _Tuple(table, "n")
+    value = [b'{"before":null,"after":{', *new.row(), b"},", *_rest(table, table.envelope.created)]
+    return _compiled(table, "copied", new.split(), [new], value, new.key(), exact)
+
+
 def _update(table: Table, *, whole_old: bool = False) -> Change:
     new, old = _Tuple(table, "n"), _Tuple(table, "o")
     lines = [f"s = {_COLUMNS}", *new.take("s")]
@@ -136,7 +147,13 @@ def _rest(table: Table, op: bytes) -> list[Piece]:
 
 
 def _compiled(
-    table: Table, name: str, lines: list[str], tuples: "list[_Tuple]", value: list[Piece], key: list[Piece]
+    table: Table,
+    name: str,
+    lines: list[str],
+    tuples: "list[_Tuple]",
+    value: list[Piece],
+    key: list[Piece],
+    exact: Change | None = None,
 ) -> Change:
     texts = [text for part in tuples for text in part.texts]
     body = ["z = False", *lines]
@@ -157,10 +174,10 @@ def _compiled(
     body = ["try:", *(f"    {line}" for line in body), "except unusual:", f"    {_EXACT}"]
     source = f"def {name}(m, {_AROUND}):\n" + "".join(f"    {line}\n" for line in body)
     scope: dict[str, Any] = {
-        "decode": _decode, "unusual": _UNUSUAL, "exact": getattr(table, name), "join": b"".join, "comma": b",".join,
+        "decode": _decode, "unusual": _UNUSUAL, "exact": exact or getattr(table, name), "join": b"".join, "comma": b",".join,
         "placed": _placed, "encode": json.encode, "escape": _escaped, "marked": _marked, "mark": _MARK,
         "quoted_mark": b'"%b"' % _MARK, "null": values.NULL, "booleans": _BOOLEANS, "hexadecimal": b"\\x",
-        "iso": values.TO_ISO, "base64": b2a_base64, "unhexlify": unhexlify,
+        "iso": values.TO_ISO, "base64": b2a_base64, "unhexlify": unhexlify, "absent": ABSENT,
     }  # fmt: skip
     for part in tuples:
         scope |= part.scope
@@ -233,7 +250,7 @@ class _Tuple:
 
     def take(self, columns: str) -> list[str]:
         """Return the statements that take the columns out of bytes that are in a variable."""
-        kinds, width = self._table.kinds, len(self._table.kinds)
+        width = len(self._table.kinds)
         lines = [
             f"d = {columns}.replace({_HEADER!r}, {_SHORT_HEADER!r})",
             f"{self.letter} = decode({b'%b%b' % (_ARRAY, width.to_bytes(2, 'big'))!r} + d)",
@@ -244,9 +261,22 @@ class _Tuple:
             f"    {self.letter} = [x if x.__class__ is bytes else y[x] for x, y in zip({self.letter}, nulls_{self.letter})]",
             "    z = True",
         ]
-        for number, kind in enumerate(kinds):
-            lines += _convert(kind, number, self._name(number))
-        return lines
+        return [*lines, *self._convert()]
+
+    def split(self) -> list[str]:
+        """Return the statements that take the columns out of a row as COPY prints it."""
+        self.scope["nulls"] = tuple(_MARK if _is_quoted(kind) else values.NULL for kind in self._table.kinds)
+        lines = [
+            *split_lines(self.letter, len(self._table.kinds)),
+            f"    {self.letter} = [x if x != absent else y for x, y in zip({self.letter}, nulls)]",
+            "    z = True",
+        ]
+        return [*lines, *self._convert()]
+
+    def _convert(self) -> list[str]:
+        return [
+            line for number, kind in enumerate(self._table.kinds) for line in _convert(kind, number, self._name(number))
+        ]
 
     def text_runs(self) -> list[list[int]]:
         """Return the first and the end of each run of columns that are checked for escapes."""
@@ -283,6 +313,19 @@ class _Tuple:
             comma = b"," if pieces else b""
             pieces += [comma + self._table.names[number] + b":" + quote, self._name(number), quote]
         return pieces
+
+
+def split_lines(letter: str, width: int) -> list[str]:
+    """Return the statements that split a row as COPY prints it, up to the beginning of a block for one with nulls.
+
+    One with anything else that is escaped is unusual.
+    """
+    return [
+        f"{letter} = m.split({TAB!r})",
+        f"if len({letter}) != {width}: {_EXACT}",
+        f"if {ABSENT[:1]!r} in m:",
+        f"    if m.count({ABSENT[:1]!r}) != {letter}.count(absent): {_EXACT}",
+    ]
 
 
 def _is_quoted(kind: int) -> bool:

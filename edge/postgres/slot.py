@@ -3,16 +3,27 @@
 Guarantees that nothing is made, dropped or skipped here: whatever differs from the checkpoint is a NeedsOperator that names
 what happened, what is lost if anything is, and what to run. Called at each connection and, while the log streams, by
 edge/postgres/failover.py.
+
+A process of an edge that was killed, or whose machine is gone, leaves its walsender at the server for as long as
+`wal_sender_timeout`, or while that decodes what is not published; it holds the slot meanwhile. So it is noted in the state
+folder, and the edge's next process ends it, and nobody else's: it is known by its process id and the time at which it began.
 """
 
+import logging
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN, NEW_EPOCH, SlotTaken
 from edge.postgres.replication import System
+from headrace import files
 from headrace.configuration.edge import Postgresql
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, ReplicationError
+
+_log = logging.getLogger(__name__)
 
 #: How a slot is not lost the next time, by why the server removed its log.
 _PREVENTION = {
@@ -189,3 +200,46 @@ def check_kind(slot: Slot, database: str) -> None:
             f"slot {slot.name!r} is of database {slot.database!r}, not of {database!r}",
             hint="Name another slot in [source.postgresql] slot: slots are shared by all databases of a server.",
         )
+
+
+_NAME = "walsender.json"
+_BEGAN = "select to_char(backend_start, 'YYYY-MM-DD HH24:MI:SS.US') from pg_stat_activity where pid = %s"
+
+
+class _Note(msgspec.Struct, frozen=True):
+    #: The cluster, whose process ids these are.
+    system: str
+    pid: int
+    began: str
+
+
+class Walsender:
+    """The server's process that serves this edge's stream, noted in one state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / _NAME
+
+    def end(self, database: Database, system: str, active_pid: int) -> None:
+        """End the process that has the slot, if it is the one of this edge's stream before."""
+        note = self._read()
+        if note is None or not active_pid or (note.system, note.pid) != (system, active_pid):
+            return
+        if database.value(_BEGAN, active_pid) == note.began:
+            _log.info("ending the server's process %d of the connection that was lost", active_pid)
+            database.value("select pg_terminate_backend(%s)", active_pid)
+
+    def note(self, database: Database, system: str, pid: int) -> None:
+        """Note the process of this edge's stream, if the disk takes it: without the note the server ends it by itself, later."""
+        began = database.value(_BEGAN, pid)
+        if began is None:
+            return
+        try:
+            files.write_private(self._path, msgspec.json.encode(_Note(system, pid, began)))
+        except ReplicationError as error:
+            _log.warning("%s", error.message)
+
+    def _read(self) -> _Note | None:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=_Note)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None

@@ -9,9 +9,9 @@ import struct
 from collections.abc import Callable, Collection
 from typing import Any
 
-from edge.postgres import rows_compiled, rows_in_c, snapshot_reader
+from edge.postgres import rows_avro, rows_compiled, snapshot_reader
 from edge.postgres.careful_rows import without_undecodable
-from edge.postgres.envelope import LogicalMessage
+from edge.postgres.envelope import CONNECTOR, LogicalMessage
 from edge.postgres.large_rows import find_large
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
@@ -55,8 +55,8 @@ class SnapshotDecoder(Decoder):
         # By OID, the tables of which rows that move are reported.
         self._followed: dict[int, list[LogTable]] = {}
         self._moved: Moved = lambda _table, _key: None
-        # The snapshot's form of a table, with its functions.
-        self._reading: tuple[Table, Table, Change] | None = None
+        # The snapshot's form of a table, with the functions from a row to a message, and to key and value.
+        self._reading: tuple[Table, Table, Callable[[bytes], bytes], Change] | None = None
 
     def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
         """Report rows of these tables that move to another key without all of their columns, from here on."""
@@ -115,45 +115,74 @@ class SnapshotDecoder(Decoder):
         chunk_table: SnapshotTable = chunk.table
         table = self._announced_now(chunk_table)
         self._put_lacking(chunk, window)
-        read = self._change_of(table)
-        message_of = snapshot_reader.insert(chunk_table.oid, chunk_table.count)
-        batcher, writer, keeps = self._batcher, self._writer, window.keeps
+        # What the log has of a truncate is behind the rows.
+        rows = () if window.truncated else chunk.rows
+        batcher, writer = self._batcher, self._writer
+        first, largest = writer.ordinal, self._largest
+        read, changed = self._copied_of(table, chunk_table), self._changed_keys(window)
+        committed, place, read_at = self._committed, self._place, self._read
         again: list[Key] = []
-        adds_all = self._records.transactions or self.wants_places
-        first = writer.ordinal
-        for row in chunk.rows:
-            ordinal = writer.ordinal
-            message = message_of(row)
-            large = find_large(table, message[: -len(PAD)], self._largest) if len(message) > self._largest else None
-            if large is not None:
-                message = large.message + PAD
-            around = self._around(table.name)
-            instead: Instead = None
-            try:
-                key, value = read(message, *around)
-            except UNDECODABLE:
-                if not writer.passes_undecodable:
-                    raise
-                repaired = self._read_repaired(table, message, read, around)
-                if repaired is None:
+        alone = self._records.transactions or self.wants_places
+        keys, found, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, first
+        for row in rows:
+            if table.schema_sent and len(row) <= largest and not alone:
+                try:
+                    key, value = read(row, committed, place, b"%08x" % ordinal, read_at, b"%d" % (ordinal + 1))
+                except UNDECODABLE:
+                    size = free + 1
+                else:
+                    if key is not None and key in changed:
+                        if window.must_reread(changed[key]):
+                            again.append(snapshot_reader.key_of(row, chunk_table))
+                        continue
+                    size = len(value)
+                if size <= free:
+                    keys.append(key)
+                    found.append(value)
+                    free -= size
+                    ordinal += 1
                     continue
-                key, value, instead = repaired
-            if key is not None and not keeps(key):
-                if window.must_reread(key):
-                    again.append(snapshot_reader.key_of(row, chunk_table))
-                continue
-            size = len(value)
-            if large is not None:
-                instead = instead or large.too_large(value, table)
-            if instead is not None or size > batcher.free_bytes or not table.schema_sent or adds_all:
-                writer.add(table, key, value, instead_of=instead)
-            else:
-                batcher.keys.append(key)
-                batcher.values.append(value)
-                batcher.free_bytes -= size
-                writer.ordinal = ordinal + 1
+            batcher.free_bytes, writer.ordinal = free, ordinal
+            again += self._put_row(table, row, chunk_table, window)
+            keys, found, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, writer.ordinal
+        batcher.free_bytes, writer.ordinal = free, ordinal
         put = writer.ordinal > first
         return Put(Position(self._epoch, self._commit, writer.ordinal - 1) if put else None, again)
+
+    def _put_row(self, table: Table, row: bytes, chunk_table: SnapshotTable, window: DedupWindow) -> list[Key]:
+        """Put a row with what goes ahead of it, or its dead letter; return its key where it has to be read once more."""
+        assert self._reading is not None
+        _, reading, message_of, _ = self._reading
+        message = message_of(row)
+        large = find_large(table, message[: -len(PAD)], self._largest) if len(message) > self._largest else None
+        if large is not None:
+            message = large.message + PAD
+        around = self._around(table.name)
+        instead: Instead = None
+        try:
+            key, value = reading.insert(message, *around)
+        except UNDECODABLE:
+            if not self._writer.passes_undecodable:
+                raise
+            repaired = self._read_repaired(table, message, reading.insert, around)
+            if repaired is None:
+                return []
+            key, value, instead = repaired
+        if key is not None and not window.keeps(key):
+            return [snapshot_reader.key_of(row, chunk_table)] if window.must_reread(key) else []
+        if large is not None:
+            instead = instead or large.too_large(value, table)
+        self._writer.add(table, key, value, instead_of=instead)
+        return []
+
+    def _changed_keys(self, window: DedupWindow) -> dict[bytes, bytes]:
+        """Return the keys of rows that changed, as a chunk's may be, with their forms in JSON."""
+        changed = {key: key for key in window.changed}
+        avro, table = self._batcher.avro, self._reading and self._reading[0]
+        if avro is not None and table is not None and changed:
+            written = avro.table(table.schema, CONNECTOR)
+            changed |= {written.key(key): key for key in window.changed}
+        return changed
 
     def _read_repaired(
         self, table: Table, message: bytes, read: Change, around: tuple[bytes, ...]
@@ -172,7 +201,7 @@ class SnapshotDecoder(Decoder):
             return
         table = self._present(chunk.table)
         changes = rows_compiled.Changes(table.for_snapshot())
-        for xid, change, _ in window.kept:
+        for xid, (change, too_large), _ in window.kept:
             if chunk.lacks(xid):
                 made, around = changes[change[:8]], self._around(table.name)
                 instead: Instead = None
@@ -183,6 +212,8 @@ class SnapshotDecoder(Decoder):
                     key, value = made(repaired.message + PAD, *around)
                     if repaired.column is not None:
                         instead = Undecodable(len(change), repaired.column)
+                if too_large is not None:
+                    instead = too_large._replace(size=too_large.size + len(value))
                 self._writer.add(table, key, value, is_delete=change[:1] == b"D", instead_of=instead)
 
     def _present(self, table: SnapshotTable) -> Table:
@@ -197,11 +228,20 @@ class SnapshotDecoder(Decoder):
         self._window = window
         return self._tables[chunk_table.oid]
 
-    def _change_of(self, table: Table) -> Change:
+    def _copied_of(self, table: Table, chunk_table: SnapshotTable) -> Change:
+        """Return the function from a row, as COPY prints it, to key and value."""
         if self._reading is None or self._reading[0] is not table:
-            reading = table.for_snapshot()
-            self._reading = table, reading, rows_in_c.insert(reading) or rows_compiled.insert(reading)
-        return self._reading[2]
+            reading, avro = table.for_snapshot(), self._batcher.avro
+            message_of = snapshot_reader.insert(chunk_table.oid, chunk_table.count)
+
+            def exact(row: bytes, *around: bytes) -> tuple[bytes | None, bytes]:
+                return reading.insert(message_of(row), *around)
+
+            read = rows_compiled.copied(reading, exact)
+            if avro is not None:
+                read = rows_avro.copied(reading, read, avro)
+            self._reading = table, reading, message_of, read
+        return self._reading[3]
 
     def _begin(self, message: bytes) -> None:
         super()._begin(message)
@@ -237,7 +277,7 @@ class SnapshotDecoder(Decoder):
             if window is not None and self._watched is not None and self._watched.key:
                 window.alter()
             elif window is not None:
-                window.keep(self._xid, message, len(message))
+                window.keep(self._xid, (message, None), len(message))
             return
         # One in Avro lacks none: those that do are made in JSON.
         whole = value is None or value[0] == AVRO_MARK or _UNCHANGED not in value
@@ -259,17 +299,26 @@ class SnapshotDecoder(Decoder):
     def _add_large(self, message: bytes) -> bool:
         added = super()._add_large(message)
         watched, window = self._watched, self._window
-        if added and window is not None and watched is not None and watched.oid == _XID(message, 1)[0]:
-            if not watched.key:
-                # It is not kept: until the copy has begun, another moment is chosen.
-                if window.keeps_changes:
-                    window.alter()
-            elif message[:1] == b"U" and message[5:6] != b"N":
-                # Of which key it was is not decoded once more: the chunk is read again.
-                window.alter()
-            elif (key := self._batcher.keys[-1]) is not None:
-                window.change(key, whole=message[:1] == b"D")
+        if added and window is not None and window.is_open and watched is not None:
+            oid = _XID(message, 1)[0]
+            if watched.oid == oid:
+                self._report_large(self._tables[oid], message, window)
         return added
+
+    def _report_large(self, table: Table, message: bytes, window: DedupWindow) -> None:
+        """Report a change that was added just now as a dead letter; of a table without a key it is kept without what is large."""
+        assert self._watched is not None
+        large = find_large(table, message, self._largest)
+        if large is None or bool(self._watched.key) is not bool(table.key_columns):
+            window.alter()
+        elif not self._watched.key:
+            if window.keeps_changes:
+                kept = large.message, large.too_large(b"", table)
+                window.keep(self._xid, kept, len(large.message))
+        elif (key := self._batcher.keys[-1]) is not None:
+            has_old_row = large.message[:1] == b"U" and large.message[5:6] != b"N"
+            former = table.former_key(large.message + PAD) if has_old_row else None
+            window.change(key, None if former == key else former, whole=message[:1] == b"D")
 
     def _note_passed(self, passed: Passed, oids: set[int], undescribed: dict[int, str]) -> None:
         super()._note_passed(passed, oids, undescribed)

@@ -1,4 +1,4 @@
-"""What a form of `[records]` cannot hold: keys that differ, and numbers of more than 64 bits.
+"""What a form of `[records]` cannot hold: keys that differ, numbers of too many bits, and in Avro arrays of arrays.
 
 Rows of which the keys are written the same are one row for consumers, for a compacted topic, and for a snapshot's window, which
 would leave out one of them. So a form that rounds is refused for a column of a key, as a policy that hides it is. What a form has
@@ -8,6 +8,8 @@ from there with another form.
 
 import struct
 from collections.abc import Callable, Iterable
+
+from msgspec import json
 
 from headrace.errors import ConfigurationError, NeedsOperator
 
@@ -21,9 +23,8 @@ class NoForm(NeedsOperator):
 #: What values raise that have none, or that no server writes.
 UNDECODABLE = (struct.error, IndexError, KeyError, ValueError, OverflowError, RecursionError, NoForm)
 
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-#: Digits that any number of 64 bits may have.
-_DIGITS = 18
+#: Characters of a number that any number of so many bits may have.
+_SURELY = {32: 9, 64: 18}
 _OTHER = "Set that option otherwise (docs/types.md lists which forms are exact), or name the table in [policy] exclude_tables."
 
 
@@ -52,15 +53,32 @@ def never_null(convert: Convert, column: str) -> Convert:
     return write
 
 
-def within_64_bits(convert: Convert, column: str) -> Convert:
-    """Return a conversion to a whole number which raises NoForm for one that consumers cannot read."""
+def within(bits: int, convert: Convert, column: str) -> Convert:
+    """Return a conversion to a whole number which raises NoForm for one that does not fit into so many bits."""
+    least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
     def write(text: bytes) -> bytes:
         found = convert(text)
-        if len(found) > _DIGITS and not _LEAST <= int(found) <= _MOST:
+        if len(found) > _SURELY[bits] and not least <= int(found) <= most:
             raise NoForm(
-                f"{column} has a time before 1678 or after 2261, whose nanoseconds do not fit into 64 bits",
-                hint='Set [records] time = "microseconds", or any mode but "nanoseconds".',
+                f"{column} has a time before 1678 or after 2261 in nanoseconds, or another value whose number does not fit "
+                f"into {bits} bits",
+                hint='Set [records] time = "microseconds", and interval = "string" for one of intervals.',
+            )
+        return found
+
+    return write
+
+
+def flat(convert: Convert, column: str) -> Convert:
+    """Return a conversion to an array which raises NoForm for what Avro has no form for: an array of arrays, and none."""
+
+    def write(text: bytes) -> bytes:
+        found = convert(text)
+        if found[:1] != b"[" or (found.find(b"[", 1) > 0 and any(isinstance(it, list) for it in json.decode(found))):
+            raise NoForm(
+                f"{column} has an array of arrays, or none, which has no form in Avro",
+                hint='Set [records] types = "headrace", which writes arrays as text, or exclude the column by [policy].',
             )
         return found
 

@@ -258,7 +258,7 @@ class SnapshotCoordinator:
         self.phase = Phase.READY
         chunk = self._read[1] if self._read[0] == content else None
         self._read = b"", None
-        if copy.of_moment and not copy.begins and (window.truncated or window.altered):
+        if copy.of_moment and not (copy.begins or copy.all_read) and (window.truncated or window.altered):
             # What is copied is not what was there at the copy's beginning any more.
             self._begin_again(copy.plan, "it was emptied or altered, or its changes are too many")
             return

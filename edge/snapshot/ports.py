@@ -29,8 +29,8 @@ class DedupWindow:
     """Open from a watermark to the next, again and again, while a table's snapshot runs."""
 
     def __init__(self) -> None:
-        #: Keys, as records have them, of rows that changed.
-        self._changed: set[bytes] = set()
+        #: Keys, as records in JSON have them, of rows that changed.
+        self.changed: set[bytes] = set()
         #: Those of them of which the log did not have all columns.
         self._partly: set[bytes] = set()
         #: Whether changes are noted.
@@ -48,7 +48,7 @@ class DedupWindow:
 
     def open(self) -> None:
         """Start again at a watermark: what is noted from here on counts."""
-        self._changed, self._partly = set(), set()
+        self.changed, self._partly = set(), set()
         self.lacks, self.kept, self._kept_bytes = None, [], 0
         self.truncated = self.altered = False
         self.is_open = True
@@ -62,9 +62,9 @@ class DedupWindow:
         """Note a change of a row: its key, its former one when that is another, and whether the log had all columns."""
         if not self.is_open:
             return
-        self._changed.add(key)
+        self.changed.add(key)
         if former is not None:
-            self._changed.add(former)
+            self.changed.add(former)
         if not whole:
             self._partly.add(key)
 
@@ -97,7 +97,7 @@ class DedupWindow:
 
     def keeps(self, key: bytes) -> bool:
         """Whether a chunk's row belongs into the log's order where the window ends."""
-        return not self.truncated and key not in self._changed
+        return not self.truncated and key not in self.changed
 
     def must_reread(self, key: bytes) -> bool:
         """Whether a row that is left out has to be read once more."""

@@ -21,11 +21,12 @@ from pathlib import Path
 
 import msgspec
 
-from edge.records.alterations import Announcement, KnownColumn, Published, TableDescription, alterations
+from edge.records.alterations import Announcement, Published, TableDescription, alterations
+from edge.snapshot import history_file
+from edge.snapshot.history_file import Form, HistoryFile, Mark, rows_moved, unreported
 from edge.snapshot.store import Request, SnapshotStore
 from headrace import files
 from headrace.errors import ReplicationError
-from headrace.formats import TABLE_HISTORY
 
 _log = logging.getLogger(__name__)
 
@@ -36,52 +37,10 @@ _MOST_FORMS = 4
 _MOST_DROPPED = 10_000
 #: For what any transaction may do to a table a copy is requested at most so often, in milliseconds.
 _RECURS_MS = 86_400_000
+#: What a warning about a table that needs a copy is called, ahead of the table's name.
+_COPY_OF = "copy of "
 #: What no record depends on is written at most so often, in seconds.
 _SAVE_SECONDS = 1.0
-
-
-class _Form(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
-    name: str
-    columns: tuple[KnownColumn, ...]
-    schema: str
-    #: Place of the first transaction whose records are of it.
-    since: int
-    rewritten: list[str] | None = None
-    #: Place of the transaction whose schema record reported that; None before.
-    reported: int | None = None
-    #: Place up to which the far side may have records that were written by another description.
-    others_until: int = 0
-    #: The highest number of a column, and the columns that the edge's policy left out.
-    newest: int = 0
-    left_out: tuple[str, ...] = ()
-
-    def describes(self, table: TableDescription) -> bool:
-        """Whether the log has the same of a table."""
-        return self.name == table.name and [it.shown for it in self.columns] == [it.shown for it in table.columns]
-
-
-class _Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    reasons: list[str]
-    #: In milliseconds since 1970.
-    at_ms: int
-
-
-class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    version: int = TABLE_HISTORY.version
-    #: The epoch that places are of.
-    epoch: int = 0
-    tables: dict[str, list[_Form]] = {}
-    #: The last names of tables that were dropped, by identity: another table of that name does not have the rows of the former.
-    dropped: dict[str, str] = {}
-    needs_copy: dict[str, _Mark] = {}
-    #: When a copy was last requested for what any transaction may do to a table, by its name, in milliseconds since 1970.
-    recurred: dict[str, int] = {}
-    #: Labels of enum types by type, each by the database's number of it.
-    labels: dict[str, dict[str, str]] = {}
-    #: Whether tables may have sent records that are not in this file: it was lost once.
-    incomplete: bool | msgspec.UnsetType = msgspec.UNSET
-    #: What was published of which tables; None before it was looked at.
-    published: Published | None = None
 
 
 class TableHistory:
@@ -98,9 +57,15 @@ class TableHistory:
         self._sent_until = 0
         self._dirty = False
         self._saved_at = 0.0
-        self._is_new = False
-        self._known = self._read()
-        self._warn()
+        known = history_file.read(self._path)
+        self._is_new, self._known = known is None, known or HistoryFile()
+        # Identities of tables by their last names, in the order in which they were met; None where that is to be made.
+        self._by_name: dict[str, dict[str, None]] | None = None
+        for table in {
+            *self._known.needs_copy,
+            *(name.removeprefix(_COPY_OF) for name in self._warned if name.startswith(_COPY_OF)),
+        }:
+            self._show(table)
 
     def begin(self, epoch: int, sent_until: int) -> None:
         """Start a session; no former one has sent changes beyond `sent_until`."""
@@ -153,8 +118,9 @@ class TableHistory:
             kinds = {column.type.removeprefix("_") for column in newest.columns} & renamed
             if kinds:
                 reasons = [f"a label of type {kind} was renamed" for kind in sorted(kinds)]
+                self._request([newest.name])
                 self._mark(newest.name, reasons)
-                newest.rewritten, newest.reported = list(dict.fromkeys([*_unreported(newest), *reasons])), None
+                newest.rewritten, newest.reported = list(dict.fromkeys([*unreported(newest), *reasons])), None
         if found != known:
             # After all marks: where one cannot be made, the next session finds the labels again.
             self._known.labels = {kind: dict(labels) for kind, labels in found.items()}
@@ -183,14 +149,18 @@ class TableHistory:
         The tables need a copy. `recurs`: any transaction may have the same, so that it is no reason for one copy after another.
         Raises NoSpace or NeedsOperator where that cannot be made durable.
         """
-        moved = [self._move(table, reason, place, recurs=recurs) for table in tables]
-        if any(moved):
+        moved = [table for table in dict.fromkeys(tables) if self._moves(table, reason, place, recurs=recurs)]
+        self._request(moved, recurs=recurs)
+        for table in moved:
+            self._move(table, reason, place)
+        if moved:
             self._save()
 
     def mark(self, table: str, reason: str) -> None:
         """Note that a table needs a copy, since the values of one of its rows did not arrive. Raises as `move` does."""
         if not self._is_marked(table, reason):
-            self._mark(table, [reason], recurs=True)
+            self._request([table], recurs=True)
+            self._mark(table, [reason])
             self._save()
 
     def _is_marked(self, table: str, reason: str) -> bool:
@@ -203,28 +173,40 @@ class TableHistory:
         self._dirty = True
         return True
 
-    def _move(self, table: str, reason: str, place: int, *, recurs: bool) -> bool:
-        """Do it for one table; return whether that was not noted yet."""
-        known = self._known.tables
-        identity = table if table in known else next((it for it in known if known[it][-1].name == table), table)
-        forms = known.get(identity, [])
+    def _moves(self, table: str, reason: str, place: int, *, recurs: bool) -> bool:
+        """Return whether a move of a table is not noted yet."""
+        forms = self._known.tables.get(self._identity(table), [])
         in_force = next((form for form in reversed(forms) if form.since <= place), None)
-        if in_force is None and not forms:
-            if recurs and self._is_marked(table, reason):
-                return False
-            self._mark(table, [reason], recurs=recurs)
-            return True
-        if in_force is not None and in_force is forms[-1] and reason not in self._moved_at(in_force, place):
-            self._mark(table, [reason], recurs=recurs)
-            reasons = list(dict.fromkeys([*_unreported(in_force), *self._moved_at(in_force, place), reason]))
-            moved = msgspec.structs.replace(in_force, since=place, rewritten=reasons, reported=None)
-            kept = forms[:-1] if in_force.since == place else forms
+        if in_force is None:
+            return not forms and not (recurs and self._is_marked(table, reason))
+        return in_force is forms[-1] and reason not in self._moved_at(in_force, place)
+
+    def _move(self, table: str, reason: str, place: int) -> None:
+        """Note a move of a table."""
+        self._mark(table, [reason])
+        known, identity = self._known.tables, self._identity(table)
+        if forms := known.get(identity, []):
+            reasons = list(dict.fromkeys([*unreported(forms[-1]), *self._moved_at(forms[-1], place), reason]))
+            moved = msgspec.structs.replace(forms[-1], since=place, rewritten=reasons, reported=None)
+            kept = forms[:-1] if forms[-1].since == place else forms
             known[identity] = [*kept, moved][-_MOST_FORMS:]
-            return True
-        return False
+
+    def _identity(self, table: str) -> str:
+        """Return the identity of the table that was last known by a name; the name where there is none."""
+        known = self._known.tables
+        return table if table in known else next((it for it in self._identities(table) if it in known), table)
+
+    def _identities(self, name: str) -> dict[str, None]:
+        """Return the identities of tables, dropped ones included, that were last known by a name."""
+        if self._by_name is None:
+            names = self._known.dropped | {identity: forms[-1].name for identity, forms in self._known.tables.items()}
+            self._by_name = {}
+            for identity, last in names.items():
+                self._by_name.setdefault(last, {})[identity] = None
+        return self._by_name.get(name, {})
 
     @staticmethod
-    def _moved_at(form: _Form, place: int) -> list[str]:
+    def _moved_at(form: Form, place: int) -> list[str]:
         """Return the reasons that are noted for a place: again where the log is read again."""
         return form.rewritten or [] if form.since == place else []
 
@@ -251,7 +233,9 @@ class TableHistory:
         if known == found:
             return
         if known is not None:
-            for table, reason in self._published_otherwise(known, found).items():
+            marks = self._published_otherwise(known, found)
+            self._request(marks)
+            for table, reason in marks.items():
                 self._mark(table, [reason])
         # After all marks, as labels.
         self._known.published, self._dirty = found, True
@@ -264,16 +248,14 @@ class TableHistory:
             return dict.fromkeys(sorted(captured), "the publication publishes other kinds of changes than before")
         reasons = {}
         for table in sorted(captured | known.partitions.keys()):
-            if table in known.tables.keys() | found.tables.keys() and known.tables.get(table) != found.tables.get(
-                table
-            ):
+            if known.tables.get(table) != found.tables.get(table):
                 reasons[table] = (
                     "the table left the publication"
                     if table not in found.tables
                     else "the table was added to the publication, or is published with other columns or another row filter"
                 )
             elif table in found.partitions and (
-                reason := _rows_moved(known.partitions.get(table, ""), found.partitions[table])
+                reason := rows_moved(known.partitions.get(table, ""), found.partitions[table])
             ):
                 reasons[table] = reason
         return reasons
@@ -293,7 +275,7 @@ class TableHistory:
         for identity in known.tables.keys() - present.keys():
             known.dropped.pop(identity, None)
             known.dropped[identity] = known.tables.pop(identity)[-1].name
-            self._dirty = True
+            self._dirty, self._by_name = True, None
         while len(known.dropped) > _MOST_DROPPED:
             del known.dropped[next(iter(known.dropped))]
         self._unmark([table for table in known.needs_copy if table not in names])
@@ -307,12 +289,13 @@ class TableHistory:
     @property
     def warnings(self) -> dict[str, str]:
         """What `status` reports of each table that needs a copy."""
-        return {
-            table: f"{table} needs a copy ({'; '.join(mark.reasons)}): 'headrace edge snapshot {shlex.quote(table)} --replace'"
-            for table, mark in sorted(self._known.needs_copy.items())
-        }
+        return {table: self._words(table) for table in sorted(self._known.needs_copy)}
 
-    def _add(self, table: TableDescription, former: _Form | None, place: int, *, is_copied: bool) -> _Form:
+    def _words(self, table: str) -> str:
+        reasons = "; ".join(self._known.needs_copy[table].reasons)
+        return f"{table} needs a copy ({reasons}): 'headrace edge snapshot {shlex.quote(table)} --replace'"
+
+    def _add(self, table: TableDescription, former: Form | None, place: int, *, is_copied: bool) -> Form:
         """Note a description that was not known, and what it did to rows; where that fails, nothing is noted."""
         catalog = table.catalog()
         numbers = catalog.numbers if catalog is not None else {}
@@ -333,9 +316,9 @@ class TableHistory:
             )
             if former.name != table.name:
                 found = [f"the table was called {former.name}", *(found or [])]
-        if former is not None and not is_copied and (unreported := _unreported(former)):
-            found = list(dict.fromkeys([*unreported, *(found or [])]))
-        form = _Form(
+        if former is not None and not is_copied and (waiting := unreported(former)):
+            found = list(dict.fromkeys([*waiting, *(found or [])]))
+        form = Form(
             table.name,
             columns,
             table.schema,
@@ -346,68 +329,71 @@ class TableHistory:
             left_out=tuple(table.left_out),
         )
         if found and not is_copied:
+            self._request([table.name])
             self._mark(table.name, found)
         if former is not None and former.name != table.name and not self._others(table, former.name):
             # Nothing has this name any more that could be copied.
             self._known.needs_copy.pop(former.name, None)
-            self._warn()
-        self._known.tables[table.identity] = [*self._known.tables.get(table.identity, []), form][-_MOST_FORMS:]
+            self._show(former.name)
+        forms = self._known.tables.get(table.identity, [])
+        self._name(table, forms[-1].name if forms else self._known.dropped.get(table.identity))
+        self._known.tables[table.identity] = [*forms, form][-_MOST_FORMS:]
         self._dirty = True
         return form
 
+    def _name(self, table: TableDescription, former: str | None) -> None:
+        """Note the name of a table, which had a former one."""
+        if self._by_name is not None:
+            if former is not None:
+                self._by_name.get(former, {}).pop(table.identity, None)
+            self._by_name.setdefault(table.name, {})[table.identity] = None
+
     def _others(self, table: TableDescription, name: str) -> bool:
         """Return whether another table was last known by a name."""
-        names = self._known.dropped | {identity: forms[-1].name for identity, forms in self._known.tables.items()}
-        names.pop(table.identity, None)
-        return name in names.values()
+        return bool(self._identities(name).keys() - {table.identity})
 
     def _others_until(self, table: TableDescription) -> int:
         """Return the place up to which the far side may have records of another schema, where none is noted."""
         return self._sent_until if table.depends_on_catalog else 0
 
-    def _mark(self, table: str, reasons: list[str], *, recurs: bool = False) -> None:
-        """Note that a table needs a copy, and request it where that is configured."""
-        now_ms = time.time_ns() // 1_000_000
-        if self._copies and not (recurs and now_ms < self._known.recurred.get(table, 0) + _RECURS_MS):
-            # Before the mark: after a failure in between the alteration is found again.
-            self._requests.request_once(Request(kind="snapshot", tables=[table], replace=True, restart=True))
-            if recurs:
-                self._known.recurred[table] = now_ms
+    def _request(self, tables: Iterable[str], *, recurs: bool = False) -> None:
+        """Request a copy of tables, where that is configured.
+
+        Before they are marked: after a failure in between the alteration is found again.
+        """
+        now_ms, recurred = time.time_ns() // 1_000_000, self._known.recurred
+        if not self._copies:
+            return
+        due = [table for table in tables if not (recurs and now_ms < recurred.get(table, 0) + _RECURS_MS)]
+        if due:
+            self._requests.request_once(Request(kind="snapshot", tables=due, replace=True, restart=True))
+        if recurs:
+            recurred.update(dict.fromkeys(due, now_ms))
+
+    def _mark(self, table: str, reasons: list[str]) -> None:
+        """Note that a table needs a copy."""
         former = self._known.needs_copy.get(table)
         listed = [*(former.reasons if former else []), *reasons]
-        self._known.needs_copy[table] = _Mark(list(dict.fromkeys(listed)), now_ms)
+        self._known.needs_copy[table] = Mark(list(dict.fromkeys(listed)), time.time_ns() // 1_000_000)
         _log.warning("%s needs a copy, since its rows changed without a record: %s", table, "; ".join(reasons))
         self._dirty = True
-        self._warn()
+        self._show(table)
 
     def _unmark(self, tables: Sequence[str]) -> None:
         for table in tables:
             del self._known.needs_copy[table]
             self._dirty = True
+            self._show(table)
         if tables:
             self._save_if_possible()
-            self._warn()
 
-    def _warn(self) -> None:
-        present = {f"copy of {table}": words for table, words in self.warnings.items()}
-        self._warned.update(present)
-        for name in [name for name in self._warned if name.startswith("copy of ") and name not in present]:
-            del self._warned[name]
-
-    def _read(self) -> _File:
-        try:
-            data = self._path.read_bytes()
-            TABLE_HISTORY.check_json(data, str(self._path))
-            return msgspec.json.decode(data, type=_File)
-        except FileNotFoundError:
-            self._is_new = True
-            return _File()
-        except OSError as error:
-            raise files.problem(self._path, "read", error) from error
-        except (msgspec.MsgspecError, UnicodeDecodeError):
-            # As if nothing were known: more schema records than needed, and alterations of meanwhile are not found.
-            _log.warning("%s is damaged, and is written again", self._path)
-            return _File(incomplete=True)
+    def _show(self, table: str) -> None:
+        """Have the status show whether a table needs a copy."""
+        name = f"{_COPY_OF}{table}"
+        if table in self._known.needs_copy:
+            self._warned[name] = self._words(table)
+        else:
+            self._warned.pop(name, None)
 
     def save_due(self) -> None:
         """Write what is not written yet, if the last write is long enough ago and the disk takes it."""
@@ -424,25 +410,3 @@ class TableHistory:
     def _save(self) -> None:
         files.write_private(self._path, msgspec.json.encode(self._known))
         self._saved_at, self._dirty = time.monotonic(), False
-
-
-def _unreported(form: _Form) -> list[str]:
-    """Return the reasons that no schema record has had yet."""
-    return (form.rewritten or []) if form.reported is None else []
-
-
-def _rows_moved(known: str, found: str) -> str:
-    """Return how rows came or went with partitions; a partition that is new and was made as one had none."""
-    before, after = _partitions(known), _partitions(found)
-    gone = before.keys() - after.keys()
-    if gone or any(number not in before and had_rows for number, (had_rows, _) in after.items()):
-        return "partitions were attached, detached or dropped"
-    # Releases before have no files.
-    emptied = [number for number, (_, file) in after.items() if before.get(number, (False, ""))[1] not in ("", file)]
-    return "partitions were truncated" if emptied else ""
-
-
-def _partitions(listed: str) -> dict[str, tuple[bool, str]]:
-    """Return by number whether a partition had rows before it was one, and the file with which it was last emptied."""
-    entries = [entry.split(":") for entry in listed.split()]
-    return {number.rstrip("+"): (number.endswith("+"), files[-1] if files else "") for number, *files in entries}

@@ -1,6 +1,9 @@
 """A source whose tables are copied, whatever its engine."""
 
 import json
+import random
+import threading
+from contextlib import closing
 
 from tests.integration.edge.snapshots import ask, ended, folder, plans
 from tests.rules.waiting import eventually
@@ -44,6 +47,30 @@ class Source:
         names = ["id", "n"]
         rows = self.database.execute(f"select {', '.join(names)} from {table}")
         return {json.dumps({"id": row[0]}): dict(zip(names, row, strict=True)) for row in rows}
+
+
+class Writers:
+    """Write until they are stopped: `write` does it once, with a cursor, the writer's number and its chance."""
+
+    def __init__(self, source, write, count=3):
+        self._source, self._write, self._stop = source, write, threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _run(self, number):
+        chance = random.Random(number)
+        with closing(self._source.database.connect()) as connection, connection.cursor() as cursor:
+            # Slower than the edge reads, which may share this process.
+            while not self._stop.wait(0.003):
+                self._write(cursor, number, chance)
 
 
 def on_its_way(interconnect):

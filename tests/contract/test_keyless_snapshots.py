@@ -1,14 +1,12 @@
 """Copies of tables without a key (Q3): a moment and what changed since are what the source has, equal rows counted."""
 
-import random
-import threading
 from collections import Counter
-from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS
+from tests.contract.copied import Writers
 from tests.lake.logged import LoggedLake
 from tests.rules.waiting import eventually
 
@@ -20,31 +18,16 @@ WRITES = [
 ]
 
 
-class Writers:
-    """Write to the table `w` until they are stopped; equal rows are all there is."""
+def writers(source, count=3):
+    """Return writers to the table `w`; equal rows are all there is."""
 
-    def __init__(self, source, count=3):
-        self._source, self._stop = source, threading.Event()
-        self._threads = [threading.Thread(target=self._write, args=(number,)) for number in range(count)]
+    def write(cursor, number, chance):
+        # Each has numbers of its own, so none waits for another.
+        n = 2 + number + 3 * chance.randrange(300)
+        first = f"and ctid = (select ctid from w where id = {n} limit 1)"
+        cursor.execute(chance.choice(WRITES).format(n=n, one="limit 1" if source.is_mariadb else first))
 
-    def __enter__(self):
-        for thread in self._threads:
-            thread.start()
-
-    def __exit__(self, *_):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
-
-    def _write(self, number):
-        chance = random.Random(number)
-        with closing(self._source.database.connect()) as connection, connection.cursor() as cursor:
-            while not self._stop.wait(0.002):
-                # Each has numbers of its own, so none waits for another.
-                n = 2 + number + 3 * chance.randrange(300)
-                first = f"and ctid = (select ctid from w where id = {n} limit 1)"
-                one = "limit 1" if self._source.is_mariadb else first
-                cursor.execute(chance.choice(WRITES).format(n=n, one=one))
+    return Writers(source, write, count)
 
 
 def make_table(source, rows):
@@ -79,7 +62,7 @@ def equal(source, interconnect):
 
 def test_writers_beside_a_copy_leave_each_row_as_often_as_it_is_there(source, interconnect):
     make_table(source, 12_000)
-    with source.edge.running(), Writers(source):
+    with source.edge.running(), writers(source):
         source.asks("w")
         table = source.ends("w")["w"]
         source.asks("w")
@@ -97,7 +80,7 @@ def test_a_copy_that_was_killed_or_whose_table_was_emptied_or_altered_begins_aga
     make_table(source, 60_000)
     edge = source.edge
     source.asks("w")
-    with Writers(source, 1):
+    with writers(source, 1):
         for _ in range(2):
             edge.start()
             before = len(interconnect.records)
@@ -152,7 +135,7 @@ def test_silver_has_the_rows_of_the_stream_of_a_copy_and_its_changes(source, int
     insert(0)
     insert(1)
     lake = LoggedLake(spark, tmp_path / "lake", sources=[source.edge.source])
-    with source.edge.running(), Writers(source, 1):
+    with source.edge.running(), writers(source, 1):
         source.asks("v", "w")
         source.ends("v", "w")
         load(lake, interconnect)

@@ -7,7 +7,7 @@ import psycopg2
 import pytest
 
 from edge.commands.initialise import initialise
-from edge.postgres import connection, setup
+from edge.postgres import connection, publishing, setup
 from headrace.errors import NeedsOperator
 from tests.edge.fix_edge import arrive
 from tests.rules.waiting import eventually
@@ -231,3 +231,29 @@ def test_position_shows_checkpoint_and_slot(fresh):
     assert done.returncode == 0
     assert f"confirmed_lsn       {fresh.checkpoint['confirmed_lsn']}" in done.stdout
     assert "slot_wal_status     reserved" in done.stdout
+
+
+def rows_looked_at(plan):
+    """Return how many rows all nodes of a plan that ran looked at."""
+    here = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
+    return here + sum(rows_looked_at(below) for below in plan.get("Plans", []))
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["all tables", "listed tables"])
+def test_what_can_be_published_is_found_in_as_many_steps_as_there_are_tables(database, listed):
+    """With 6,000 tables `init` reached its statement's time limit: each table was compared with all."""
+    many = 300
+    database.execute(";".join(f"create table t{number} (id int primary key)" for number in range(many)))
+    database.execute(
+        "create table r (id int primary key) partition by range (id);"
+        + ";".join(f"create table r{at} partition of r for values from ({at}) to ({at + 1})" for at in range(100))
+    )
+    database.execute("analyze pg_class; analyze pg_index; analyze pg_inherits")
+    names = [f"public.t{number}" for number in range(many)]
+    database.execute(f"create publication p for {'table ' + ', '.join(names) if listed else 'all tables'}")
+    for statement, parameters in (
+        (publishing._CANDIDATES, [listed, names]),
+        (publishing._REFUSED, ["p", "p", "p"]),
+    ):
+        ((plans,),) = database.execute(f"explain (analyze, format json) {statement}", parameters)
+        assert rows_looked_at(plans[0]["Plan"]) < 100 * many

@@ -1,6 +1,7 @@
 """A table as chunks read it, and rows as the server sends them."""
 
 import struct
+from dataclasses import replace
 
 from edge.mysql.snapshot_columns import Catalogued, KeyColumn, field
 from edge.mysql.snapshot_table import SnapshotTable
@@ -24,6 +25,11 @@ def table(*key, columns=(ID, NOTE)):
         index="PRIMARY",
         shape="",
     )
+
+
+def without_key(found):
+    """Return a table as it is without its key."""
+    return replace(found, described=replace(found.described, key=()), key=(), places=(), index="")
 
 
 def text(value):

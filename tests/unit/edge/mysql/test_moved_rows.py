@@ -126,7 +126,7 @@ def test_a_table_whose_rows_moved_needs_a_copy_and_its_next_schema_record_says_w
 
     assert session.records[2:] == [([reason], "accounts"), ("c", "accounts")]
     assert reason in session.history.warnings["bank.accounts"]
-    assert ["bank.accounts"] in waiting(tmp_path)
+    assert "bank.accounts" in {name for names in waiting(tmp_path) for name in names}
 
 
 def test_a_table_that_was_renamed_away_is_empty_under_its_former_name(tmp_path):
@@ -204,7 +204,7 @@ def test_what_cannot_be_followed_concerns_its_table_alone(tmp_path, body, reason
     assert reason in "; ".join(marked)
     assert "hidden" not in "; ".join(marked)
     assert len(session.records) == before + 2 + ("rolled" in reason)
-    assert ["bank.accounts"] in waiting(tmp_path)
+    assert "bank.accounts" in {name for names in waiting(tmp_path) for name in names}
     # A statement whose tables cannot be read may have changed any.
     assert list(session.history.warnings) == (
         ["bank.accounts", "bank.other"] if "call" in reason else ["bank.accounts"]

@@ -7,6 +7,7 @@ import pytest
 
 from edge.mysql.checkpoint import place
 from edge.mysql.gtid import MariadbGtids, MysqlGtids
+from edge.mysql.snapshot_columns import Catalogued
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_reader import Watermark
 from edge.mysql.snapshot_rows import SnapshotOrdinals
@@ -23,7 +24,7 @@ from headrace.errors import CorruptInput
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from tests.unit.edge.mysql import events
-from tests.unit.edge.mysql.chunks import ID, NOTE, packet, table
+from tests.unit.edge.mysql.chunks import ID, NOTE, packet, table, without_key
 
 # GTID sets.
 
@@ -288,3 +289,39 @@ def test_a_copys_marks_are_schema_records_with_positions_of_their_own(tmp_path):
         assert "op" not in record
         assert (record["transaction"]["total_order"], record["transaction"]["last"]) == (1, True)
         assert TableSchema.parse(value) == stream.tables.current_table(stream.copied).schema
+
+
+def test_an_undecodable_change_that_the_moment_of_a_table_without_a_key_lacks_is_a_dead_letter_of_the_copy(tmp_path):
+    """M2, Q3."""
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(1, 0)
+    stream = Stream(tmp_path, history=history)
+    day = Catalogued("day", "date", "date", "YES", None, None, None, None, None, None)
+    copied = stream.tables.copied(without_key(table(columns=(ID, day))))
+    fields = FIELDS[0], events.Column("day", 10)
+    good, bad = ((2026 << 9 | month << 5 | 1).to_bytes(3, "little") for month in (11, 15))
+    stream.window.keeps_changes = True
+    stream.decoder.watch(copied, stream.window)
+    stream.window.open()
+    image = [b"\0" + struct.pack("<i", number) + value for number, value in enumerate((good, bad, good), 1)]
+
+    def commit(number, kind, images):
+        described = events.table_map(*fields, key=())
+        begins = events.mariadb_gtid(number, 100 * number)
+        stream.feed(begins, described, events.rows(kind, 2, images), events.xid(100 * number + 90))
+
+    commit(1, 23, b"".join(image))
+    commit(2, 24, image[1] + image[0])
+    commit(3, 25, image[1])
+    before = len(stream.reported())
+    chunk = Chunk(table=copied, rows=[packet(b"9", None)], size=1, last=None, end=True, seen=1, lacks=lambda _: True)
+    stream.decoder.put(chunk, stream.window)
+
+    put = [json.loads(value) for value in stream.reported()[before:]]
+    assert [(it["op"], (it.get("too_large") or {}).get("column")) for it in put] == [
+        ("r", None), ("r", "day"), ("r", None), ("u", None), ("d", None), ("r", None),
+    ]  # fmt: skip
+    assert [it["after"] for it in put[:3]] == [
+        {"id": 1, "day": "2026-11-01"}, {}, {"id": 3, "day": "2026-11-01"},
+    ]  # fmt: skip
+    assert "day" in history.warnings["bank.accounts"]

@@ -82,6 +82,23 @@ def test_a_value_that_cannot_be_decoded_is_a_dead_letter_and_the_source_goes_on(
     assert "secr" not in caplog.text
 
 
+@pytest.mark.parametrize("form", ["json", "avro"])
+def test_a_value_without_a_form_in_avro_is_a_dead_letter_and_the_source_goes_on(tmp_path, form):
+    """M2: Kafka Connect's Time has 32 bits, which end after 24 days; in Avro consumers read another time."""
+    session = Odd(tmp_path, records=Records(time="connect", format=form))
+    clock = Column("clock", 19, b"\0")
+    day, month = ((0x800000 + (hours << 12)).to_bytes(3, "big") for hours in (24, 838))
+    session.commit(200, table_map(ID, clock), rows(30, 2, image(1, day) + image(2, month) + image(3, day)))
+
+    first, second, third = session.changes
+    assert [it["after"]["clock"] for it in (first, third)] == [86_400_000] * 2
+    if form == "json":
+        assert second["after"]["clock"] == 838 * 3_600_000
+    else:
+        assert letter(second) == ("c", {"id": 2}, "clock", ["clock"])
+    assert session.batcher.seal() is not None
+
+
 def test_a_compressed_text_that_does_not_unpack_is_a_dead_letter(tmp_path):
     session = Odd(tmp_path, engine="mariadb")
     described = table_map(ID, NAME._replace(type=141))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.postgres.key_predicate import _text
+from edge.postgres.snapshot_reader import _text
 from edge.postgres.snapshot_table import literal
 from headrace.errors import NeedsOperator
 

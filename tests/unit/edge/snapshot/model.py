@@ -46,6 +46,9 @@ class Database:
         self.visible = 0
         #: Whether the table is gone.
         self.is_dropped = False
+        #: Whether it has no key; then the rows of the moment that is copied.
+        self.is_keyless = False
+        self.moment: dict[int, tuple[int, int]] = {}
         self._number = 10_000
 
     def write(self, kind: str, key: int, other: int, *, whole: bool, hidden: bool) -> None:
@@ -136,7 +139,12 @@ class Reader:
     def describe(self, name: str, where: str | None) -> Described:
         if self._database.is_dropped:
             raise NeedsOperator("there is no such table", hint="-")
+        if self._database.is_keyless:
+            return Described("t", -1, of_moment=True)
         return Described("t", -1, LogTable(1, ("key",)))
+
+    def leave(self) -> None:
+        self._database.moment = {}
 
     def write_watermark(self, content: bytes, table: Any = None) -> None:
         self._meanwhile()
@@ -144,6 +152,9 @@ class Reader:
 
     def rows(self, table: Any, where: str | None, after: Any, count: int, limit_bytes: int) -> Chunk:
         found = self._seen()
+        if self._database.is_keyless:
+            self._database.moment = found[0] if after is None else self._database.moment
+            found = self._database.moment, found[1]
         behind = -1 if after is None else int(after[0])
         keys = sorted(key for key in found[0] if key > behind)[:3]
         return self._chunk(found, keys, end=len(keys) < 3)
@@ -273,7 +284,7 @@ class Edge:
 
     def put(self, chunk: Chunk, window: Any) -> Put:
         again, position = [], None
-        for ordinal, text in enumerate(chunk.rows, start=1):
+        for ordinal, text in enumerate(chunk.rows, start=2):
             key, row = msgspec.json.decode(text)
             name = b"%d" % key
             if window.keeps(name):

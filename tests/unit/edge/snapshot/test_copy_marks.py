@@ -162,6 +162,51 @@ def test_of_a_table_that_is_gone_and_whose_schema_is_not_noted_the_session_gives
     run.until(run.is_ended)
 
 
+def begun_without_a_key(until):
+    """Return a copy of a table without a key, which is emptied when something is so."""
+    run = Quiet()
+    run.database.is_keyless = True
+    run.until(lambda: until(run))
+    run.database.write("truncate", 0, 0, whole=True, hidden=False)
+    return run
+
+
+def test_a_copy_without_a_key_that_is_emptied_when_all_of_it_is_read_does_not_begin_again():
+    """Q3: the truncate is behind all of its rows."""
+    run = begun_without_a_key(lambda run: run.consumer.of_copy().count("read") == READS)
+    run.until(lambda: run.plan.state == "done")
+
+    assert run.consumer.of_copy() == [COPY_BEGINS, *["read"] * READS, COPY_ENDS]
+    assert run.consumer.rows() == run.database.now == {}
+
+
+def test_one_that_is_emptied_before_that_begins_again():
+    run = begun_without_a_key(lambda run: 0 < run.consumer.of_copy().count("read") < READS)
+    run.until(lambda: run.plan.state == "done")
+
+    kinds = run.consumer.of_copy()
+    assert (kinds.count(COPY_BEGINS), kinds[-2:]) == (2, [COPY_BEGINS, COPY_ENDS])
+    assert run.consumer.rows() == run.database.now == {}
+
+
+def test_one_that_was_cancelled_stays_so_where_its_table_is_emptied():
+    class Emptied(Quiet):
+        def meanwhile(self):
+            super().meanwhile()
+            if self.plan.state == "cancelled":
+                for kind in ("truncate", "insert"):
+                    self.database.write(kind, 0, 0, whole=True, hidden=False)
+
+    run = Emptied()
+    run.database.is_keyless = True
+    run.until(lambda: run.plan.chunks == 2)
+    run.cancel()
+    run.until(run.is_ended)
+
+    assert run.plan.state == "cancelled"
+    assert run.consumer.of_copy()[-1] == COPY_ENDS
+
+
 @pytest.mark.parametrize("where", [None, "x"])
 def test_the_next_copy_of_the_table_ends_what_a_former_one_left_open(where):
     run = begun()

@@ -1,10 +1,13 @@
 """Tables whose rows change in no log are found, over restarts too, and reported (L7, T14)."""
 
 import json
+import time
 
 import pytest
 
+from edge.records.alterations import TableDescription
 from edge.records.column_policy import Policy as ColumnPolicy
+from edge.snapshot.store import SnapshotStore
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import ColumnRule, Policy
 from headrace.errors import NotConnected
@@ -235,3 +238,26 @@ def test_a_column_that_the_policy_left_out_needs_a_copy_once_it_is_not(tmp_path,
     (found,) = [value for value in run(2000, Policy()) if "tableChanges" in value]
 
     assert found["rewritten"] == [f"column {name} was left out before"]
+
+
+def described(number):
+    return TableDescription(
+        identity=str(number), name=f"public.t{number}", columns=(), schema="", catalog=lambda: None, left_out=()
+    )
+
+
+def test_thousands_of_tables_take_as_many_steps_as_there_are(tmp_path):
+    """A database of 50,000 tables: each of them was compared with all, and each mark wrote the words of all."""
+    many = 6_000
+    history = TableHistory(tmp_path, "jakarta/bank", copies=True)
+    history.begin(1, 0)
+    before = time.process_time()
+    for number in range(many):
+        history.announce(described(number), number + 1)
+    history.move([f"public.t{number}" for number in range(0, many, 2)], "moved", many + 1)
+    history.move([f"public.other{number}" for number in range(many)], "moved", many + 1)
+
+    assert time.process_time() - before < 5
+    assert len(history.warnings) == many // 2 + many
+    (first, second) = [request.tables for _, request in SnapshotStore(tmp_path, "jakarta/bank").waiting()]
+    assert (len(first), len(second)) == (many // 2, many)
