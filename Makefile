@@ -26,7 +26,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help: ## List what can be done
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-setup: .setup/ready ## Install Python packages into .venv and fetch the jars (once)
+setup: .setup/python ## Install Python packages into .venv and fetch the jars (once)
+	@$(MAKE) --silent --jobs 2 .setup/ready
 
 .setup/python: requirements.txt infra/images/build.txt pyproject.toml setup.py edge/postgres/row_json.c
 	@mkdir -p .setup
@@ -41,14 +42,21 @@ setup: .setup/ready ## Install Python packages into .venv and fetch the jars (on
 	@ls edge/postgres/row_json*.so >/dev/null 2>&1 || echo "headrace: without a C compiler and Python's headers the edge decodes rows in Python alone, more slowly"
 	@touch $@
 
-.setup/ready: .setup/demo tests/servers/jars.py tests/servers/jars.sha256 .setup/log-store
+# What does not need the archive of classes is fetched while that is made.
+.setup/ready: .setup/demo .setup/jars-tests .setup/log-store
+	@touch $@
+
+.setup/jars-tests: .setup/jars-demo tests/servers/jars.py tests/servers/jars.sha256
 	@$(BIN)/python -m tests.servers.jars tests
 	@touch $@
 
-.setup/demo: .setup/python infra/local/jars.py infra/local/jars.sha256 spark_jobs/jvm_warmup.py
+.setup/jars-demo: .setup/python infra/local/jars.py infra/local/jars.sha256
 	@command -v java >/dev/null || { echo "headrace needs Java 17 on PATH"; exit 1; }
 	@echo "headrace: fetching jars into .setup/jars (once)"
 	@$(BIN)/python -m infra.local.jars demo
+	@touch $@
+
+.setup/demo: .setup/jars-demo spark_jobs/jvm_warmup.py infra/local/class_archives.py
 	@$(BIN)/python -m infra.local.class_archives
 	@touch $@
 
@@ -69,8 +77,8 @@ lint: .setup/python
 type: .setup/python
 	@$(BIN)/mypy --no-error-summary
 
-unit: .setup/python ## Unit tests: seconds, no servers
-	@$(BIN)/python -m pytest -q tests/unit
+unit: .setup/python ## Unit tests: no servers
+	@$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile tests/unit
 
 contract: setup ## Contract tests: one suite per port, run against every implementation
 	@$(BIN)/python -m pytest -q tests/contract
@@ -91,8 +99,7 @@ simulate: .setup/python ## The protocol under simulation: `make simulate SEEDS=1
 	@$(BIN)/python -m tests.simulation edge whole --seeds 0:$(SEEDS) --processes $(WORKERS)
 
 test: setup ## What must pass before a commit is published: every ring in order
-	@$(MAKE) --no-print-directory lint type
-	@$(BIN)/python -m pytest -q tests/unit
+	@$(MAKE) --no-print-directory --jobs 3 check
 	@$(BIN)/python -m pytest --durations=40 -m "not long" $(SHARED) $(RINGS)
 
 test-long: setup ## More faults, older tables, schedules over time, three brokers: tests that take minutes
@@ -103,7 +110,7 @@ test-share: setup ## The share of the long tests that is today's: a week of it s
 
 object-store-jars: .setup/log-store ## Fetch the jars for a lake on S3 into .setup/jars, and make its log store (once)
 
-.setup/log-store: .setup/demo $(wildcard spark_jobs/*/*.java) infra/release/java_build.py
+.setup/log-store: .setup/jars-demo $(wildcard spark_jobs/*/*.java) infra/release/java_build.py
 	@$(BIN)/python -m infra.local.jars object-store
 	@$(BIN)/python -m infra.release.java_build
 	@touch $@

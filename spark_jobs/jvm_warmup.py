@@ -49,7 +49,11 @@ def rehearse(bootstrap: str, folder: Path) -> None:
         if (found := desk.ask(question).count()) != 1:
             raise SystemExit(f"{question}: {found} rows in place of one")
     desk.close()
+    jvm = spark.sparkContext._gateway.proc  # noqa: SLF001 - PySpark's way to it.
     spark.stop()
+    # It ends with its input, and writes the archive then: that is not there before it has ended.
+    jvm.stdin.close()
+    jvm.wait()
 
 
 def _write(spark: SparkSession, bootstrap: str, number: int, changes: list[Change]) -> None:

@@ -3,7 +3,10 @@
 import pytest
 
 #: Beginnings of paths below tests/.
-_LONGEST = ("end_to_end/", "integration/airflow/", "integration/lake/", "integration/verify/")
+_LONGEST = (
+    *("end_to_end/", "integration/airflow/", "integration/lake/", "integration/verify/"),
+    *("simulation/", "contract/", "integration/bridge/"),
+)
 
 
 @pytest.hookimpl(trylast=True)

@@ -6,6 +6,7 @@ Proton is imported in one module of all packages.
 import ast
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,7 @@ def inside(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
+@cache
 def all_modules() -> list[Module]:
     """Return every module of the product."""
     files = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]

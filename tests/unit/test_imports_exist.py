@@ -16,32 +16,38 @@ def file_of(module: str) -> Path | None:
 
 
 @cache
-def names_in(file: Path) -> frozenset[str]:
-    """Return the names that a module binds, wherever in it."""
-    names = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+def names_and_imports(source: str) -> tuple[frozenset[str], list[ast.ImportFrom]]:
+    """Return the names that a source text binds, wherever in it, and its imports of ours."""
+    names, imports = set(), []
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name):
             names.add(node.id)
         elif isinstance(node, ast.alias):
             names.add(node.asname or node.name)
-    return frozenset(names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in OURS:
+            imports.append(node)
+    return frozenset(names), imports
+
+
+@cache
+def leads_somewhere(module: str, name: str) -> bool:
+    """Whether a module of ours has something of this name, or a package a module."""
+    if file_of(f"{module}.{name}") or ROOT.joinpath(*module.split("."), name).is_dir():
+        return True
+    file = file_of(module)
+    return file is not None and name in names_and_imports(file.read_text(encoding="utf-8"))[0]
 
 
 def lacking(source: str) -> list[str]:
     """Return the imports of ours in a source text that lead nowhere."""
-    wrong = []
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.ImportFrom) or node.module is None or node.module.partition(".")[0] not in OURS:
-            continue
-        file = file_of(node.module)
-        is_package = ROOT.joinpath(*node.module.split(".")).is_dir()
-        for alias in node.names:
-            there = file_of(f"{node.module}.{alias.name}") or (file is not None and alias.name in names_in(file))
-            if not there and not (is_package and ROOT.joinpath(*node.module.split("."), alias.name).is_dir()):
-                wrong.append(f"{node.lineno}: {node.module}.{alias.name}")
-    return wrong
+    return [
+        f"{node.lineno}: {node.module}.{alias.name}"
+        for node in names_and_imports(source)[1]
+        for alias in node.names
+        if not leads_somewhere(str(node.module), alias.name)
+    ]
 
 
 def test_every_import_of_ours_leads_somewhere():

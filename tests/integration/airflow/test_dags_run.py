@@ -82,8 +82,12 @@ def test_a_task_that_fails_fails_its_run_and_says_what_the_command_said(airflow)
         found.check()
 
 
-def test_nothing_is_loaded_when_the_check_fails(airflow):
-    found = airflow.run("headrace_load_bank")
+def test_nothing_is_loaded_when_the_check_fails(running, lake_path, kafka):
+    # A Kafka that lacks the topic answers at once; one that is not there has half a minute.
+    lacking = UNREACHABLE.replace("127.0.0.1:1", kafka.bootstrap)
+    lake_path.write_text(lacking.replace("[streams.bank]\n", '[streams.bank]\ntopic = "nowhere"\n'))
+
+    found = running.run("headrace_load_bank")
 
     assert [(task.name, task.state) for task in found.tasks] == [
         ("check", "failed"),
@@ -92,7 +96,8 @@ def test_nothing_is_loaded_when_the_check_fails(airflow):
         ("stopped_tables", "upstream_failed"),
     ]
     assert found.assets == []
-    assert "exit code 5" in found.failure
+    assert "exit code 3" in found.failure
+    assert "no topic 'nowhere'" in found.failure
 
 
 def test_a_dag_that_is_not_there_is_said_with_those_that_are(airflow):

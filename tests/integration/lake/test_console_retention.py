@@ -6,6 +6,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.console.retention import Retention
+from headrace.retention import kafka_reader
 
 HOUR = 3600.0
 
@@ -57,7 +58,7 @@ def test_a_topic_that_keeps_all_has_no_headroom(feed, lake_file):
     assert retention.view().streams["bank"].retention is None
 
 
-def test_without_kafka_the_time_goes_on_from_what_was_known(private_kafka, lake_file):
+def test_without_kafka_the_time_goes_on_from_what_was_known(private_kafka, lake_file, monkeypatch):
     server = private_kafka()
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     admin.create_topics([NewTopic("bank", 1, 1, config={"retention.ms": "3600000"})])["bank"].result(60)
@@ -66,6 +67,7 @@ def test_without_kafka_the_time_goes_on_from_what_was_known(private_kafka, lake_
     known = retention.view().streams
     assert known["bank"].retention == HOUR
     server.stop()
+    monkeypatch.setattr(kafka_reader, "_PATIENCE", 1.0)
     retention.look()
     assert "does not answer" in retention.view().problem
     assert retention.view().streams == known

@@ -13,6 +13,7 @@ from spark_jobs.state import published
 from spark_jobs.verify.lake import LakeAt
 from tests.lake.age import age
 from tests.lake.death import dying_before_it_publishes
+from tests.lake.logged import LoggedLake
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -29,17 +30,24 @@ def names(frame):
     return sorted(row["name"] for row in frame.select("name").collect())
 
 
-@pytest.fixture
-def bank(logged_lake):
-    """Return a source, a lake with two published states and how it is loaded; the second table is idle after the first one."""
-    logged = logged_lake()
+@pytest.fixture(scope="module")
+def loaded_bank(spark, tmp_path_factory):
+    """Return a lake with two published states; the second table is idle after the first one."""
+    logged = LoggedLake(spark, tmp_path_factory.mktemp("bank"))
     source, _ = logged.feeds
     source.commit(source.schema(), source.insert(id=1, name="nine", balance="1.00"), at=ms(9))
     source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="nine"), at=ms(9))
     logged.load()
     source.commit(source.update(id=1, name="ten", balance="1.00"), at=ms(10))
     logged.load()
-    return source, logged.file, logged.load
+    return logged
+
+
+@pytest.fixture
+def bank(loaded_bank, tmp_path):
+    """Return the source of a copy of that lake, its file and how it is loaded."""
+    copy = loaded_bank.copy_to(tmp_path / "bank")
+    return copy.feeds[0], copy.file, copy.load
 
 
 def readable(spark, lake, *, silver_names, log=1):

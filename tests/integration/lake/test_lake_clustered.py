@@ -18,6 +18,7 @@ def columns(**kinds: str):
     return {name: (kind, None, None) for name, kind in kinds.items()}
 
 
+@pytest.mark.long
 def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered_table(logged_lake, monkeypatch):
     # given a table of one copy, in files of some kilobytes, each with keys from everywhere
     lake = logged_lake(f'[streams.bank.tables."{TABLE}"]\nhistory = true\n')

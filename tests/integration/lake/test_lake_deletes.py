@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import replay_silver
 from spark_jobs.query import engine
 from spark_jobs.silver import load as silver
@@ -57,11 +56,16 @@ def desk(spark):
         one.close()
 
 
-def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded, desk):
+def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, desk):
     # given two sources, and tables that are loaded without marks at first
-    one = feed(J, partitions=2)
-    other = feed(L, into=one.topic, partition=1)
-    hard, lake = lake_file(bank=one.topic), lake_file(bank=one.topic, deletes="soft")
+    logged = logged_lake()
+    one, other = logged.feeds
+    hard, lake = logged.file, logged.set('deletes = "soft"\n')
+
+    def loaded(file):
+        logged.to_bronze()
+        return silver.load(spark, file, "bank")
+
     model = Model()
     one.commit(one.schema(), *(one.insert(id=i, name=f"n{i}", balance="0") for i in range(1, 8)), at=HOUR)
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="0"), at=HOUR)
@@ -119,7 +123,7 @@ def test_deleted_rows_stay_with_their_last_values(spark, feed, lake_file, loaded
         assert marked(questions.ask(f"SELECT * FROM {database}.log"), "entry") == log
 
     # then live rows, those of the load, and those of a replay of all of it are the model's
-    bronze.load(spark, lake, "bank")
+    logged.to_bronze()
     agrees("silver_live")
     assert silver.load(spark, lake, "bank").problems == {}
     agrees("silver")

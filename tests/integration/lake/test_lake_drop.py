@@ -12,6 +12,7 @@ from spark_jobs.query import listing, overlay_databases, published_tables, snaps
 from spark_jobs.silver import load as silver
 from spark_jobs.state import publication, published
 from spark_jobs.verify.lake import LakeAt
+from tests.lake.logged import LoggedLake
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -19,14 +20,19 @@ ACCOUNTS, OTHER = "public.accounts", "public.other"
 J = "jakarta/bank"
 
 
-@pytest.fixture
-def lake(logged_lake):
-    made = logged_lake(f'[streams.bank.tables."{OTHER}"]\nhistory = true\n')
+@pytest.fixture(scope="module")
+def loaded_lake(spark, tmp_path_factory):
+    made = LoggedLake(spark, tmp_path_factory.mktemp("drop"), f'[streams.bank.tables."{OTHER}"]\nhistory = true\n')
     feed = made.feeds[0]
     feed.commit(feed.schema(), feed.insert(id=1, name="n", balance="1"))
     feed.commit(feed.schema(table=OTHER), feed.insert(OTHER, id=1, name="n", balance="1"))
     made.load()
     return made
+
+
+@pytest.fixture
+def lake(loaded_lake, tmp_path):
+    return loaded_lake.copy_to(tmp_path / "lake")
 
 
 def change_both(lake, number):

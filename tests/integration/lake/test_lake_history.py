@@ -48,21 +48,24 @@ def versions(spark, lake, name="public.accounts", columns=("id", "name")):
     return sorted((*row[:-2], HOURS[row[-2]], HOURS.get(row[-1])) for row in found)
 
 
-def test_versions_of_rows_begin_and_end_with_their_changes(spark, feed, lake_file, loaded):
+def test_versions_of_rows_begin_and_end_with_their_changes(spark, logged_lake):
     # given
-    one = feed(J, partitions=2)
-    other = feed(L, into=one.topic, partition=1)
-    lake = kept(lake_file(bank=one.topic), "history = true\n")
+    logged = logged_lake("history = true\n")
+    lake, (one, other) = logged.file, logged.feeds
+
+    def load():
+        assert logged.load().problems == {}
+
     one.commit(one.schema(), *(one.insert(id=i, name=f"n{i}", balance="1.00") for i in (1, 2, 3, 4)), at=at(1))
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="1.00"), at=at(1))
-    loaded(lake)
+    load()
     # when rows change, twice in one transaction, move, go, come back, and change nothing
     one.commit(one.update(id=1, name="a", balance="1.00"), one.update(id=1, name="b", balance="1.00"), at=at(2))
     one.commit(one.update(before={"id": 2}, id=20, name="n2", balance="1.00"), at=at(3))
     one.commit(one.delete(id=3), at=at(4))
-    loaded(lake)
+    load()
     one.commit(one.insert(id=3, name="again", balance="1.00"), one.update(id=4, name="n4", balance="1.00"), at=at(5))
-    loaded(lake)
+    load()
     expected = [
         (J, 1, "a", 2, 2),
         (J, 1, "b", 2, None),
@@ -80,7 +83,7 @@ def test_versions_of_rows_begin_and_end_with_their_changes(spark, feed, lake_fil
     one.commit(one.update(id=4, name="gone", balance="1.00"), at=at(6))
     one.commit(one.truncate(), at=at(7))
     one.commit(one.insert(id=4, name="gone", balance="1.00"), at=at(8))
-    loaded(lake)
+    load()
     # then what had not ended has, the other source's rows have not
     ended = [(*row[:-1], 7) if row[-1] is None and row[0] == J else row for row in expected]
     ended[ended.index((J, 4, "n4", 1, 7))] = (J, 4, "n4", 1, 6)

@@ -18,6 +18,7 @@ from spark_jobs.state import publication, published
 from spark_jobs.state.published import Published
 from tests.lake.age import age
 from tests.lake.death import dying_before_it_publishes
+from tests.lake.logged import LoggedLake
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -26,23 +27,25 @@ J = "jakarta/bank"
 LOG = {"entry": ("text", None, None)}
 
 
-@pytest.fixture
-def bank(spark, feed, lake_file):
-    """Return a source, and a lake that was loaded from it in several loads."""
-    source = feed()
-    lake = lake_file(bank=source.topic)
+@pytest.fixture(scope="module")
+def loaded_bank(spark, tmp_path_factory):
+    """Return a lake of several loads."""
+    lake = LoggedLake(spark, tmp_path_factory.mktemp("bank"))
+    source, _ = lake.feeds
     source.commit(source.schema(), source.insert(id=0, name="a", balance="1.00"))
     source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="0"))
     for i in (1, 2):
-        load(spark, lake)
+        lake.load()
         source.commit(source.insert(id=i, name="a", balance="1.00"), source.insert("public.log", entry=str(i)))
-    load(spark, lake)
-    return source, lake
+    lake.load()
+    return lake
 
 
-def load(spark, lake):
-    bronze.load(spark, lake, "bank")
-    return silver.load(spark, lake, "bank")
+@pytest.fixture
+def bank(loaded_bank, tmp_path):
+    """Return a copy of that lake, its source and its file."""
+    copy = loaded_bank.copy_to(tmp_path / "bank")
+    return copy, copy.feeds[0], copy.file
 
 
 def ids(spark, lake):
@@ -57,7 +60,7 @@ def files(path):
 @pytest.mark.long
 def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     # given a reader who has asked, and a lake that keeps nothing longer than it must
-    source, lake = bank
+    bank, source, lake = bank
     keeping = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=0))
     desk = engine.SqlEngine(spark.newSession(), lake)
     before = desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect()
@@ -79,31 +82,31 @@ def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     assert desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect() == before
     assert silver.load(spark, lake, "bank").load is None
     source.commit(source.delete(id=0), source.insert("public.log", entry="4"))
-    load(spark, lake)
+    bank.load()
     assert ids(spark, lake) == [1, 2]
     assert published_tables.frame(spark, lake, "bank", "public.log").count() == 4
 
 
 def test_table_that_a_load_has_written_and_not_published_is_left_alone(spark, bank):
     # given a load that died before it published
-    source, lake = bank
+    bank, source, lake = bank
     source.commit(source.update(id=1, name="b", balance="1.00"))
     with dying_before_it_publishes(lake):
-        load(spark, lake)
+        bank.load()
     # when
     report = maintain.maintain(spark, lake, "bank")
     # then
     assert report.skipped == ["silver/bank/public.accounts"]
     names = published_tables.frame(spark, lake, "bank", "public.accounts").select("name").distinct().collect()
     assert [row["name"] for row in names] == ["a"]
-    load(spark, lake)
+    bank.load()
     assert published_tables.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
 
 
 def test_l42_maintenance_that_is_killed_goes_on_with_what_was_maintained_the_longest_ago(spark, bank, monkeypatch):
     """L42: it published and vacuumed behind all tables, so where it was killed each day nothing was ever vacuumed."""
     # given maintenance of one table at a time, killed behind the first
-    _, lake = bank
+    _, _, lake = bank
     keeping = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=0))
     monkeypatch.setattr(maintain, "_SLICE", 1)
     vacuumed, progress = [], []
@@ -150,9 +153,9 @@ def test_l42_maintenance_that_is_killed_goes_on_with_what_was_maintained_the_lon
 # P12
 def test_load_and_maintenance_at_once_lose_nothing(spark, bank):
     # given
-    source, lake = bank
+    bank, source, lake = bank
     source.commit(source.update(id=1, name="b", balance="1.00"), source.insert("public.log", entry="4"))
-    bronze.load(spark, lake, "bank")
+    bank.to_bronze()
     # when
     with ThreadPoolExecutor(2) as pool:
         both = [pool.submit(job, spark, lake, "bank") for job in (silver.load, maintain.maintain)]

@@ -17,20 +17,20 @@ TABLES = [
 ]
 
 
-def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, feed, lake_file, loaded):
+def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, logged_lake):
     # given a stream of tables with such names, two of them loaded before the others
-    source = feed()
-    lake = lake_file(bank=source.topic)
+    logged = logged_lake()
+    source, lake = logged.feeds[0], logged.file
     for name in TABLES[:2]:
         source.commit(source.schema(COLUMNS, table=name), source.insert(name, id=1, name=name))
-    loaded(lake)
+    logged.load()
     first = names.of(spark, lake, [("bank", name) for name in TABLES[:2]])
     source.commit(
         *(it for t in TABLES[2:] for it in (source.schema(COLUMNS, table=t), source.insert(t, id=1, name=t))),
         source.insert(TABLES[0], id=2, name=TABLES[0]),
     )
     # when
-    assert loaded(lake).problems == {}
+    assert logged.load().problems == {}
     # then each has rows of its own, under a name that stayed
     table_names = names.of(spark, lake, [("bank", name) for name in TABLES])
     assert {place: table_names[place] for place in first} == first

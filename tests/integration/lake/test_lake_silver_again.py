@@ -4,41 +4,58 @@ import shutil
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
+import pytest
+
 from headrace.errors import Retryable
 from spark_jobs import noop_check
-from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_load, table_task
 from spark_jobs.state import delta_log
 from tests.lake.death import dying_before_it_publishes
+from tests.lake.logged import LoggedLake
 from tests.lake.reading import rows
 
 J = "jakarta/bank"
+#: Tables beside accounts and their log.
+OTHERS = tuple(f"public.t{n}" for n in range(4))
 
 
-def test_load_that_died_before_publishing_is_done_again_without_harm(spark, feed, lake_file, loaded):
-    # given a load whose tables are written and whose row is not
-    source = feed()
-    lake = lake_file(bank=source.topic)
+@pytest.fixture(scope="module")
+def loaded_bank(spark, tmp_path_factory):
+    """Return a lake of a few tables."""
+    lake = LoggedLake(spark, tmp_path_factory.mktemp("bank"))
+    source, _ = lake.feeds
+    source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in (1, 2)))
     log = {"entry": ("text", None, None)}
-    source.commit(
-        source.schema(), source.insert(id=1, name="a", balance="1.00"), source.insert(id=2, name="b", balance="1.00")
-    )
     source.commit(source.schema(log, (), "public.log"), source.insert("public.log", entry="one"))
-    loaded(lake)
+    for name in OTHERS:
+        source.commit(source.schema(table=name), source.insert(name, id=1, name="a", balance="1.00"))
+    lake.load()
+    return lake
+
+
+@pytest.fixture
+def bank(loaded_bank, tmp_path):
+    """Return a copy of that lake."""
+    return loaded_bank.copy_to(tmp_path / "bank")
+
+
+def test_load_that_died_before_publishing_is_done_again_without_harm(bank):
+    # given a load whose tables are written and whose row is not
+    source, _ = bank.feeds
     source.commit(source.delete(id=1), source.update(before={"id": 2}, id=3, name="b", balance="1.00"))
     source.commit(source.insert("public.log", entry="two"))
-    with dying_before_it_publishes(lake):
-        loaded(lake)
+    with dying_before_it_publishes(bank.file):
+        bank.load()
     # then nothing of it is seen
-    assert [key for _, key, _, _ in rows(spark, lake)] == [1, 2]
+    assert bank.rows("id") == [(J, 1), (J, 2)]
     # when
     source.commit(source.insert(id=4, name="d", balance="1.00"), source.insert("public.log", entry="three"))
-    loaded(lake)
+    bank.load()
     # then
-    assert [key for _, key, _, _ in rows(spark, lake)] == [3, 4]
-    assert rows(spark, lake, "public.log", columns=["entry"]) == [(J, "one"), (J, "three"), (J, "two")]
+    assert bank.rows("id") == [(J, 3), (J, 4)]
+    assert bank.rows("entry", table="public.log") == [(J, "one"), (J, "three"), (J, "two")]
 
 
 def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed, lake_file, loaded):
@@ -77,39 +94,28 @@ def test_two_streams_with_a_table_of_one_name_do_not_mix(spark, feed, lake_file,
 
 
 # B16: what a MERGE notes of itself is a setting of its session, which tables that are written side by side must not share.
-def test_tables_written_side_by_side_each_note_their_own_progress(spark, feed, lake_file, loaded):
-    # given
-    source = feed()
-    lake = lake_file(bank=source.topic)
-    names = [f"public.t{n}" for n in range(4)]
-    for name in names:
-        source.commit(source.schema(table=name), source.insert(name, id=1, name="a", balance="1.00"))
-    loaded(lake)
+def test_tables_written_side_by_side_each_note_their_own_progress(spark, bank):
     # when
-    end = source.commit(*(source.update(name, id=1, name="b", balance="1.00") for name in names))
-    loaded(lake)
+    source, _ = bank.feeds
+    end = source.commit(*(source.update(name, id=1, name="b", balance="1.00") for name in OTHERS))
+    bank.load()
     # then
-    for name in names:
-        _, note = delta_log.note(spark, table_task.path(lake, "bank", name), table_load.NOTE)
+    for name in OTHERS:
+        _, note = delta_log.note(spark, table_task.path(bank.file, "bank", name), table_load.NOTE)
         assert (note["table"], note["load"], note["positions"]) == (name, 2, {J: end})
 
 
-def test_two_loads_at_once_double_nothing(spark, feed, lake_file, loaded):
+def test_two_loads_at_once_double_nothing(spark, bank):
     # given
-    source = feed()
-    lake = lake_file(bank=source.topic)
-    log = {"entry": ("text", None, None)}
-    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
-    source.commit(source.schema(log, (), "public.log"), source.insert("public.log", entry="one"))
-    loaded(lake)
+    source, _ = bank.feeds
     source.commit(source.insert("public.log", entry="two"), source.update(id=1, name="b", balance="1.00"))
-    bronze.load(spark, lake, "bank")
+    bank.to_bronze()
     # when
     with ThreadPoolExecutor(2) as pool:
-        loads = [pool.submit(silver.load, spark, lake, "bank") for _ in range(2)]
+        loads = [pool.submit(silver.load, spark, bank.file, "bank") for _ in range(2)]
     failures = [error for load in loads if (error := load.exception())]
     # then each may have met the other, at one table or another; neither can have doubled anything
     assert all(isinstance(error, Retryable) for error in failures), failures
-    loaded(lake)
-    assert rows(spark, lake, "public.log", columns=["entry"]) == [(J, "one"), (J, "two")]
-    assert rows(spark, lake) == [(J, 1, "b", Decimal("1.00"))]
+    bank.load()
+    assert bank.rows("entry", table="public.log") == [(J, "one"), (J, "two")]
+    assert bank.rows("id", "name") == [(J, 1, "b"), (J, 2, "a")]

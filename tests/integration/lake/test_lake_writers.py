@@ -128,6 +128,7 @@ def test_a_load_that_slept_while_others_ran_adds_nothing_twice(spark, feed, lake
     assert len(known) == len(set(known)) == sent + 4
 
 
+@pytest.mark.long
 def test_l4_a_load_of_silver_that_slept_while_another_published_adds_nothing_twice(logged_lake, writer):
     # given a table with a key, and one without
     lake = logged_lake()
@@ -162,6 +163,7 @@ def test_l4_a_load_of_silver_that_slept_while_another_published_adds_nothing_twi
     assert lake.rows("id", "name") == [("jakarta/bank", 1, entries[-1])]
 
 
+@pytest.mark.long
 def test_verify_next_to_loads_of_another_process_is_right_and_adds_nothing_twice(
     spark, feed, lake_file, writer, database, monkeypatch
 ):

@@ -1,5 +1,6 @@
-"""The jars that set-up fetched."""
+"""The jars that set-up fetched, and what it made of them."""
 
+from headrace import java
 from infra.local import jars
 
 
@@ -15,3 +16,10 @@ def test_broker_has_every_codec_that_a_producer_may_use():
     names = " ".join(jar.name for jar in jars.kafka())
 
     assert all(codec in names for codec in ("snappy-java-", "lz4-java-", "zstd-jni-"))
+
+
+def test_set_up_has_left_the_archive_of_classes_with_which_spark_starts_sooner():
+    archive = java.class_archive(jars.spark())
+
+    assert archive.exists()
+    assert not archive.with_suffix(".partial").exists()
