@@ -38,7 +38,7 @@ setup: .setup/python ## Install Python packages into .venv and fetch the jars (o
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r infra/images/build.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --use-pep517 --require-hashes -r requirements.txt
 	@rm -f edge/postgres/row_json*.so
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
+	@env -u HEADRACE_COMPILED $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
 	@ls edge/postgres/row_json*.so >/dev/null 2>&1 || echo "headrace: without a C compiler and Python's headers the edge decodes rows in Python alone, more slowly"
 	@touch $@
 

@@ -22,13 +22,16 @@ from infra.release import java_build, sbom
 _BUILD = "import sys; from setuptools import build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 _ROOT = Path(__file__).resolve().parents[2]
 #: What is put into the sdist in addition to the packages.
-_FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "CHANGELOG.md")
+_FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md")
 _PACKAGES = ("headrace", "edge", "bridge", "spark_jobs", "dags", "infra")
 
 
 def build(into: Path) -> list[Path]:
     """Put sdist, wheel, bill of materials (CycloneDX), its constraints and SHA256SUMS into a folder; return all but the last."""
     into.mkdir(parents=True, exist_ok=True)
+    # The wheel of another system has another name, and would stay beside this one.
+    for former in into.glob("headrace-*"):
+        former.unlink()
     with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
         tree, source = Path(scratch, "tree"), Path(scratch, "source")
         _copy_tracked(tree)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -98,6 +99,16 @@ def test_without_a_c_compiler_the_sdist_is_installed_as_pure_python(made, tmp_pa
     command = [sys.executable, "-c", "from edge.postgres import rows_in_c as it; print(it.module, it.__file__)"]
     shown = subprocess.check_output(command, cwd=tmp_path, env=environment | {"PYTHONPATH": str(tmp_path)}, text=True)
     assert shown.split() == ["None", str(tmp_path / "edge" / "postgres" / "rows_in_c.py")]
+
+
+def test_a_wheel_for_any_system_takes_the_place_of_one_for_this(made, tmp_path, monkeypatch):
+    for file in made:
+        shutil.copy(file, tmp_path)
+    monkeypatch.setenv("HEADRACE_COMPILED", "0")
+    sdist, *_ = dist.build(tmp_path)
+    assert [file.name for file in tmp_path.glob("*.whl")] == [f"headrace-{__version__}-py3-none-any.whl"]
+    with tarfile.open(sdist) as archive:
+        assert f"headrace-{__version__}/edge/postgres/row_json.c" in archive.getnames()
 
 
 def test_commands_work_without_a_checkout(run, installed):
