@@ -1,7 +1,6 @@
 """The one part that pyproject.toml cannot express: edge/postgres/row_json.c is compiled where that is possible.
 
-Without a C compiler or Python's headers, and with HEADRACE_COMPILED=0, the package is pure Python, and the edge does the same more
-slowly.
+Without a C compiler or Python's headers, and with HEADRACE_COMPILED=0, the package is pure Python, and the edge slower.
 """
 
 import os
