@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <string.h>
 
+/* A text may grow to six times its size, which is counted in this type. Elsewhere Python does it. */
+_Static_assert(sizeof(Py_ssize_t) >= 8, "row_json is for 64-bit systems");
+
 /* How a column's text becomes JSON (edge/postgres/values.py). */
 enum {
     LEFT_OUT = '-',    /* Not in records. */
