@@ -81,7 +81,7 @@ class Client:
     def produce(self, _topic, _value, _key, _partition, on_delivery=None, headers=None):
         offset, self.next = self.next, self.next + 1
         if on_delivery is not None:
-            on_delivery(None, SimpleNamespace(offset=lambda: offset))
+            on_delivery(None, SimpleNamespace(offset=lambda: offset if offset >= 0 else None))
 
 
 @pytest.mark.parametrize("many", [1, 2, 5])
