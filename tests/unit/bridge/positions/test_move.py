@@ -1,11 +1,13 @@
 """Commands about positions: `move` never over another source's, and read back; a foreign offset is its source's affair."""
 
+import json
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
-from bridge import doctor
+from bridge import command, doctor
 from bridge.kafka import entries
 from bridge.kafka.entries import NOBODY
 from bridge.model.position_text import parse, position_text
@@ -131,6 +133,12 @@ def test_one_foreign_offset_is_shown_as_the_error_of_its_source_alone(monkeypatc
     assert "did not write: bank[1]" in two["error"]
     assert "--topic bank:1'" in two["error"]
     assert [each.reason for each in durable(group.file)] == ["", two["error"]]
+    monkeypatch.setattr(command, "load", lambda *_: group.file)
+    shown = CliRunner().invoke(command.bridge, ["positions", "-c", __file__])
+    assert (shown.exit_code, two["error"] in shown.output) == (0, True)
+    printed = CliRunner().invoke(command.bridge, ["export", "-c", __file__])
+    assert [each["source"] for each in json.loads(printed.stdout)["sources"]] == ["a/one"]
+    assert (printed.exit_code, printed.stderr.startswith("source a/two is left out: ")) == (3, True)
     export, errors = export_positions(group.file)
     assert ([each.source for each in export.sources], errors.keys()) == (["a/one"], {"a/two"})
     levels = {each.text.partition(":")[0]: each.level for each in doctor.positions(SimpleNamespace(file=group.file))}
