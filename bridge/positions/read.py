@@ -50,7 +50,10 @@ def read_former(connection: KafkaConnection, route: SourceRoute) -> Committed | 
     """Return what a former release committed for a source; None for nothing."""
     group = former_group(route.source)
     with reading(connection, group) as client:
-        entries = read_topics(client, group, {route.topic})
+        try:
+            entries = read_topics(client, group, {route.topic})
+        except ForeignOffset as error:
+            raise error.within(route.source, route.partitions) from error
     return newest_of(entries) if entries else None
 
 

@@ -134,9 +134,9 @@ def test_one_foreign_offset_is_shown_as_the_error_of_its_source_alone(monkeypatc
     assert "--topic bank:1'" in two["error"]
     assert [each.reason for each in durable(group.file)] == ["", two["error"]]
     monkeypatch.setattr(command, "load", lambda *_: group.file)
-    shown = CliRunner().invoke(command.bridge, ["positions", "-c", __file__])
+    shown = CliRunner().invoke(command.bridge, ["positions", "--config", __file__])
     assert (shown.exit_code, two["error"] in shown.output) == (0, True)
-    printed = CliRunner().invoke(command.bridge, ["export", "-c", __file__])
+    printed = CliRunner().invoke(command.bridge, ["export", "--config", __file__])
     assert [each["source"] for each in json.loads(printed.stdout)["sources"]] == ["a/one"]
     assert (printed.exit_code, printed.stderr.startswith("source a/two is left out: ")) == (3, True)
     export, errors = export_positions(group.file)

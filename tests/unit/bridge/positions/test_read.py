@@ -10,7 +10,7 @@ from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions import read as read_module
-from bridge.positions.read import Positions
+from bridge.positions.read import Positions, read_former
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 
@@ -274,6 +274,14 @@ def test_where_no_text_names_the_partitions_the_hint_leads_out(monkeypatch):
     cluster.last[1] = OTHER, AT
     found = cluster.positions(searches=True).read([OTHER])[OTHER]
     assert (found.position, found.offsets.keys()) == (AT, {("bank", 1), ("bank", 5)})
+
+
+def test_a_group_of_a_former_release_with_a_foreign_offset_is_named_with_the_way_out(monkeypatch):
+    cluster = Cluster(monkeypatch)
+    cluster.held = {("bank", 5): ""}
+    with pytest.raises(NeedsOperator, match="did not write") as raised:
+        read_former(None, cluster.routes[OTHER])
+    assert "--delete-offsets --group headrace.a/other --topic bank:5'" in raised.value.hint
 
 
 @pytest.mark.parametrize(("committed", "is_served"), [((1, 0), False), ((0, 1), True), ((), True)])
