@@ -116,7 +116,7 @@ def positions(path: Path, as_json: bool) -> None:
         return
     columns = ("source", "position", "epoch", "partitions", "committed_at", "bridge", "withheld")
     _table(
-        columns,
+        (*columns, "error") if any(each["error"] for each in known) else columns,
         [{**each, "partitions": _listed(each["offsets"]), "withheld": ", ".join(each["withheld"])} for each in known],
     )
 
@@ -229,13 +229,20 @@ def forget(path: Path, source: str, *, discard_withheld: bool) -> None:
 def export_positions(path: Path) -> None:
     """Print the committed position of each source as JSON, for 'headrace bridge import'.
 
-    Keep a fresh copy outside Kafka, by a timer, for the day on which the cluster is lost. Bridges may run meanwhile.
+    Keep a fresh copy outside Kafka, by a timer, for the day on which the cluster is lost. Bridges may run meanwhile. Ends with 3
+    where the position of a source cannot be read: the others are printed.
     """
     import msgspec
 
     from bridge.positions import transfer
+    from headrace.errors import NeedsOperator
 
-    print(msgspec.json.format(msgspec.json.encode(transfer.export_positions(load(path, BridgeFile)))).decode())
+    export, errors = transfer.export_positions(load(path, BridgeFile))
+    print(msgspec.json.format(msgspec.json.encode(export)).decode())
+    for source, error in errors.items():
+        print(f"source {source} is left out: {error.message}. {error.hint}", file=sys.stderr)
+    if errors:
+        sys.exit(NeedsOperator.exit_code)
 
 
 @bridge.command("import")

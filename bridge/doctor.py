@@ -19,7 +19,7 @@ from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_res
 from bridge.kafka.entries import read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.kafka.topics import Wanted, check, wanted
-from bridge.model.ports import Committed
+from bridge.model.ports import Committed, Partition
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import check_assignment
 from bridge.positions.survey import positions_of, withheld_tables
@@ -174,7 +174,12 @@ def _positions(cluster: Cluster) -> Iterator[Finding]:
         yield from _alone("position", partial(_position, route=route, committed=committed[route.source]), cluster)
 
 
-def _position(_cluster: Cluster, route: SourceRoute, committed: Committed | None) -> Iterator[Finding]:
+def _position(
+    _cluster: Cluster, route: SourceRoute, committed: Committed | ReplicationError | None
+) -> Iterator[Finding]:
+    if isinstance(committed, ReplicationError):
+        yield Finding("position", "wrong", f"{route.source}: {committed.message}", committed.hint)
+        return
     check_assignment(route, committed)
     if committed is None or committed.position is None:
         yield Finding("position", "ok", f"{route.source}: none yet: its first batch starts an epoch")
@@ -203,8 +208,13 @@ def _group(cluster: Cluster) -> Iterator[Finding]:
     known = routes(file)
     own = {route.topic for route in known.values()}
     yield from look_at_group(cluster.client, file.group, own)
+    # Of which sources they are is looked at with the positions.
+    refused: dict[Partition, ReplicationError] = {}
     with reading(file.kafka, file.group, stable=False) as client:
-        yield from look_at_holders(file.group, read_topics(client, file.group, own), known)
+        yield from look_at_holders(file.group, read_topics(client, file.group, own, refused), known)
+    places = {place for route in known.values() for place in route.places}
+    for place in refused.keys() - places:
+        yield Finding("group", "wrong", refused[place].message, refused[place].hint)
 
 
 def _alone(name: str, check: Check[Cluster], cluster: Cluster) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ def durable(file: BridgeFile) -> list[SourceStatus]:
         SourceStatus(
             source=each["source"],
             state="not asked",
+            reason=each["error"] or "",
             position=each["position"],
             committed_at=each["committed_at"],
         )

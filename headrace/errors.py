@@ -16,6 +16,7 @@
     │   ├── ConfigurationError          the file or the command line is wrong
     │   ├── NoEvent                     MariaDB, MySQL: no event begins at a place of the binlog
     │   ├── NoTopic, InstanceFenced     bridge: a topic is missing; another process has the instance's name
+    │   ├── ForeignOffset               bridge: another tool has committed for the bridges' group
     │   └── Incompatible                lake: a column changed in a way that the table cannot follow
     ├── CorruptInput                bytes that cannot be what they claim to be
     └── Fenced                      bridge: a producer that is of no more use; its lane makes another

@@ -25,6 +25,33 @@ NOBODY = "-"
 Entries = dict[Partition, tuple[int, PositionText]]
 
 
+class ForeignOffset(NeedsOperator):
+    """An offset of the bridges' group that no bridge has committed."""
+
+    def __init__(self, group: str, place: Partition, offset: int, hint: str = "") -> None:
+        self.group, self.place, self.offset = group, place, offset
+        message = f"group {group} holds offsets that the bridge did not write: {place[0]}[{place[1]}]"
+        super().__init__(message, hint=hint or "Keep other consumers out of the bridge's groups.")
+
+    def within(self, source: str, partitions: Sequence[int]) -> NeedsOperator:
+        """Return the error as that of a source that has the partition, with the way out."""
+        topic = f"{self.place[0]}:{','.join(map(str, partitions))}"
+        hint = (
+            f"{self.hint} If {source} had just these partitions until now: stop the bridges, and run 'kafka-consumer-groups "
+            f"--delete-offsets --group {self.group} --topic {topic}', so that the position is read from the last record in them."
+        )
+        return ForeignOffset(self.group, self.place, self.offset, hint)
+
+    def without(self, source: str) -> NeedsOperator:
+        """Return the error as that of a source without any position, which may have been in the partition."""
+        hint = (
+            f"{self.hint} {source} has no other position, and its position may have been there. If it was, name its former "
+            f"partitions in the file, and move it ('headrace bridge move') once it has a position again. If not, first put the "
+            "source right that has the partition."
+        )
+        return ForeignOffset(self.group, self.place, self.offset, hint)
+
+
 @contextmanager
 def reading(connection: KafkaConnection, group: str, *, stable: bool = True) -> Iterator[Any]:
     """Yield a client that reads topics, and what a group has committed; if `stable`, only what no open transaction can change."""
@@ -50,7 +77,7 @@ def read_entries(
 ) -> Entries:
     """Return what a group has committed in some partitions.
 
-    Raises NotConnected, also while one of them is in doubt and the client reads only what is stable; NeedsOperator when somebody
+    Raises NotConnected, also while one of them is in doubt and the client reads only what is stable; ForeignOffset when somebody
     else wrote to the group. `refused` takes what is wrong with some partitions alone, and then it is not raised.
     """
     if not places:
@@ -73,15 +100,31 @@ def read_entries(
 
 
 def _text_of(group: str, place: Partition, committed: Any) -> PositionText:
-    topic, partition = place
     try:
-        return parse(metadata_of(committed), f"the position in {topic}[{partition}] of group {group}")
+        return parse(metadata_of(committed), f"the position in {place[0]}[{place[1]}] of group {group}")
     except CorruptInput as error:
-        raise NeedsOperator(
-            f"group {group} holds offsets that the bridge did not write: {topic}[{partition}]",
-            hint="Keep other consumers out of the bridge's groups, stop the bridges, and run 'kafka-consumer-groups "
-            f"--delete-offsets --group {group} --topic {topic}:{partition}': the position is then read from the last record.",
-        ) from error
+        raise ForeignOffset(group, place, committed.offset) from error
+
+
+def restore(entries: Entries, refused: dict[Partition, ReplicationError]) -> list[Partition]:
+    """Have partitions with foreign offsets hold what is in others of their source, which name them as its own; return these.
+
+    A bridge commits one text in all partitions of a source, in one transaction: the text that is left is that of its last commit,
+    and its next one writes over what is foreign. Texts that name no order, as of releases before, do not show whose it is.
+    """
+    texts: dict[Partition, list[PositionText]] = {}
+    for (topic, _), (_, text) in entries.items():
+        for number in text.order:
+            texts.setdefault((topic, number), []).append(text)
+    restored = []
+    for place, error in refused.items():
+        own = texts.get(place, [])
+        if isinstance(error, ForeignOffset) and len({text.source for text in own}) == 1:
+            entries[place] = error.offset, max(own, key=lambda text: text.at)
+            restored.append(place)
+    for place in restored:
+        del refused[place]
+    return restored
 
 
 def metadata_of(committed: Any) -> str:
@@ -92,9 +135,17 @@ def metadata_of(committed: Any) -> str:
         raise CorruptInput("the metadata of a committed offset are no text") from error
 
 
-def read_topics(client: Any, group: str, topics: Collection[str]) -> Entries:
-    """Return what a group has committed in all partitions of some topics; raise errors as `read_entries`."""
-    return read_entries(client, group, partitions_of(client, group, topics))
+def read_topics(
+    client: Any, group: str, topics: Collection[str], refused: dict[Partition, ReplicationError] | None = None
+) -> Entries:
+    """Return what a group has committed in all partitions of some topics; raise errors as `read_entries`.
+
+    With `refused`, foreign offsets are left out of it where other partitions show what belongs there.
+    """
+    entries = read_entries(client, group, partitions_of(client, group, topics), refused)
+    if refused:
+        restore(entries, refused)
+    return entries
 
 
 def committed_of(source: str, entries: Entries) -> Committed | None:

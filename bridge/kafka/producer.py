@@ -79,7 +79,7 @@ class KafkaProducer:
         elif len(values) > 1:
             # A loop without a line of Python in it.
             deque(map(put, repeat(topic), values[:-1], keys[:-1], repeat(number)), maxlen=0)
-        reported = partial(self._reported, (topic, number), self._ends)
+        reported = partial(self._reported, (topic, number), self._ends, len(values) - 1)
         last = (headers or {}).get(len(values) - 1)
         put(topic, values[-1], keys[-1], number, on_delivery=reported, headers=last)
 
@@ -140,14 +140,16 @@ class KafkaProducer:
                 # It is given up anyway.
                 return
 
-    def _reported(self, place: Partition, ends: dict[Partition, int], error: Any, record: Any) -> None:
+    def _reported(self, place: Partition, ends: dict[Partition, int], least: int, error: Any, record: Any) -> None:
+        """Note what became of the last record of some, whose offset is `least` if Kafka has no other record in the partition."""
         if ends is not self._ends:
             # Of a transaction that is over.
             return
         if error is None:
             offset = record.offset()
-            if offset is None or offset >= _LAST_OFFSET:
-                # A broker that knows them for repeats says no more; without the offset the position would not be committed.
+            if offset is None or not least <= offset < _LAST_OFFSET:
+                # A broker that knows them for repeats says no more; without the offset the position would not be committed. The
+                # client counts from what the broker says of the first record of a request, also from -1.
                 self._failed[place] = NotConnected(f"Kafka: {place[0]}[{place[1]}] took records and did not say where")
                 return
             self._pending.discard(place)

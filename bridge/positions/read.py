@@ -18,6 +18,7 @@ from typing import Any
 from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer
 from bridge.kafka.entries import (
     Entries,
+    ForeignOffset,
     commit_offsets,
     committed_of,
     newest_of,
@@ -25,6 +26,7 @@ from bridge.kafka.entries import (
     read_entries,
     read_topics,
     reading,
+    restore,
 )
 from bridge.kafka.errors import translated
 from bridge.kafka.last_record import Bounds, bounds, read_last_record
@@ -34,7 +36,7 @@ from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions.withheld_survey import known_withheld
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
 _SMALLEST = 1 << 20
 
@@ -48,7 +50,10 @@ def read_former(connection: KafkaConnection, route: SourceRoute) -> Committed | 
     """Return what a former release committed for a source; None for nothing."""
     group = former_group(route.source)
     with reading(connection, group) as client:
-        entries = read_topics(client, group, {route.topic})
+        try:
+            entries = read_topics(client, group, {route.topic})
+        except ForeignOffset as error:
+            raise error.within(route.source, route.partitions) from error
     return newest_of(entries) if entries else None
 
 
@@ -96,7 +101,7 @@ class Positions:
         self._searches = searches
         self._client: Any = None
         self._is_stale = False
-        #: What was committed in all partitions of each topic when this bridge first read one of them.
+        #: What was committed in all partitions of each topic when this bridge first read one of them, and all was readable.
         self._at_first: dict[str, Entries] = {}
 
     def use(self, routes: Mapping[str, SourceRoute]) -> None:
@@ -152,43 +157,49 @@ class Positions:
     def _entries(self, topic: str, own: Collection[Partition]) -> tuple[Entries, Mapping[Partition, ReplicationError]]:
         """Return what is committed in a topic: in some partitions only what is stable, in the others at this bridge's first look.
 
-        And of those some partitions what is wrong with them alone, such as what no bridge wrote there.
+        And what is wrong with single partitions, such as what no bridge wrote there.
 
         The others are those of sources that work, of which some are in an open transaction at any time: a moment without any may
         never come. They only show which source had which partition, which does not change while bridges run.
         """
         client = self._connected()
         there = partitions_of(client, self._group, {topic})
+        refused: dict[Partition, ReplicationError] = {}
         # A reload of the file, in another thread, replaces it.
         at_first = self._at_first
-        if topic not in at_first:
+        entries = at_first.get(topic)
+        if entries is None:
             with reading(self._connection, self._group, stable=False) as other:
-                at_first[topic] = read_entries(other, self._group, there, {})
-        others = {place: entry for place, entry in at_first[topic].items() if place not in own}
-        refused: dict[Partition, ReplicationError] = {}
+                entries = read_entries(other, self._group, there, refused)
+            if not refused:
+                at_first[topic] = entries
+        entries = {place: entry for place, entry in entries.items() if place not in own}
+        refused = {place: error for place, error in refused.items() if place not in own}
         try:
-            return others | read_entries(
-                client, self._group, [place for place in there if place in own], refused
-            ), refused
+            entries |= read_entries(client, self._group, [place for place in there if place in own], refused)
         except NotConnected:
             if self._leftovers is not None:
                 self._leftovers.end(self._group, own)
             raise
+        for place in restore(entries, refused):
+            _log.warning(
+                "%s: another tool has committed for %s[%d]; the source's other partitions have its position",
+                *(entries[place][1].source, *place),
+            )
+        return entries, refused
 
     def _of_group(
         self, source: str, entries: Entries, refused: Mapping[Partition, ReplicationError]
     ) -> Committed | ReplicationError | None:
         """Return what the group holds for a source, None for nothing."""
         route = self._routes[source]
-        for place in route.places:
-            if place in refused:
-                return refused[place]
         try:
             own = committed_of(source, entries)
+            check_refused(route, own, refused)
             if own is None:
                 check_free(route, entries, self._in_file)
             check_assignment(route, own)
-        except (NeedsOperator, CorruptInput) as error:
+        except ReplicationError as error:
             return error
         return own
 
@@ -252,6 +263,20 @@ def _end(found: tuple[int, int] | ReplicationError) -> int:
     if isinstance(found, ReplicationError):
         raise found
     return found[1]
+
+
+def check_refused(
+    route: SourceRoute, committed: Committed | None, refused: Mapping[Partition, ReplicationError]
+) -> None:
+    """Raise what is wrong with a partition of a source, or, where it has no position, with any that may have been its own."""
+    for place in route.places:
+        error = refused.get(place)
+        if error is not None:
+            raise error.within(route.source, route.partitions) if isinstance(error, ForeignOffset) else error
+    if committed is None:
+        for place in sorted(place for place in refused if place[0] == route.topic):
+            error = refused[place]
+            raise error.without(route.source) if isinstance(error, ForeignOffset) else error
 
 
 def check_assignment(route: SourceRoute, committed: Committed | None) -> None:

@@ -12,7 +12,7 @@ from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import parse, position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.model.withheld import NOTHING, Withheld
-from bridge.positions.read import read_former
+from bridge.positions.read import check_refused, read_former
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.position import Position
@@ -21,7 +21,7 @@ _MOVE = "headrace bridge move"
 
 
 def survey(file: BridgeFile) -> list[dict[str, Any]]:
-    """Return what Kafka holds for each source of a file, in the file's order; nulls where it holds nothing."""
+    """Return what Kafka holds for each source of a file, in the file's order; nulls where it holds nothing, or `error` why."""
     committed = positions_of(file)
     return [
         {
@@ -39,19 +39,39 @@ def survey(file: BridgeFile) -> list[dict[str, Any]]:
                 {"topic": topic, "partition": partition, "offset": offset}
                 for (topic, partition), offset in sorted(held.offsets.items() if held is not None else ())
             ],
+            "error": f"{found.message}. {found.hint}" if isinstance(found, ReplicationError) else None,
         }
         for stream, section in file.streams.items()
         for source in section.sources
-        for held in [committed[source]]
+        for found in [committed[source]]
+        for held in [None if isinstance(found, ReplicationError) else found]
     ]
 
 
-def positions_of(file: BridgeFile) -> dict[str, Committed | None]:
-    """Return what the group of bridges, or that of a former release, has committed for each source; it may still change."""
-    known = routes(file)
+def positions_of(file: BridgeFile) -> dict[str, Committed | ReplicationError | None]:
+    """Return what the group of bridges, or that of a former release, has committed for each source; it may still change.
+
+    In its place, what is wrong with the partitions of one source, or with those in which it may have been.
+    """
+    known, refused = routes(file), dict[Partition, ReplicationError]()
     with reading(file.kafka, file.group, stable=False) as client:
-        entries = read_topics(client, file.group, {route.topic for route in known.values()})
-    return {source: committed_of(source, entries) or read_former(file.kafka, route) for source, route in known.items()}
+        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused)
+    found: dict[str, Committed | ReplicationError | None] = {}
+    for source, route in known.items():
+        try:
+            found[source] = _held(file, route, entries, refused)
+        except NeedsOperator as error:
+            found[source] = error
+    return found
+
+
+def _held(
+    file: BridgeFile, route: SourceRoute, entries: Entries, refused: Mapping[Partition, ReplicationError]
+) -> Committed | None:
+    """Return what this group, or that of a former release, has committed for a source; raise why it is not known."""
+    held = committed_of(route.source, entries)
+    check_refused(route, held, refused)
+    return held or read_former(file.kafka, route)
 
 
 def withheld_tables(held: Committed | None) -> Collection[str]:
@@ -63,14 +83,13 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str], *, seconds: flo
     """Commit sources' positions in the partitions that the file names; return what was committed before.
 
     All of them are committed at once, so sources can swap partitions. Before anything changes, raises NeedsOperator when one of
-    them has no position or withheld tables, or when a partition holds the position of a source that does not leave it; then
-    when bridges of the group are running: they would commit the positions in the former partitions.
+    them has no position or withheld tables, or when a partition holds the position of a source that does not leave it, or what
+    no bridge committed; then when bridges of the group are running: they would commit the positions in the former partitions.
     """
-    known = routes(file)
+    known, refused = routes(file), dict[Partition, ReplicationError]()
     with reading(file.kafka, file.group) as client:
-        entries = read_topics(client, file.group, {route.topic for route in known.values()})
-    found = {source: committed_of(source, entries) or read_former(file.kafka, known[source]) for source in sources}
-    held = {source: _movable(source, each) for source, each in found.items()}
+        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused)
+    held = {source: _movable(source, _held(file, known[source], entries, refused)) for source in sources}
     for source in held:
         _check_leaving(known[source], entries, held)
     taken = {place for source in held for place in known[source].places}
@@ -164,9 +183,16 @@ def forget(
             f"{source} is in {file.path}: its bridge would find the position again in the source's last record",
             hint="Take it out of the files of all bridges that share sources with this one, and run this again.",
         )
+    refused: dict[Partition, ReplicationError] = {}
     with reading(file.kafka, file.group) as client:
-        entries = read_topics(client, file.group, {file.topic(stream) for stream in file.streams})
+        entries = read_topics(client, file.group, {file.topic(stream) for stream in file.streams}, refused)
     held = committed_of(source, entries)
+    if held is None and refused:
+        raise NeedsOperator(
+            f"group {file.group} holds no position of {source}, unless one of these had it: "
+            + "; ".join(sorted({error.message for error in refused.values()})),
+            hint="First put the sources right that have these partitions.",
+        )
     if held is None:
         raise NeedsOperator(
             f"group {file.group} holds no position of {source} in the topics of {file.path}",

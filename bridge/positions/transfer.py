@@ -12,11 +12,12 @@ import msgspec
 from bridge.kafka.entries import read_entries, reading
 from bridge.kafka.last_record import read_last_record
 from bridge.kafka.topics import names
+from bridge.model.ports import Committed
 from bridge.model.route import learn, routes
 from bridge.positions.read import check_free, check_order
 from bridge.positions.survey import commit_positions, positions_of, withheld_tables
 from headrace.configuration.bridge import BridgeFile
-from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
+from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError
 from headrace.formats import EXPORTED_POSITIONS
 from headrace.position import Position
 
@@ -43,18 +44,18 @@ class Export(msgspec.Struct, frozen=True):
     sources: list[SourcePosition]
 
 
-def export_positions(file: BridgeFile) -> Export:
-    """Return the committed positions of a file's sources, without those that have none."""
-    held = {
-        source: each for source, each in positions_of(file).items() if each is not None and each.position is not None
-    }
+def export_positions(file: BridgeFile) -> tuple[Export, dict[str, ReplicationError]]:
+    """Return the committed positions of a file's sources, without those that have none; and the errors of those not known."""
+    found = positions_of(file)
+    errors = {source: each for source, each in found.items() if isinstance(each, ReplicationError)}
     sources = [
         SourcePosition(source, str(each.position), each.at, sorted(withheld_tables(each)), list(each.order))
-        for source, each in held.items()
+        for source, each in found.items()
+        if isinstance(each, Committed) and each.position is not None
     ]
     # Releases that know nothing of withheld tables read all others.
     version = EXPORTED_POSITIONS.version if any(each.withheld for each in sources) else EXPORTED_POSITIONS.oldest
-    return Export(version, file.group, sources)
+    return Export(version, file.group, sources), errors
 
 
 def read_export(data: bytes, where: str) -> Export:
@@ -88,13 +89,16 @@ def import_positions(
             f"not both in the bridge's file and in the export: {', '.join(missing)}",
             hint="Add these sources to the bridge's file, or name those to import with --source.",
         )
-    held = positions_of(file)
+    held: dict[str, Committed | None] = {}
+    for source, found in positions_of(file).items():
+        if source in wanted:
+            if isinstance(found, ReplicationError):
+                raise found
+            held[source] = found
     differing = [
         f"{source} is at {each.position}, the export has {wanted[source].position}"
         for source, each in held.items()
-        if source in wanted
-        and each is not None
-        and each.position not in {None, Position.parse(wanted[source].position)}
+        if each is not None and each.position not in {None, Position.parse(wanted[source].position)}
     ]
     if differing:
         raise NeedsOperator(

@@ -75,7 +75,8 @@ class RegistryClient:
         try:
             status, reason, answer = self._answer(method, urlsplit(registry.url).path.rstrip("/") + path, data, headers)
             if not 200 <= status < 300:
-                raise self._refusal(status, _reason(answer) or reason, path, is_its_own=answer[:1] == b"{")
+                said, is_its_own = _reason(answer)
+                raise self._refusal(status, said or reason, path, is_its_own=is_its_own)
             parsed = json.loads(answer)
         except ssl.SSLError as error:
             raise self._untrusted(error) from error
@@ -166,7 +167,7 @@ class RegistryClient:
         return context
 
     def _refusal(self, code: int, reason: str, path: str, *, is_its_own: bool) -> NeedsOperator | NotConnected:
-        """Return what a status means; `is_its_own`: with a body as a registry has it, not one of a proxy's pages."""
+        """Return what a status means; `is_its_own`: with a body as a registry has it, not one of a proxy or gateway."""
         where = f"the schema registry at {self._registry.url}"
         if code in _NO_RIGHTS:
             for secret in (self._registry.password, self._registry.token):
@@ -211,12 +212,18 @@ def _stamp(registry: Registry) -> object:
         return None
 
 
-def _reason(body: bytes) -> str:
-    """Return what a registry gives as its reason, in one line."""
-    text = body.decode(errors="replace")
+def _reason(body: bytes) -> tuple[str, bool]:
+    """Return what a registry gives as its reason, in one line, and whether it is a registry's answer at all.
+
+    These have a number, `error_code`: Confluent, Karapace and Redpanda 40401 to 40403 for what is not there, Apicurio these, 404
+    or 0. A gateway, which has JSON too, has none.
+    """
+    text, is_its_own = body.decode(errors="replace"), False
     try:
         answer = json.loads(text)
-        text = str(answer.get("message") or answer.get("title") or text) if isinstance(answer, dict) else text
+        if isinstance(answer, dict):
+            text = str(answer.get("message") or answer.get("title") or text)
+            is_its_own = type(answer.get("error_code")) is int
     except (ValueError, RecursionError):
         pass
-    return " ".join(text.split())[:2000]
+    return " ".join(text.split())[:2000], is_its_own

@@ -199,10 +199,10 @@ def producer(broker):
     made.discard()
 
 
-def write(producer):
+def write(producer, many=1):
     producer.begin()
     for number in (0, 4):
-        producer.produce(Share("bank", number, [b"k"], [b"v"], None))
+        producer.produce(Share("bank", number, [b"k"] * many, [b"v"] * many, None))
     ends = producer.flush(5)
     producer.commit([PositionCommit(*place, end, "text") for place, end in ends.items()], producer.group, 2)
 
@@ -210,14 +210,17 @@ def write(producer):
 def test_records_and_positions_are_committed_by_a_broker_that_is_honest(broker, producer):
     write(producer)
     assert (broker.committed, broker.ended) == ({0: 10, 4: 1}, [True])
+    write(producer, 2)
+    assert (broker.committed, broker.ended) == ({0: 11, 4: 2}, [True, True])
 
 
+@pytest.mark.parametrize("many", [1, 2])
 @pytest.mark.parametrize("lie", TAKEN)
-def test_records_of_which_it_is_not_known_where_they_are_are_not_committed(broker, producer, lie):
+def test_records_of_which_it_is_not_known_where_they_are_are_not_committed(broker, producer, lie, many):
     """One such answer was an error that nobody expected, which ended the bridge."""
     broker.partitions[4] = TAKEN[lie]
     with pytest.raises(ReplicationError) as raised:
-        write(producer)
+        write(producer, many)
     if isinstance(raised.value, PartitionsFailed):
         assert raised.value.failed.keys() == {("bank", 4)}
     assert (broker.committed, True in broker.ended) == ({}, False)

@@ -129,15 +129,23 @@ def test_no_position_is_found_in_an_empty_topic(kafka, topic):
         assert read_last_record(client, SOURCE, [topic()], [0]) is None
 
 
-def test_a_group_that_somebody_else_uses_is_an_operators_matter(kafka, topic):
-    name = topic()
+def test_a_group_that_somebody_else_uses_is_an_operators_matter_where_nothing_else_has_the_position(
+    kafka, topic, commit
+):
+    name = topic(partitions=3)
     group = f"group-{name}"
+    text = position_text(OTHER, LAST, "one", partitions=(2, 1))
+    commit(group, f"id-{name}", PositionCommit(name, 1, 4, text), PositionCommit(name, 2, 4, text))
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "group.id": group})
-    consumer.commit(offsets=[TopicPartition(name, 0, 7)], asynchronous=False)
+    consumer.commit(offsets=[TopicPartition(name, 0, 7), TopicPartition(name, 1, 0)], asynchronous=False)
     consumer.close()
-    found = read(kafka, group, [SourceRoute(SOURCE, name, (0,))])
+    routes = [SourceRoute(SOURCE, name, (0,)), SourceRoute(OTHER, name, (2, 1))]
+    found = read(kafka, group, routes)
     assert isinstance(found, NeedsOperator)
     assert f"group {group} holds offsets that the bridge did not write" in found.message
+    # what a bridge committed for the other partition is stored with it
+    other = read(kafka, group, routes, OTHER)
+    assert (other.position, other.offsets) == (LAST, {(name, 1): 0, (name, 2): 4})
 
 
 def at(kafka):

@@ -62,7 +62,7 @@ def test_exported_positions_are_imported_where_none_are_and_nowhere_else(kafka, 
     empty.write_text(empty.read_text().replace(f'prefix = "headrace.{name}"', f'prefix = "other.{name}"'))
     with pytest.raises(NeedsOperator, match="beyond"):
         import_positions(load(empty, BridgeFile), client, export)
-    later = export_positions(file)
+    later, _ = export_positions(file)
     behind = bridge_file(tmp_path, kafka.bootstrap, {source: [0]}, topic=former)
     behind.write_text(behind.read_text().replace(f'prefix = "headrace.{former}"', f'prefix = "other.{former}"'))
     with pytest.raises(NeedsOperator, match="may be missing"):

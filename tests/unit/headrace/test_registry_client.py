@@ -91,7 +91,7 @@ def test_a_connection_that_the_registry_closed_is_made_again(server, client):
 @pytest.mark.parametrize(
     ("answer", "error", "said"),
     [
-        ((404, {"message": "no such id"}), NotThere, "has no /schemas/ids/7: no such id"),
+        ((404, {"error_code": 40403, "message": "no such id"}), NotThere, "has no /schemas/ids/7: no such id"),
         ((409, {"message": "incompatible"}), Incompatible, "as incompatible: incompatible"),
         ((401, b"<html>who are you</html>"), NeedsOperator, "refuses the login (401): <html>who are you"),
         ((503, b""), NotConnected, "fails (503): Service Unavailable"),
@@ -99,6 +99,10 @@ def test_a_connection_that_the_registry_closed_is_made_again(server, client):
         ((200, b"<html>a page</html>"), NeedsOperator, "is no schema registry"),
         # Of a proxy without a registry behind it: that has lost nothing.
         ((404, b"<html>default backend</html>"), NotConnected, "fails (404): <html>default backend"),
+        ((404, {"message": "no Route matched"}), NotConnected, "fails (404): no Route matched"),
+        ((404, {"message": "gone", "error_code": "NR"}), NotConnected, "fails (404): gone"),
+        ((404, {"message": "gone", "error_code": True}), NotConnected, "fails (404): gone"),
+        ((404, [{"error_code": 40403}]), NotConnected, "fails (404)"),
         ((200, []), NeedsOperator, "is no schema registry"),
     ],
 )

@@ -1,9 +1,14 @@
 """The administration client is made anew when it is of no use, and not more often than that takes; errors have words."""
 
+from types import SimpleNamespace
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from bridge.kafka import client, errors
+from bridge.kafka import producer as producer_module
+from bridge.kafka.producer import KafkaProducer
+from bridge.model.ports import PartitionsFailed, Share
 from headrace.configuration import kafka
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, Retryable
@@ -57,3 +62,41 @@ def test_whatever_the_bridge_sets_itself_is_refused_in_the_file(monkeypatch):
     names = {name for settings in made for name in settings} - {"on_commit"}
     assert len(made) == 8
     assert {name for name in names if not kafka.refused(name)} == set()
+
+
+class Client:
+    """As librdkafka: numbers the records of a request from the offset that the broker gives for the first."""
+
+    def __init__(self, first):
+        self.next = first
+
+    def begin_transaction(self):
+        pass
+
+    def flush(self, _seconds):
+        return 0
+
+    init_transactions = poll = flush
+
+    def produce(self, _topic, _value, _key, _partition, on_delivery=None, headers=None):
+        offset, self.next = self.next, self.next + 1
+        if on_delivery is not None:
+            on_delivery(None, SimpleNamespace(offset=lambda: offset if offset >= 0 else None))
+
+
+@pytest.mark.parametrize("many", [1, 2, 5])
+@pytest.mark.parametrize(
+    ("first", "is_taken"), [(-1, False), (-1001, False), ((1 << 63) - 1, False), (0, True), (7, True)]
+)
+def test_records_that_are_taken_at_no_offset_are_refused_however_many_they_are(monkeypatch, many, first, is_taken):
+    """Two records from offset -1 on: the second one's is 0, and it alone is reported on."""
+    monkeypatch.setattr(producer_module, "producer", lambda *_: Client(first))
+    producer = KafkaProducer(None, "g.own.0", 1 << 20)
+    producer.begin()
+    producer.produce(Share("bank", 4, [b"k"] * many, [b"v"] * many))
+    if is_taken:
+        assert producer.flush(1) == {("bank", 4): first + many}
+        return
+    with pytest.raises(PartitionsFailed) as raised:
+        producer.flush(1)
+    assert raised.value.failed.keys() == {("bank", 4)}

@@ -1,14 +1,20 @@
-"""`headrace bridge move`: several sources at once, never over another one's position, and looked at afterwards."""
+"""Commands about positions: `move` never over another source's, and read back; a foreign offset is its source's affair."""
 
+import json
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 
+from bridge import command, doctor
+from bridge.kafka import entries
 from bridge.kafka.entries import NOBODY
 from bridge.model.position_text import parse, position_text
 from bridge.model.route import SourceRoute
+from bridge.offline_status import durable
 from bridge.positions import survey
+from bridge.positions.transfer import Export, SourcePosition, export_positions, import_positions
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 
@@ -23,32 +29,45 @@ class Group:
         self.held = {("bank", each): (9, position_text(*self.held[each], "b")) for each in self.held}
         self.takes = lambda _place: True
         self.commits = 0
-        routes = {f"a/{name}": SourceRoute(f"a/{name}", "bank", owned) for name, owned in partitions.items()}
-        monkeypatch.setattr(survey, "routes", lambda _file: routes)
+        sources = {f"a/{name}": owned for name, owned in partitions.items()}
+        self.file = SimpleNamespace(
+            kafka=None,
+            group="g",
+            path="bridge.toml",
+            streams={"bank": SimpleNamespace(sources=sources)},
+            topic=lambda stream: stream,
+        )
+        routes = {source: SourceRoute(source, "bank", owned) for source, owned in sources.items()}
+        for module in (survey, doctor):
+            monkeypatch.setattr(module, "routes", lambda _file: routes)
         monkeypatch.setattr(survey, "reading", self._reading)
-        monkeypatch.setattr(survey, "read_topics", lambda *_: self._entries())
-        monkeypatch.setattr(survey, "read_entries", lambda *_: self._entries())
+        monkeypatch.setattr(entries, "partitions_of", lambda *_: list(self.held))
         monkeypatch.setattr(survey, "commit_offsets", self._commit)
         monkeypatch.setattr(survey, "read_former", lambda *_: None)
 
     def move(self, *sources):
-        file = SimpleNamespace(kafka=None, group="g")
         admin = SimpleNamespace(
             list_offsets=lambda asked, **_: {
                 place: SimpleNamespace(result=lambda: SimpleNamespace(offset=300)) for place in asked
             }
         )
-        return survey.move(file, admin, sources)
+        return survey.move(self.file, admin, sources)
 
     def holders(self):
         return {place[1]: (parse(text).source, parse(text).position) for place, (_, text) in self.held.items()}
 
+    def committed(self, places, timeout=None):
+        answers = []
+        for each in places:
+            offset, text = self.held.get((each.topic, each.partition), (-1001, None))
+            answers.append(
+                SimpleNamespace(topic=each.topic, partition=each.partition, offset=offset, metadata=text, error=None)
+            )
+        return answers
+
     @contextmanager
     def _reading(self, *_arguments, **_named):
-        yield None
-
-    def _entries(self):
-        return {place: (offset, parse(text)) for place, (offset, text) in self.held.items()}
+        yield self
 
     def _commit(self, _connection, _group, offsets):
         self.commits += 1
@@ -102,3 +121,66 @@ def test_what_kafka_did_not_take_is_named(monkeypatch):
     group.takes = lambda place: place != ("bank", 3)
     with pytest.raises(NeedsOperator, match=r"does not hold what was committed for bank\[3\] of group g"):
         group.move("a/one")
+
+
+def test_one_foreign_offset_is_shown_as_the_error_of_its_source_alone(monkeypatch):
+    """It failed `positions`, `status`, `doctor` and `export` for all sources."""
+    group = Group(monkeypatch, one=(0,), two=(1,))
+    group.held["bank", 1] = (9, "")
+    one, two = survey.survey(group.file)
+    assert (one["position"], one["error"]) == (str(ONE), None)
+    assert (two["position"], two["offsets"]) == (None, [])
+    assert "did not write: bank[1]" in two["error"]
+    assert "--topic bank:1'" in two["error"]
+    assert [each.reason for each in durable(group.file)] == ["", two["error"]]
+    monkeypatch.setattr(command, "load", lambda *_: group.file)
+    shown = CliRunner().invoke(command.bridge, ["positions", "--config", __file__])
+    assert (shown.exit_code, two["error"] in shown.output) == (0, True)
+    printed = CliRunner().invoke(command.bridge, ["export", "--config", __file__])
+    assert [each["source"] for each in json.loads(printed.stdout)["sources"]] == ["a/one"]
+    assert (printed.exit_code, printed.stderr.startswith("source a/two is left out: ")) == (3, True)
+    export, errors = export_positions(group.file)
+    assert ([each.source for each in export.sources], errors.keys()) == (["a/one"], {"a/two"})
+    levels = {each.text.partition(":")[0]: each.level for each in doctor.positions(SimpleNamespace(file=group.file))}
+    assert levels["a/two"] == "wrong"
+    assert levels["a/one"] != "wrong"
+
+
+def test_a_foreign_offset_keeps_those_sources_alone_from_being_moved_that_it_concerns(monkeypatch):
+    group = Group(monkeypatch, one=(3,), two=(4,), fresh=(1,))
+    group.held["bank", 1] = (9, "")
+    assert group.move("a/one").keys() == {"a/one"}
+    # Its position may have been there.
+    with pytest.raises(NeedsOperator, match=r"did not write: bank\[1\]"):
+        group.move("a/two")
+    # So may the one of a source that does not leave it.
+    group = Group(monkeypatch, one=(1,), two=(4,))
+    group.held["bank", 1] = (9, "")
+    with pytest.raises(NeedsOperator, match=r"did not write: bank\[1\]"):
+        group.move("a/one")
+    assert group.commits == 0
+
+
+def test_a_foreign_offset_keeps_a_source_from_being_forgotten_whose_position_it_may_have_been(monkeypatch):
+    group = Group(monkeypatch, one=(0,))
+    group.held["bank", 1] = (9, "")
+    survey.forget(group.file, None, "a/gone")
+    with pytest.raises(NeedsOperator, match=r"no position of a/two, unless .* did not write: bank\[1\]"):
+        survey.forget(group.file, None, "a/two")
+    # Of a source of several partitions it is forgotten as well.
+    group.held |= {("bank", 1): (9, position_text("a/two", TWO, "b", partitions=(1, 2))), ("bank", 2): (9, "")}
+    survey.forget(group.file, None, "a/two")
+    assert group.holders() == {0: ("a/one", ONE), 1: (NOBODY, None), 2: (NOBODY, None)}
+
+
+def test_a_foreign_offset_keeps_those_sources_alone_from_being_imported_that_it_concerns(monkeypatch):
+    group = Group(monkeypatch, one=(0,), two=(1,))
+    monkeypatch.setattr("bridge.positions.transfer.routes", survey.routes)
+    group.held["bank", 1] = (9, "")
+    group.file.patterns = lambda _stream: None
+    monkeypatch.setattr("bridge.positions.transfer.reading", survey.reading)
+    export = Export(1, "g", [SourcePosition("a/one", str(ONE)), SourcePosition("a/two", str(TWO))])
+    done = import_positions(group.file, None, export, only=["a/one"])
+    assert done == [("a/one", f"is at {ONE} already")]
+    with pytest.raises(NeedsOperator, match=r"did not write: bank\[1\]"):
+        import_positions(group.file, None, export)

@@ -1,5 +1,6 @@
 """Positions of many sources in few requests: what only one of them needs is waited for by nobody else."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -9,7 +10,7 @@ from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions import read as read_module
-from bridge.positions.read import Positions
+from bridge.positions.read import Positions, read_former
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 
@@ -26,6 +27,8 @@ class Cluster:
         self.asked = []
         self.error = None
         self.ended = []
+        #: The last record of partitions that have any: of whom, and at which position.
+        self.last = {}
         self.routes = {source: SourceRoute(source, "bank", (n,)) for n, source in enumerate([*KNOWN, NEW, OTHER])}
         self.held = {("bank", n): position_text(source, AT, "host/1/aa/b2") for n, source in enumerate(KNOWN)}
         monkeypatch.setattr(read_module, "consumer", lambda *_: self)
@@ -63,9 +66,21 @@ class Cluster:
         def result():
             if self.partition == NO_ANSWER and place.partition == 4:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-            return SimpleNamespace(offset=0 if first or place.partition == 5 or self.partition == EMPTY else 7)
+            is_empty = place.partition not in self.last and (place.partition == 5 or self.partition == EMPTY)
+            return SimpleNamespace(offset=0 if first or is_empty else 7)
 
         return SimpleNamespace(result=result)
+
+    def get_watermark_offsets(self, place, timeout=None):
+        return 0, 7 if place.partition in self.last else 0
+
+    def assign(self, places):
+        self.assigned = places[0]
+
+    def consume(self, _many, timeout=None):
+        source, position = self.last[self.assigned.partition]
+        value = json.dumps({"source": {"name": source, "position": str(position)}}).encode()
+        return [SimpleNamespace(error=lambda: None, offset=lambda: 6, value=lambda: value)]
 
     def list_consumer_groups(self, request_timeout=None):
         self.asked.append("groups")
@@ -175,15 +190,11 @@ def test_the_number_of_requests_does_not_grow_with_the_sources(monkeypatch):
     assert len(cluster.asked) == few
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "did not write: bank[1]"),
-        ("2 not a position 2026 a/s1 b", "did not write: bank[1]"),
-        ("9 something of a newer release", "has version 9"),
-    ],
-)
-def test_what_somebody_else_committed_for_one_partition_stops_its_source_alone(monkeypatch, text, said):
+FOREIGN = ["", "2 not a position 2026 a/s1 b", "9 something of a newer release"]
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_what_somebody_else_committed_for_one_partition_stops_no_source_that_has_a_position(monkeypatch, text):
     """`kafka-consumer-groups --reset-offsets` for one partition stopped every source of its topic."""
     cluster = Cluster(monkeypatch)
     cluster.held["bank", 1] = text
@@ -191,17 +202,86 @@ def test_what_somebody_else_committed_for_one_partition_stops_its_source_alone(m
     for _ in range(2):
         first.turn(0)
         second.turn(0)
-    assert served.keys() == cluster.routes.keys() - {KNOWN[1]}
-    error = unreadable[KNOWN[1]]
-    assert isinstance(error, NeedsOperator)
-    assert said in error.message
-    # and a source that the file gives the partition to does not take it for free
+    # What is no bridge's may have been the position of a source that has none.
+    assert served.keys() == {*KNOWN} - {KNOWN[1]}
+    assert unreadable.keys() == {KNOWN[1], NEW, OTHER}
+    said = "has version 9" if text.startswith("9") else "did not write: bank[1]"
+    for error in unreadable.values():
+        assert isinstance(error, NeedsOperator)
+        assert said in error.message
+    # Once it is removed, the same readers know the position from the last record, and the others begin.
+    del cluster.held["bank", 1]
+    cluster.last[1] = KNOWN[1], AT
+    for source in unreadable:
+        first.add(source, 1)
+    for _ in range(2):
+        first.turn(0)
+        second.turn(0)
+    assert {source: each.position for source, each in served.items()} == {
+        **dict.fromkeys(KNOWN, AT),
+        NEW: None,
+        OTHER: None,
+    }
+
+
+@pytest.mark.parametrize("text", FOREIGN)
+def test_a_source_that_left_the_partition_that_somebody_else_committed_does_not_begin_from_nothing(monkeypatch, text):
+    """Its position was there; in the partition that the file gives it nothing is wrong."""
+    cluster = Cluster(monkeypatch)
+    cluster.held["bank", 1] = text
+    cluster.last[1] = KNOWN[1], AT
+    cluster.routes = {KNOWN[1]: SourceRoute(KNOWN[1], "bank", (5,)), KNOWN[0]: SourceRoute(KNOWN[0], "bank", (0,))}
+    for searches in (False, True):
+        found = cluster.positions(searches=searches).read(cluster.routes)
+        assert found[KNOWN[0]].position == AT
+        assert isinstance(found[KNOWN[1]], NeedsOperator)
+    # nor does one to which the file gives it
     cluster.routes = {"a/fresh": SourceRoute("a/fresh", "bank", (1,))}
     assert isinstance(cluster.positions(searches=True).read(["a/fresh"])["a/fresh"], NeedsOperator)
-    # once it is removed, the source goes on
-    del cluster.held["bank", 1]
-    cluster.routes = {KNOWN[1]: SourceRoute(KNOWN[1], "bank", (1,))}
-    assert cluster.positions(searches=True).read(KNOWN[1:2])[KNOWN[1]].position is None
+
+
+def owner(cluster, text, partitions=(1, 5), order=(1, 5)):
+    """Have a source own partitions, of which the last holds a text of somebody else's; return what two readers find of it."""
+    own = position_text(OTHER, AT, "host/1/aa/b2", partitions=order)
+    cluster.routes = {OTHER: SourceRoute(OTHER, "bank", partitions)}
+    cluster.held = {("bank", n): own for n in (1, 5)} | {("bank", 5): text}
+    return [cluster.positions(searches=searches).read([OTHER])[OTHER] for searches in (False, True)]
+
+
+def test_a_source_of_several_partitions_goes_on_from_what_the_intact_ones_hold(monkeypatch):
+    """One foreign offset stopped it, and the hint led into another error: "owned bank[1] until now"."""
+    cluster = Cluster(monkeypatch)
+    for found in owner(cluster, ""):
+        assert (found.position, found.offsets) == (AT, {("bank", 1): 9, ("bank", 5): 9})
+    # A newer bridge may know of a later position.
+    for found in owner(cluster, "9 something of a newer release"):
+        assert "has version 9" in found.message
+    # The file has others than the intact text names.
+    for found in owner(cluster, "", partitions=(1,), order=(1, 5)):
+        assert "owned bank[1], bank[5] until now" in found.message
+    for found in owner(cluster, "", order=(5, 1)):
+        assert "had its partitions in the order [5, 1]" in found.message
+
+
+def test_where_no_text_names_the_partitions_the_hint_leads_out(monkeypatch):
+    """Texts of releases before name no order: the foreign partition may be one that the file has given the source since."""
+    cluster = Cluster(monkeypatch)
+    for found in owner(cluster, "", order=()):
+        assert "did not write: bank[5]" in found.message
+        assert "--delete-offsets --group g --topic bank:1,5'" in found.hint
+    # as it says
+    del cluster.held["bank", 1], cluster.held["bank", 5]
+    cluster.last[1] = OTHER, AT
+    found = cluster.positions(searches=True).read([OTHER])[OTHER]
+    assert (found.position, found.offsets.keys()) == (AT, {("bank", 1), ("bank", 5)})
+
+
+def test_a_group_of_a_former_release_with_a_foreign_offset_is_named_with_the_way_out(monkeypatch):
+    cluster = Cluster(monkeypatch)
+    cluster.held = {("bank", 5): ""}
+    with pytest.raises(NeedsOperator, match="did not write") as raised:
+        read_former(None, cluster.routes[OTHER])
+    assert "--delete-offsets --group headrace.a/other --topic bank:5'" in raised.value.hint
 
 
 @pytest.mark.parametrize(("committed", "is_served"), [((1, 0), False), ((0, 1), True), ((), True)])

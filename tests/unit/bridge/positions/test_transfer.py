@@ -32,7 +32,7 @@ def test_partitions_in_another_order_than_at_the_export_are_refused_as_keys_woul
     position, committed = Position(7, 5, 0), []
     held = {"a/b": Committed(position, "", "b", {}, None, order)}
     monkeypatch.setattr(transfer, "positions_of", lambda _file: held)
-    exported = export_positions(SimpleNamespace(group="g"))
+    exported, _ = export_positions(SimpleNamespace(group="g"))
     assert exported.sources[0].partitions == list(order)
     # into another group, whose file has them in this order
     held["a/b"] = None
