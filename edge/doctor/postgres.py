@@ -153,7 +153,7 @@ def clock(context: CheckContext) -> Iterator[Finding]:
 
 
 def row_decoder(context: CheckContext) -> Iterator[Finding]:
-    """Report which code decodes rows: C, or Python where that was not compiled, is switched off, or writes records of another form."""
+    """Report which code decodes rows: C, or Python where that was not compiled, is switched off, or records have another form."""
     records = context.config.records
     if rows_in_c.module is None:
         summary = "Python alone, which takes more CPU"
