@@ -187,7 +187,7 @@ def _resolved(
     if "base" not in own:
         progress = parse(own)
         # Earlier releases noted no time.
-        base = Base(number, own["commit"], own["at"], progress.topics) if "at" in own else None
+        base = Base(number, own["commit"], own["at"], progress.topics) if {"at", "commit"} <= own.keys() else None
         return at(replace(progress, base=base), number)
     wanted = own["base"]
     whole = note_at(wanted["version"])
