@@ -114,16 +114,16 @@ class SnapshotDecoder(Decoder):
         """Put the rows here that the window keeps."""
         chunk_table: SnapshotTable = chunk.table
         table = self._announced_now(chunk_table)
+        batcher, writer = self._batcher, self._writer
+        first, largest = writer.ordinal, self._largest
         self._put_lacking(chunk, window)
         # What the log has of a truncate is behind the rows.
         rows = () if window.truncated else chunk.rows
-        batcher, writer = self._batcher, self._writer
-        first, largest = writer.ordinal, self._largest
         read, changed = self._copied_of(table, chunk_table), self._changed_keys(window)
         committed, place, read_at = self._committed, self._place, self._read
         again: list[Key] = []
         alone = self._records.transactions or self.wants_places
-        keys, found, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, first
+        keys, found, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, writer.ordinal
         for row in rows:
             if table.schema_sent and len(row) <= largest and not alone:
                 try:

@@ -143,7 +143,7 @@ class Described(NamedTuple):
 class Put(NamedTuple):
     """What became of a chunk."""
 
-    #: Of its last row that went into the log's order; None when none did.
+    #: Of its last row, or of the last change that the moment lacks, that went into the log's order; None when none did.
     position: Position | None
     #: Keys of rows that have to be read once more.
     again: list[Key]
