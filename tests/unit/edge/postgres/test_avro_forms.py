@@ -304,6 +304,60 @@ def test_a_value_without_a_form_in_avro_is_a_dead_letter_and_the_source_goes_on(
         Log(history=history, on_too_large="stop", **settings).transaction(*announced, insert(3, bad))
 
 
+@pytest.mark.parametrize("form", ["json", "avro"])
+@pytest.mark.parametrize(
+    ("time", "bad"),
+    [
+        ("nanoseconds", "2300-01-01 00:00:00"),
+        ("microseconds", "294276-12-31 23:59:59"),
+        ("adaptive", "294276-12-31 23:59:59"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["timestamp", "_timestamp"])
+def test_a_time_beyond_64_bits_is_a_dead_letter_alone_and_in_an_array_in_the_log_and_in_a_copy(
+    tmp_path, kind, time, bad, form
+):
+    """M2: in an array it stopped the source in Avro, and in JSON it was a number that no consumer takes as a long."""
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(EPOCH, 0)
+    wrap = '{{"{}"}}'.format if kind[0] == "_" else str
+    good, bad = wrap("2026-01-01 00:00:00"), wrap(bad)
+    announced = relation(Column("id", 20, key=True), Column("c", OIDS[kind]))
+    settings = {"profile": "debezium", "time": time, "format": form, "key_of": lambda _: ["id"]}
+    log = Log(kind=SnapshotDecoder, history=history, **settings)
+    log.feed(begin(), announced, *(insert(number, good) for number in range(3)), insert(3, bad), insert(4, good))
+    table = replace(snapshot_table(announced), count=2)
+    rows = [copied((str(number), bad if number == 6 else good)) for number in range(5, 8)]
+    log.decoder.put(Chunk(table=table, rows=rows, size=1, last=None, end=True), DedupWindow())
+    log.feed(commit())
+    batches = log.batches()
+
+    pairs = made_json(batches) if form == "avro" else plain(batches)
+    after = [value["after"] for _, value in parsed(pairs, whole=False) if value and value.get("after")]
+    assert [(row["id"], row.get("c") is None) for row in after] == [(number, number in {3, 6}) for number in range(8)]
+    assert "column c" in history.warnings["public.accounts"]
+    with pytest.raises((NeedsOperator, CorruptInput)):
+        Log(history=history, on_too_large="stop", **settings).transaction(announced, insert(3, bad))
+
+
+@pytest.mark.parametrize("form", ["json", "avro"])
+@pytest.mark.parametrize("kind", ["timestamp", "_timestamp"])
+def test_of_a_time_beyond_64_bits_in_a_key_the_change_is_left_out(tmp_path, kind, form):
+    """M2."""
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(EPOCH, 0)
+    wrap = '{{"{}"}}'.format if kind[0] == "_" else str
+    log = Log(history=history, profile="debezium", time="microseconds", format=form, key_of=lambda _: ["id"])
+    described = relation(Column("id", OIDS[kind], key=True))
+    log.transaction(described, *(insert(wrap(it)) for it in ("1970-01-01 00:00:01", "294276-12-31 23:59:59")))
+    batches = log.batches()
+
+    pairs = parsed(made_json(batches) if form == "avro" else plain(batches), whole=True)
+    second = [1_000_000] if kind[0] == "_" else 1_000_000
+    assert [value["after"] for _, value in pairs if value and value.get("after")] == [{"id": second}]
+    assert "column id" in history.warnings["public.accounts"]
+
+
 def test_of_a_key_without_a_form_in_avro_the_change_is_left_out(tmp_path):
     history = TableHistory(tmp_path, "jakarta/bank")
     history.begin(EPOCH, 0)
