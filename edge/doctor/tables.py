@@ -29,11 +29,6 @@ join pg_stat_database d on d.datname = current_database()
 left join pg_stat_user_tables s on s.relid = c.oid
 where p.pubname = %s and c.relreplident = 'f'
 """
-#: Those of tables in SQL whose owner the user may act as.
-_OWNED = """
-select name from unnest(%s::text[]) as listed (name) join pg_class on oid = to_regclass(name)
-where pg_has_role(relowner, 'usage')
-"""
 #: So many tables are named; of more there is a count.
 _NAMED = publishing.NAMED
 
@@ -101,10 +96,7 @@ def may_make(context: CheckContext) -> Iterator[Finding]:
         "select rolsuper, has_database_privilege(current_database(), 'create') from pg_roles where rolname = current_user"
     )
     chosen = publishing.chosen_tables(candidates, names.row_filters)
-    owned = set[str]()
-    if not superuser:
-        tables = [table.quoted for table in candidates]
-        owned = {name for (name,) in context.database.rows(_OWNED, tables)}
+    owned = {table.quoted for table in candidates if table.is_owned}
     foreign = [
         table for table in chosen if not superuser and table.partition(" where ")[0].removeprefix("only ") not in owned
     ]

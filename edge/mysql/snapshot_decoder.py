@@ -136,7 +136,7 @@ class SnapshotDecoder(Decoder):
     def put(self, chunk: Chunk, window: DedupWindow) -> Put:
         """Put the rows here that the window keeps."""
         copied: Copied = chunk.table
-        self._put_lacking(chunk, window)
+        last = self._put_lacking(chunk, window)
         read, keeps = copied.rows.read, window.keeps
         lacking: dict[int, Undecodable] = {}
         try:
@@ -146,7 +146,7 @@ class SnapshotDecoder(Decoder):
                 raise self._undecodable(copied) from error
             found = self._read_carefully(chunk, window, lacking)
         if not found:
-            return Put(None, [])
+            return Put(last, [])
         table, rows = self._tables.current_table(copied), [row for _, row in found]
 
         def values(to: Transaction, first: int) -> list[bytes | None]:
@@ -187,10 +187,14 @@ class SnapshotDecoder(Decoder):
             hint="Cancel the table's snapshot (headrace edge snapshot --cancel), and report what columns it has.",
         )
 
-    def _put_lacking(self, chunk: Chunk, window: DedupWindow) -> None:
-        """Put what the log has ahead of this place, and the moment that is copied lacks, as a part of the copy."""
+    def _put_lacking(self, chunk: Chunk, window: DedupWindow) -> Position | None:
+        """Put what the log has ahead of this place, and the moment that is copied lacks, as a part of the copy.
+
+        Return the last position; None where there is nothing.
+        """
+        last: Position | None = None
         if chunk.lacks is None:
-            return
+            return last
         for transaction, (table, kind, images), _ in window.kept:
             if chunk.lacks(transaction):
                 lacking = [
@@ -198,7 +202,8 @@ class SnapshotDecoder(Decoder):
                     for *_, new, lacks in table.changes(kind, images, 0, len(images), careful=True)
                 ]
                 made = partial(self._values_lacking, table, kind, images, lacking)
-                self._put(table, [None] * len(lacking), made)
+                last = self._put(table, [None] * len(lacking), made)
+        return last
 
     def _values_lacking(
         self, table: Table, kind: int, images: bytes, lacking: list[Any], to: Transaction, first: int

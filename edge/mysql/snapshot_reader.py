@@ -58,9 +58,9 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
         """Return the tables that the source's databases and tables, and the policy, let through."""
         return [f"{of}.{name}" for of, name in listed(self._database) if self._tables.chosen(of, name)]
 
-    def named(self, name: str) -> list[str]:
-        """Return the name: a table is its partitions."""
-        return [name]
+    def named(self, names: list[str]) -> list[str]:
+        """Return the names: a table is its partitions."""
+        return names
 
     def describe(self, name: str, where: str | None) -> Described:
         """Return a table, with the server's estimate of its rows."""

@@ -77,6 +77,8 @@ class DebeziumType(NamedTuple):
     rounded_by: str | None = None
     #: Whether there are values that it writes as null.
     has_null: bool = False
+    #: How one element of an array is written; None for what is no array.
+    element: Callable[[bytes], bytes] | None = None
 
 
 def debezium_type(type_oid: int, modifier: int, records: Records, type_name: str = "") -> DebeziumType | None:
@@ -208,7 +210,8 @@ def _array(name: str, modifier: int, records: Records) -> DebeziumType | None:
     placeholder = _ARRAY_PLACEHOLDERS.get(name, values.NULL)
     if placeholder == _NUMBERS and element.startswith(f"{_TIME_NAMES}Iso"):
         placeholder = b"[%b]" % _TEXT
-    return DebeziumType(f"array<{element}>", write, placeholder, b"[]", form.rounded_by if form is not None else None)
+    rounded_by = form.rounded_by if form is not None else None
+    return DebeziumType(f"array<{element}>", write, placeholder, b"[]", rounded_by, element=convert)
 
 
 def _or_text(write: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:

@@ -37,7 +37,7 @@ select quote_ident(n.nspname) || '.' || quote_ident(t.relname), n.nspname || '.'
     join pg_class c using (oid) join pg_namespace cn on cn.oid = c.relnamespace
     where c.relkind = 'r' and not {_IDENTIFIED}
     order by 1
-), {_HAS_KEY.replace("c.oid", "t.oid")}
+), {_HAS_KEY.replace("c.oid", "t.oid")}, pg_has_role(t.relowner, 'usage')
 from pg_class t join pg_namespace n on n.oid = t.relnamespace
 where t.relkind in ('r', 'p') and t.relpersistence = 'p' and t.oid >= 16384
 and case when %s then n.nspname || '.' || t.relname = any(%s) else not t.relispartition end
@@ -92,6 +92,8 @@ class Candidate(NamedTuple):
     #: The tables whose updates and deletes the server would refuse: itself, or partitions.
     refused: list[str]
     has_key: bool
+    #: Whether the user may act as its owner.
+    is_owned: bool
 
     @property
     def as_published(self) -> str:

@@ -19,6 +19,7 @@ from msgspec import json
 
 from edge.postgres import envelope, values
 from edge.postgres.debezium_types import PLACEHOLDER, DebeziumType, debezium_type
+from edge.postgres.debezium_values import array
 from edge.postgres.relations import Relation, known_columns, string, table_schema
 from edge.postgres.rows import Table
 from edge.postgres.values import OIDS
@@ -33,6 +34,8 @@ _log = logging.getLogger(__name__)
 _INT32 = struct.Struct(">I").unpack_from
 #: Replica identities, full and nothing, with which a relation is announced without its key.
 _KEY_NOT_IN_LOG = "fn"
+#: Forms whose numbers may not fit into 64 bits: in microseconds those of years from 294247 on.
+_WIDE = ("NanoTimestamp", "MicroTimestamp", "MicroDuration")
 
 
 class RelationCache:
@@ -161,10 +164,12 @@ def _limited(form: DebeziumType, column: str, *, in_key: bool, in_avro: bool) ->
     convert = form.convert
     if convert is None:
         return form
-    if in_avro and form.name.startswith("array<"):
-        convert = flat(convert, column)
-    elif form.name.endswith(("NanoTimestamp", "MicroDuration")):
+    if form.name.endswith(_WIDE):
         convert = within(64, convert, column)
+    elif form.element is not None and form.name.removesuffix(">").endswith(_WIDE):
+        convert = array(within(64, form.element, column))
+    if in_avro and form.element is not None:
+        convert = flat(convert, column)
     if form.has_null and in_key:
         convert = never_null(convert, column)
     return form._replace(convert=convert)

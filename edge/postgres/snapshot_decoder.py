@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Collection
 from typing import Any
 
-from edge.postgres import rows_avro, rows_compiled, snapshot_reader
+from edge.postgres import rows_avro, rows_compiled, rows_in_c, snapshot_reader
 from edge.postgres.careful_rows import without_undecodable
 from edge.postgres.envelope import CONNECTOR, LogicalMessage
 from edge.postgres.large_rows import find_large
@@ -55,8 +55,8 @@ class SnapshotDecoder(Decoder):
         # By OID, the tables of which rows that move are reported.
         self._followed: dict[int, list[LogTable]] = {}
         self._moved: Moved = lambda _table, _key: None
-        # The snapshot's form of a table, with the functions from a row to a message, and to key and value.
-        self._reading: tuple[Table, Table, Callable[[bytes], bytes], Change] | None = None
+        # A table, with its functions: from a row to a message, from that to key and value, and from a row to these at once.
+        self._reading: tuple[Table, Callable[[bytes], bytes], Change, Change] | None = None
 
     def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
         """Report rows of these tables that move to another key without all of their columns, from here on."""
@@ -114,16 +114,16 @@ class SnapshotDecoder(Decoder):
         """Put the rows here that the window keeps."""
         chunk_table: SnapshotTable = chunk.table
         table = self._announced_now(chunk_table)
+        batcher, writer = self._batcher, self._writer
+        first, largest = writer.ordinal, self._largest
         self._put_lacking(chunk, window)
         # What the log has of a truncate is behind the rows.
         rows = () if window.truncated else chunk.rows
-        batcher, writer = self._batcher, self._writer
-        first, largest = writer.ordinal, self._largest
         read, changed = self._copied_of(table, chunk_table), self._changed_keys(window)
         committed, place, read_at = self._committed, self._place, self._read
         again: list[Key] = []
         alone = self._records.transactions or self.wants_places
-        keys, found, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, first
+        keys, found, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, writer.ordinal
         for row in rows:
             if table.schema_sent and len(row) <= largest and not alone:
                 try:
@@ -152,7 +152,7 @@ class SnapshotDecoder(Decoder):
     def _put_row(self, table: Table, row: bytes, chunk_table: SnapshotTable, window: DedupWindow) -> list[Key]:
         """Put a row with what goes ahead of it, or its dead letter; return its key where it has to be read once more."""
         assert self._reading is not None
-        _, reading, message_of, _ = self._reading
+        _, message_of, insert, _ = self._reading
         message = message_of(row)
         large = find_large(table, message[: -len(PAD)], self._largest) if len(message) > self._largest else None
         if large is not None:
@@ -160,11 +160,11 @@ class SnapshotDecoder(Decoder):
         around = self._around(table.name)
         instead: Instead = None
         try:
-            key, value = reading.insert(message, *around)
+            key, value = insert(message, *around)
         except UNDECODABLE:
             if not self._writer.passes_undecodable:
                 raise
-            repaired = self._read_repaired(table, message, reading.insert, around)
+            repaired = self._read_repaired(table, message, insert, around)
             if repaired is None:
                 return []
             key, value, instead = repaired
@@ -233,14 +233,15 @@ class SnapshotDecoder(Decoder):
         if self._reading is None or self._reading[0] is not table:
             reading, avro = table.for_snapshot(), self._batcher.avro
             message_of = snapshot_reader.insert(chunk_table.oid, chunk_table.count)
+            insert = rows_in_c.insert(reading) or rows_compiled.insert(reading)
 
             def exact(row: bytes, *around: bytes) -> tuple[bytes | None, bytes]:
-                return reading.insert(message_of(row), *around)
+                return insert(message_of(row), *around)
 
             read = rows_compiled.copied(reading, exact)
             if avro is not None:
                 read = rows_avro.copied(reading, read, avro)
-            self._reading = table, reading, message_of, read
+            self._reading = table, message_of, insert, read
         return self._reading[3]
 
     def _begin(self, message: bytes) -> None:

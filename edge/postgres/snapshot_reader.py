@@ -132,9 +132,9 @@ class SnapshotReader(ChunkReader[Database, SnapshotTable]):
         names = published(self._database, self._publication)
         return [name for name in names if self._policy.admits_name(name, above.get(name, ()))]
 
-    def named(self, name: str) -> list[str]:
-        """Return the names under which the publication carries a table."""
-        return named(self._database, self._publication, name)
+    def named(self, names: list[str]) -> list[str]:
+        """Return the names under which the publication carries tables."""
+        return named(self._database, self._publication, names)
 
     def describe(self, name: str, where: str | None) -> Described:
         """Return a table, with the planner's estimate of its rows."""

@@ -18,15 +18,15 @@ from headrace.errors import NeedsOperator
 
 _PUBLISHED = "select schemaname || '.' || tablename from pg_publication_tables where pubname = %s order by 1"
 _PARTITIONS = """
-select n.nspname || '.' || c.relname
+select pn.nspname || '.' || p.relname, n.nspname || '.' || c.relname
 from pg_class p
 join pg_namespace pn on pn.oid = p.relnamespace
 cross join lateral pg_partition_tree(p.oid) t
 join pg_class c on c.oid = t.relid
 join pg_namespace n on n.oid = c.relnamespace
 join pg_publication_tables pub on pub.schemaname = n.nspname and pub.tablename = c.relname
-where pn.nspname || '.' || p.relname = %s and p.relkind = 'p' and t.isleaf and pub.pubname = %s
-order by 1
+where pn.nspname || '.' || p.relname = any(%s) and p.relkind = 'p' and t.isleaf and pub.pubname = %s
+order by 2
 """
 _TABLE = """
 select c.oid::int8, n.nspname::text, c.relname::text, c.relkind::text, c.relreplident::text, p.oid::int8
@@ -164,11 +164,14 @@ def published(database: Database, publication: str) -> list[str]:
     return [name for (name,) in database.rows(_PUBLISHED, publication)]
 
 
-def named(database: Database, publication: str, name: str) -> list[str]:
-    """Return the names under which a table is published: its own, or those of its partitions."""
-    if name in published(database, publication):
-        return [name]
-    return [leaf for (leaf,) in database.rows(_PARTITIONS, name, publication)]
+def named(database: Database, publication: str, names: list[str]) -> list[str]:
+    """Return the names under which tables are published: their own, or those of their partitions; of others their own."""
+    carried = set(published(database, publication))
+    others = [name for name in names if name not in carried]
+    leaves: dict[str, list[str]] = {}
+    for name, leaf in database.rows(_PARTITIONS, others, publication) if others else []:
+        leaves.setdefault(name, []).append(leaf)
+    return [leaf for name in names for leaf in leaves.get(name, [name])]
 
 
 def describe(database: Database, publication: str, name: str) -> SnapshotTable:

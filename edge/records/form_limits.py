@@ -6,6 +6,7 @@ no value for is a value that cannot be decoded: a dead letter, or with `on_too_l
 from there with another form.
 """
 
+import re
 import struct
 from collections.abc import Callable, Iterable
 
@@ -25,6 +26,7 @@ UNDECODABLE = (struct.error, IndexError, KeyError, ValueError, OverflowError, Re
 
 #: Characters of a number that any number of so many bits may have.
 _SURELY = {32: 9, 64: 18}
+_LONG_NUMBER = re.compile(rb"\d{19}")
 _OTHER = "Set that option otherwise (docs/types.md lists which forms are exact), or name the table in [policy] exclude_tables."
 
 
@@ -63,7 +65,8 @@ def within(bits: int, convert: Convert, column: str) -> Convert:
             raise NoForm(
                 f"{column} has a time before 1678 or after 2261 in nanoseconds, or another value whose number does not fit "
                 f"into {bits} bits",
-                hint='Set [records] time = "microseconds", and interval = "string" for one of intervals.',
+                hint='Set [records] time = "microseconds", or "isostring" for years from 294247 on, and interval = "string" '
+                "for one of intervals.",
             )
         return found
 
@@ -71,18 +74,27 @@ def within(bits: int, convert: Convert, column: str) -> Convert:
 
 
 def flat(convert: Convert, column: str) -> Convert:
-    """Return a conversion to an array which raises NoForm for what Avro has no form for: an array of arrays, and none."""
+    """Return a conversion to an array which raises NoForm for what Avro has no form for.
+
+    That is an array of arrays, what is no array, and a whole number of more than 64 bits.
+    """
 
     def write(text: bytes) -> bytes:
         found = convert(text)
-        if found[:1] != b"[" or (found.find(b"[", 1) > 0 and any(isinstance(it, list) for it in json.decode(found))):
+        is_unusual = found.find(b"[", 1) > 0 or _LONG_NUMBER.search(found) is not None
+        if found[:1] != b"[" or (is_unusual and not all(map(_is_element, json.decode(found)))):
             raise NoForm(
-                f"{column} has an array of arrays, or none, which has no form in Avro",
+                f"{column} has an array of arrays or of numbers beyond 64 bits, or none, which has no form in Avro",
                 hint='Set [records] types = "headrace", which writes arrays as text, or exclude the column by [policy].',
             )
         return found
 
     return write
+
+
+def _is_element(value: object) -> bool:
+    """Return whether Avro has a form for an element of an array."""
+    return not isinstance(value, list) and (not isinstance(value, int) or -(1 << 63) <= value < 1 << 63)
 
 
 def no_value(column: str) -> NoForm:

@@ -44,8 +44,7 @@ class ActivePlan:
         """Return the names of the tables that a request for snapshots means."""
         if not request.tables:
             return reader.published()
-        # A table that is not published stays in the plan by its name, and fails with what to do.
-        return [name for table in request.tables for name in reader.named(table) or [table]]
+        return reader.named(request.tables)
 
     def take(self, path: Path, request: Request, tables: list[str]) -> None:
         """Let a request take effect; `tables` are those that it means."""
@@ -53,8 +52,7 @@ class ActivePlan:
         if request.kind == "cancel":
             plan.cancel(tables, now_ms)
         elif request.kind == "snapshot":
-            for name in tables:
-                plan.add(name, where=request.where, replace=request.replace, now_ms=now_ms, restart=request.restart)
+            plan.add_all(tables, where=request.where, replace=request.replace, now_ms=now_ms, restart=request.restart)
         else:
             plan.paused = request.kind == "pause"
         _log.info("snapshot request taken: %s %s", request.kind, ", ".join(tables))

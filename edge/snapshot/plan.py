@@ -4,7 +4,7 @@ One JSON file in the state folder, written by the edge alone, and only after the
 behind what was sent, never ahead: after a crash a chunk is read again, none is left out. It holds keys of rows, no rows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
@@ -110,25 +110,37 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     tables: list[TablePlan] = []
 
     def add(self, name: str, *, where: str | None, replace: bool, now_ms: int, restart: bool = False) -> bool:
-        """Add a table, unless the same was requested already and is not finished; return whether it was added.
+        """Add a table as `add_all` does; return whether it was added."""
+        return bool(self.add_all([name], where=where, replace=replace, now_ms=now_ms, restart=restart))
 
-        An earlier snapshot of the table that has ended is forgotten, but not that the end of its copy is still to be marked.
+    def add_all(
+        self, names: Iterable[str], *, where: str | None, replace: bool, now_ms: int, restart: bool = False
+    ) -> list[TablePlan]:
+        """Add tables, except those of which the same was requested already and is not finished; return those that were added.
+
+        An earlier snapshot of a table that has ended is forgotten, but not that the end of its copy is still to be marked.
         `restart`: one that is not finished begins again.
         """
-        same = [it for it in self.unfinished() if (it.name, it.where) == (name, where) and (it.replace or not replace)]
-        if same:
-            if restart:
-                same[0].restart()
-                same[0].started_ms = 0
-            return False
-        ended = [it for it in self.tables if it.name == name and not it.unfinished]
-        self.tables = [it for it in self.tables if it.unfinished or it.name != name]
-        table = TablePlan(name=name, where=where, replace=replace, asked_ms=now_ms)
-        for it in ended:
-            if it.marks_open:
-                table.marks_open, table.marked_schema = True, it.marked_schema
-        self.tables.append(table)
-        return True
+        by_name: dict[str, list[TablePlan]] = {}
+        for it in self.tables:
+            by_name.setdefault(it.name, []).append(it)
+        added: dict[str, TablePlan] = {}
+        for name in names:
+            planned = by_name.setdefault(name, [])
+            same = [it for it in planned if it.unfinished and it.where == where and (it.replace or not replace)]
+            if same:
+                if restart:
+                    same[0].restart()
+                    same[0].started_ms = 0
+                continue
+            table = added[name] = TablePlan(name=name, where=where, replace=replace, asked_ms=now_ms)
+            for it in planned:
+                if it.marks_open and not it.unfinished:
+                    table.marks_open, table.marked_schema = True, it.marked_schema
+            planned.append(table)
+        self.tables = [it for it in self.tables if it.unfinished or it.name not in added]
+        self.tables += added.values()
+        return list(added.values())
 
     def enter(self, epoch: int) -> bool:
         """Restart what is unfinished in another epoch, before which changes may be missing; return whether it is another."""
@@ -144,8 +156,9 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
         Those that failed are reported no more.
         """
+        listed = set(names)
         for it in self.tables:
-            if (it.unfinished or it.state == "failed") and (not names or it.name in names):
+            if (it.unfinished or it.state == "failed") and (not listed or it.name in listed):
                 it.state, it.finished_ms = "cancelled", now_ms
 
     def unfinished(self) -> Iterator[TablePlan]:

@@ -143,7 +143,7 @@ class Described(NamedTuple):
 class Put(NamedTuple):
     """What became of a chunk."""
 
-    #: Of its last row that went into the log's order; None when none did.
+    #: Of its last row, or of the last change that the moment lacks, that went into the log's order; None when none did.
     position: Position | None
     #: Keys of rows that have to be read once more.
     again: list[Key]
@@ -155,8 +155,11 @@ class Reader(Protocol):
     def published(self) -> list[str]:
         """Return the names of all tables that the stream carries, `schema.table`."""
 
-    def named(self, name: str) -> list[str]:
-        """Return the names under which the stream carries a table: its own, or its partitions'."""
+    def named(self, names: list[str]) -> list[str]:
+        """Return the names under which the stream carries tables: their own, or their partitions'.
+
+        A table that it does not carry keeps its name: it stays in the plan, and fails with what to do.
+        """
 
     def describe(self, name: str, where: str | None) -> Described:
         """Return a table as it is now, with an estimate of the rows that a condition leaves of it.

@@ -73,9 +73,18 @@ class SnapshotStore:
         files.write_private(self._requests / name, msgspec.json.encode(request))
 
     def request_once(self, request: Request) -> None:
-        """Leave a request unless the same one waits."""
-        if all(waits != request for _, waits in self.waiting()):
-            self.request(request)
+        """Leave a request, less the tables that a waiting one with the same options names; none where nothing is left."""
+        same: list[Request] = []
+        for _, waits in self.waiting():
+            if waits.kind == "cancel":
+                # It ends what those ahead of it request.
+                same = []
+            elif msgspec.structs.replace(waits, version=request.version, tables=request.tables) == request:
+                same.append(waits)
+        listed = {table for waits in same for table in waits.tables}
+        tables = [table for table in request.tables if table not in listed]
+        if tables or (not request.tables and all(waits.tables for waits in same)):
+            self.request(msgspec.structs.replace(request, tables=tables))
 
     def waiting(self) -> list[tuple[Path, Request]]:
         """Return the requests that wait, oldest first. A damaged one is removed and logged.

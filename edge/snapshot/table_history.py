@@ -113,14 +113,15 @@ class TableHistory:
             for kind, labels in found.items()
             if any(labels.get(number, label) != label for number, label in known.get(kind, {}).items())
         }
+        altered: list[tuple[Form, list[str]]] = []
         for forms in self._known.tables.values():
-            newest = forms[-1]
-            kinds = {column.type.removeprefix("_") for column in newest.columns} & renamed
+            kinds = {column.type.removeprefix("_") for column in forms[-1].columns} & renamed
             if kinds:
-                reasons = [f"a label of type {kind} was renamed" for kind in sorted(kinds)]
-                self._request([newest.name])
-                self._mark(newest.name, reasons)
-                newest.rewritten, newest.reported = list(dict.fromkeys([*unreported(newest), *reasons])), None
+                altered.append((forms[-1], [f"a label of type {kind} was renamed" for kind in sorted(kinds)]))
+        self._request(newest.name for newest, _ in altered)
+        for newest, reasons in altered:
+            self._mark(newest.name, reasons)
+            newest.rewritten, newest.reported = list(dict.fromkeys([*unreported(newest), *reasons])), None
         if found != known:
             # After all marks: where one cannot be made, the next session finds the labels again.
             self._known.labels = {kind: dict(labels) for kind, labels in found.items()}

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -315,9 +316,10 @@ def test_an_undecodable_change_that_the_moment_of_a_table_without_a_key_lacks_is
     commit(3, 25, image[1])
     before = len(stream.reported())
     chunk = Chunk(table=copied, rows=[packet(b"9", None)], size=1, last=None, end=True, seen=1, lacks=lambda _: True)
-    stream.decoder.put(chunk, stream.window)
+    put_rows = stream.decoder.put(chunk, stream.window)
 
     put = [json.loads(value) for value in stream.reported()[before:]]
+    assert str(put_rows.position) == put[-1]["source"]["position"]
     assert [(it["op"], (it.get("too_large") or {}).get("column")) for it in put] == [
         ("r", None), ("r", "day"), ("r", None), ("u", None), ("d", None), ("r", None),
     ]  # fmt: skip
@@ -325,3 +327,9 @@ def test_an_undecodable_change_that_the_moment_of_a_table_without_a_key_lacks_is
         {"id": 1, "day": "2026-11-01"}, {}, {"id": 3, "day": "2026-11-01"},
     ]  # fmt: skip
     assert "day" in history.warnings["bank.accounts"]
+    # A first chunk without rows is not acknowledged ahead of them.
+    put_lacking = stream.decoder.put(replace(chunk, rows=[]), stream.window)
+    assert (
+        str(put_lacking.position) == json.loads(stream.reported()[-1])["source"]["position"] != str(put_rows.position)
+    )
+    assert stream.decoder.put(replace(chunk, rows=[], lacks=lambda _: False), stream.window).position is None

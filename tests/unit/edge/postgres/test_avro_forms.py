@@ -1,6 +1,7 @@
 """Records in Avro with Debezium's forms: read again, they are the records that the same settings give in JSON."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,11 @@ import pytest
 from edge.postgres import rows_avro, rows_compiled
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.postgres.values import OIDS
+from edge.records.column_policy import Policy
 from edge.snapshot.ports import Chunk, DedupWindow
 from edge.snapshot.table_history import TableHistory
+from headrace.configuration.edge import ColumnRule
+from headrace.configuration.edge import Policy as Section
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.schemas.avro_json.envelope import Records
 from tests.lake.avro_reading import read
@@ -271,6 +275,57 @@ def test_the_functions_for_copied_rows_and_the_code_for_any_make_the_same_bytes(
     assert [b"\xc3\xa91" in (key or b"") for key, _ in plain(fast[1])].count(True) == 0
 
 
+#: What is handed to the code for any row: an escape, a number or a time that is none, and a date before year 1.
+UNUSUAL = re.compile(rb"\\\\[^N]|NaN|nfinity|BC")
+
+
+@pytest.mark.parametrize("form", ["json", "avro"])
+@pytest.mark.parametrize(
+    "settings", [{}, *({"profile": "debezium", **it, "envelope": "headrace"} for it in SETTINGS[1:3])]
+)
+@pytest.mark.parametrize("action", [None, "mask"])
+def test_ordinary_rows_of_every_type_are_copied_by_the_functions_alone(monkeypatch, settings, form, action):
+    """Otherwise a test of both ways compares the code for any row with itself."""
+    handed_on = []
+
+    def counted(real):
+        def made(table, exact, *rest):
+            def noted(row, *around):
+                handed_on.append(row)
+                return exact(row, *around)
+
+            return real(table, noted, *rest)
+
+        return made
+
+    rules = [ColumnRule(columns=["*.*.other"], action=action)] if action else []
+    oids = OIDS | {name: oid for oid, name in OF_LOG.items()}
+    types = [type_name(oid, name) for oid, name in OF_LOG.items()]
+    for (declared, found), column in zip(TYPES.items(), columns(), strict=True):
+        kind = declared.split()[1]
+        announced = relation(Column("id", OIDS["int4"], key=True), column._replace(oid=oids[kind]), Column("other"))
+        table = replace(snapshot_table(announced), count=3, messages=(*types, announced))
+        rows = [copied((str(number), it, "a")) for number, it in enumerate([found[0], *found, None])]
+        written = []
+        for wrap in (lambda _: lambda _table, exact, *_: exact, counted):
+            with monkeypatch.context() as patch:
+                for module in (rows_compiled, rows_avro):
+                    patch.setattr(module, "copied", wrap(module.copied))
+                log = Log(
+                    kind=SnapshotDecoder,
+                    key_of=lambda _: ["id"],
+                    format=form,
+                    policy=Policy(Section(columns=rules)),
+                    **settings,
+                )
+                log.feed(begin())
+                log.decoder.put(Chunk(table=table, rows=rows, size=1, last=None, end=True), DedupWindow())
+                log.feed(commit())
+                written.append(plain(log.batches()))
+        assert written[0] == written[1], declared
+    assert [row for row in handed_on if not UNUSUAL.search(row)] == []
+
+
 @pytest.mark.parametrize("envelope", ["headrace", "debezium"])
 @pytest.mark.parametrize(
     ("kind", "good", "bad"),
@@ -302,6 +357,60 @@ def test_a_value_without_a_form_in_avro_is_a_dead_letter_and_the_source_goes_on(
     assert "secret" not in caplog.text
     with pytest.raises((NeedsOperator, CorruptInput)):
         Log(history=history, on_too_large="stop", **settings).transaction(*announced, insert(3, bad))
+
+
+@pytest.mark.parametrize("form", ["json", "avro"])
+@pytest.mark.parametrize(
+    ("time", "bad"),
+    [
+        ("nanoseconds", "2300-01-01 00:00:00"),
+        ("microseconds", "294276-12-31 23:59:59"),
+        ("adaptive", "294276-12-31 23:59:59"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["timestamp", "_timestamp"])
+def test_a_time_beyond_64_bits_is_a_dead_letter_alone_and_in_an_array_in_the_log_and_in_a_copy(
+    tmp_path, kind, time, bad, form
+):
+    """M2: in an array it stopped the source in Avro, and in JSON it was a number that no consumer takes as a long."""
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(EPOCH, 0)
+    wrap = '{{"{}"}}'.format if kind[0] == "_" else str
+    good, bad = wrap("2026-01-01 00:00:00"), wrap(bad)
+    announced = relation(Column("id", 20, key=True), Column("c", OIDS[kind]))
+    settings = {"profile": "debezium", "time": time, "format": form, "key_of": lambda _: ["id"]}
+    log = Log(kind=SnapshotDecoder, history=history, **settings)
+    log.feed(begin(), announced, *(insert(number, good) for number in range(3)), insert(3, bad), insert(4, good))
+    table = replace(snapshot_table(announced), count=2)
+    rows = [copied((str(number), bad if number == 6 else good)) for number in range(5, 8)]
+    log.decoder.put(Chunk(table=table, rows=rows, size=1, last=None, end=True), DedupWindow())
+    log.feed(commit())
+    batches = log.batches()
+
+    pairs = made_json(batches) if form == "avro" else plain(batches)
+    after = [value["after"] for _, value in parsed(pairs, whole=False) if value and value.get("after")]
+    assert [(row["id"], row.get("c") is None) for row in after] == [(number, number in {3, 6}) for number in range(8)]
+    assert "column c" in history.warnings["public.accounts"]
+    with pytest.raises((NeedsOperator, CorruptInput)):
+        Log(history=history, on_too_large="stop", **settings).transaction(announced, insert(3, bad))
+
+
+@pytest.mark.parametrize("form", ["json", "avro"])
+@pytest.mark.parametrize("kind", ["timestamp", "_timestamp"])
+def test_of_a_time_beyond_64_bits_in_a_key_the_change_is_left_out(tmp_path, kind, form):
+    """M2."""
+    history = TableHistory(tmp_path, "jakarta/bank")
+    history.begin(EPOCH, 0)
+    wrap = '{{"{}"}}'.format if kind[0] == "_" else str
+    log = Log(history=history, profile="debezium", time="microseconds", format=form, key_of=lambda _: ["id"])
+    described = relation(Column("id", OIDS[kind], key=True))
+    log.transaction(described, *(insert(wrap(it)) for it in ("1970-01-01 00:00:01", "294276-12-31 23:59:59")))
+    batches = log.batches()
+
+    pairs = parsed(made_json(batches) if form == "avro" else plain(batches), whole=True)
+    second = [1_000_000] if kind[0] == "_" else 1_000_000
+    assert [value["after"] for _, value in pairs if value and value.get("after")] == [{"id": second}]
+    assert "column id" in history.warnings["public.accounts"]
 
 
 def test_of_a_key_without_a_form_in_avro_the_change_is_left_out(tmp_path):

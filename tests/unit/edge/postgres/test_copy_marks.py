@@ -111,6 +111,26 @@ def test_of_a_table_without_a_key_it_is_kept_and_is_a_dead_letter_behind_the_beg
     assert copied["after"] == {"id": 6, "note": "a"}
 
 
+def test_a_first_chunk_without_rows_is_acknowledged_with_the_changes_that_the_moment_lacks():
+    """Q3: it counted as acknowledged with the truncate ahead of it; after a kill the changes were in no record behind that."""
+    log = messages.Log(kind=SnapshotDecoder, key_of=lambda _: [])
+    table = replace(snapshot_table(NO_KEY), count=2, key=(), key_names=())
+    window = DedupWindow()
+    window.keeps_changes = True
+    log.feed(messages.begin())
+    log.decoder.watch(table, window)
+    window.open()
+    log.feed(NO_KEY, insert(1, "a"), insert(2, "b"))
+    log.decoder.truncate(table)
+    chunk = Chunk(table=table, rows=[], size=0, last=None, end=True, lacks=lambda _: True)
+    put = log.decoder.put(chunk, window)
+    none = log.decoder.put(replace(chunk, lacks=lambda _: False), window)
+    log.feed(messages.commit())
+
+    copied = [it.position for it in log.changes() if it.value["op"] == "r"]
+    assert (len(copied), put.position, none.position) == (2, copied[-1], None)
+
+
 def test_a_truncate_ahead_of_a_moments_first_rows_has_another_moment_chosen():
     decoder, window = object.__new__(SnapshotDecoder), DedupWindow()
     decoder._before = ()

@@ -133,8 +133,8 @@ class Reader:
     def published(self) -> list[str]:
         return ["public.t"]
 
-    def named(self, name: str) -> list[str]:
-        return [name]
+    def named(self, names: list[str]) -> list[str]:
+        return names
 
     def describe(self, name: str, where: str | None) -> Described:
         if self._database.is_dropped:

@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from edge.observability.figures import Figures
+from edge.postgres.snapshot_table import named
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore, as_dict, as_table
@@ -148,3 +149,65 @@ def test_q5_a_copy_that_failed_is_reported_until_the_table_is_copied_again_or_it
 )
 def test_progress_that_an_edge_of_another_release_sends_otherwise_is_not_shown(figures):
     assert snapshot_of(figures) is None
+
+
+def test_the_tables_of_a_request_are_resolved_and_planned_in_as_many_steps_as_there_are():
+    """With 6,000 tables the log stopped for seconds while one request was taken."""
+    names = [_Name(f"s.t{number}") for number in range(2_000)]
+    plan = Plan(source="a/b")
+    for _ in range(2):
+        plan.add_all([*names, names[0]], where=None, replace=True, now_ms=1, restart=True)
+    plan.cancel(list(names), 2)
+    plan.add_all(names, where=None, replace=True, now_ms=3)
+    assert [(it.name, it.asked_ms) for it in plan.tables] == [(name, 3) for name in names]
+    assert _Name.compared < 20 * len(names)
+
+    database = _Publication(["s.a", "s.b", "s.part1", "s.part2"])
+    assert named(database, "p", ["s.b", "s.root", "s.gone", "s.a"]) == ["s.b", "s.part1", "s.part2", "s.gone", "s.a"]
+    assert named(database, "p", ["s.a", "s.b"]) == ["s.a", "s.b"]
+    assert database.statements == 3
+
+
+class _Name(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other):
+        _Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+class _Publication:
+    """The catalog of a publication, with one table that it carries by its partitions."""
+
+    def __init__(self, names):
+        self._names, self.statements = names, 0
+
+    def rows(self, _statement, *arguments):
+        self.statements += 1
+        if arguments == ("p",):
+            return [(name,) for name in self._names]
+        listed, _ = arguments
+        return [("s.root", name) for name in ("s.part1", "s.part2") if "s.root" in listed]
+
+
+def test_a_request_leaves_out_tables_that_a_waiting_one_with_the_same_options_names(folder):
+    """A copy that had begun in between began again."""
+
+    def left(*tables, kind="snapshot", replace=True):
+        folder.request_once(Request(kind=kind, tables=list(tables), replace=replace, restart=replace))
+        return [request.tables for _, request in folder.waiting()]
+
+    assert left("s.a", "s.b") == [["s.a", "s.b"]]
+    assert left("s.a") == [["s.a", "s.b"]]
+    assert left("s.b", "s.c") == [["s.a", "s.b"], ["s.c"]]
+    assert left("s.a", replace=False)[2:] == [["s.a"]]
+    assert left()[3:] == [[]]
+    assert left()[3:] == [[]]
+    # Behind the end of the copies that wait, the next is another one.
+    folder.request(Request(kind="cancel", tables=["s.a"]))
+    assert left("s.a", "s.c")[5:] == [["s.a", "s.c"]]
