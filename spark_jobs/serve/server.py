@@ -43,6 +43,8 @@ _FIXED = {
     "spark.sql.udt.allowCreatingUDTFromString": "false",
     "spark.sql.udt.allowedDynamicUDTClasses": "",
     "spark.sql.artifact.isolation.enabled": "false",
+    # A query that asks for more memory than there is fails, and not the server with it.
+    "spark.executor.killOnFatalError.depth": "0",
 }
 
 

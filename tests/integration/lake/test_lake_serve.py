@@ -242,6 +242,14 @@ def test_functions_that_compute_are_called(spark, lake, server):
         texts = {
             f"SELECT from_csv('1;2', 'a int, b int', map('sep', ';')).b, {days}": ("2", "2"),
             "SELECT 'a' || 'b', coalesce(try_divide(1, 0), x) FROM explode(array(5)) AS t(x)": ("ab", "5.0"),
+            "SELECT rpad('a', cast(id AS int) + 1, 'b'), size(sequence(DATE'2026-01-01', DATE'2026-12-31')) FROM range(1)": (
+                "a",
+                "365",
+            ),
+            "SELECT repeat('ab', 2), format_string('%05d', stack) FROM (SELECT stack(2, 7, 8) AS stack) WHERE stack < 8": (
+                "abab",
+                "00007",
+            ),
             "SELECT sum(x) FROM accounts LATERAL VIEW posexplode(array(1)) AS n, x WHERE id BETWEEN 1 AND 2": ("2",),
         }
         session.sql("USE silver")
