@@ -60,7 +60,7 @@ public final class Functions {
         character_length chr coalesce collate collation collations collect_list collect_set concat concat_ws contains
         conv convert_timezone corr cos cosh cot count count_if covar_pop covar_samp crc32 csc
         cume_dist curdate current_catalog current_database current_date current_path current_schema current_time
-        current_timestamp current_timezone current_user date date_add date_diff date_format date_from_unix_date
+        current_timestamp current_timezone date date_add date_diff date_format date_from_unix_date
         date_part date_sub date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear decimal
         decode degrees dense_rank div double e element_at elt encode endswith equal_null every exists exp explode
         explode_outer expm1 extract factorial filter find_in_set first first_value flatten float floor forall
@@ -79,7 +79,7 @@ public final class Functions {
         regexp_count regexp_extract regexp_extract_all regexp_instr regexp_like regexp_replace regexp_substr regr_avgx
         regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy repeat replace reverse right
         rint rlike round row_number rpad rtrim schema_of_csv schema_of_json schema_of_variant schema_of_variant_agg
-        sec second sentences sequence session_user session_window sha sha1 sha2 shiftleft shiftright
+        sec second sentences sequence session_window sha sha1 sha2 shiftleft shiftright
         shiftrightunsigned shuffle sign signum sin sinh size skewness slice smallint some sort_array soundex space
         spark_partition_id split split_part sql_keywords sqrt st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid
         st_srid stack startswith std stddev stddev_pop stddev_samp str_to_map string string_agg struct substr
@@ -91,7 +91,7 @@ public final class Functions {
         try_element_at try_make_interval try_make_timestamp try_make_timestamp_ltz try_make_timestamp_ntz try_mod
         try_multiply try_parse_json try_parse_url try_subtract try_sum try_to_binary try_to_date try_to_number
         try_to_time try_to_timestamp try_url_decode try_validate_utf8 try_variant_get typeof ucase unbase64 unhex
-        uniform unix_date unix_micros unix_millis unix_seconds unix_timestamp upper url_decode url_encode user uuid
+        uniform unix_date unix_micros unix_millis unix_seconds unix_timestamp upper url_decode url_encode uuid
         validate_utf8 var_pop var_samp variance variant_explode variant_explode_outer variant_get vector_avg
         vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm vector_normalize vector_sum
         version weekday weekofyear when width_bucket window window_time xxhash64 year zeroifnull zip_with
@@ -116,6 +116,7 @@ public final class Functions {
         Map.entry("sequence", 1), Map.entry("space", 0), Map.entry("stack", 0));
 
     static {
+        refuse("it names the user of the server's process", "current_user session_user user");
         refuse("a query chooses how much memory it takes", "count_min_sketch");
         refuse("it runs methods of the server", "java_method reflect try_reflect");
         refuse("it shows the server's files", "input_file_block_length input_file_block_start input_file_name");
@@ -242,7 +243,8 @@ public final class Functions {
                 // What cannot be computed yet is, at the latest, when the query runs.
             }
         }
-        given.set(place, new If(tooMuch, new RaiseError(literal(text)), given.get(place)));
+        Expression argument = given.get(place);
+        given.set(place, new If(tooMuch, cast(new RaiseError(literal(text)), argument.dataType()), argument));
         return scala.collection.immutable.List$.MODULE$.from(CollectionConverters.asScala(given));
     }
 

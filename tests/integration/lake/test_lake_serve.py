@@ -203,7 +203,11 @@ def test_only_queries_of_published_tables_are_taken(spark, lake, server):
         for ask in (jdbc.ask, collect):
             ask("CREATE OR REPLACE TEMPORARY VIEW mine AS SELECT * FROM silver.accounts WHERE id < 2")
             assert len(ask("SELECT * FROM mine JOIN silver.tellers USING (id)")) == 2
-            ask("EXPLAIN SELECT * FROM silver.accounts")
+            for mode in ("", "EXTENDED", "FORMATTED", "COST", "CODEGEN"):
+                plan = str(ask(f"EXPLAIN {mode} SELECT * FROM silver.accounts"))
+                assert "accounts" in plan
+                assert path(lake, "public.accounts") not in plan
+                assert "file:" not in plan
             ask("DESCRIBE silver.accounts")
             ask("SET spark.sql.session.timeZone = UTC")
             ask("USE silver")
