@@ -22,6 +22,7 @@ from threading import Lock
 
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -90,9 +91,13 @@ _FEW_CHANGES = {_BRIEFLY: "true"} | _INTERPRETED
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK"}
 #: Of the JVM of such a process: it compiles in haste, as what is compiled well is hardly used.
 _BRIEF, _ONE_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
-#: Variables of the environment that give a JVM options too.
-_JAVA_FROM = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
-_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+#: What else gives the JVM options: settings, variables of the environment, and in files of Spark (a setting, or all of one).
+_JAVA_BY = (_JAVA, "spark.driver.defaultJavaOptions")
+_JAVA_FROM = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+_JAVA_IN = {
+    "spark-defaults.conf": re.compile(r"^\s*spark\.driver\.defaultJavaOptions\b", re.MULTILINE),
+    "java-opts": re.compile(r"\S"),
+}
 #: For changes that are few, whatever they are joined with: each task costs more than its rows.
 _FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.sql.autoBroadcastJoinThreshold": "64m"} | _INTERPRETED
 #: Where rows are appended as they come there is nothing to learn from one stage for the next, but for each commit it costs.
@@ -225,9 +230,8 @@ def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path], *, few: boo
     # Native libraries are unpacked into the scratch folder and would stay behind after a kill.
     options = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}", _CODE_CACHE]
     if few:
-        # A JVM does not start with two collectors.
-        given = " ".join((lake.spark.settings.get(_JAVA, ""), *(os.environ.get(name, "") for name in _JAVA_FROM)))
-        options += [_BRIEF] if _COLLECTOR.search(given) else [_BRIEF, _ONE_COLLECTOR]
+        # A JVM does not start with two collectors, and options may be in a file that they name.
+        options += [_BRIEF] if _has_java_options(lake) else [_BRIEF, _ONE_COLLECTOR]
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,
@@ -240,6 +244,15 @@ def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path], *, few: boo
         return settings | _LOCAL | {"spark.local.dir": scratch}
     # Executors elsewhere have local folders of their own.
     return settings | {"spark.jars": ",".join(map(str, found))}
+
+
+def _has_java_options(lake: LakeFile) -> bool:
+    """Whether anything gives the JVM options next to ours."""
+    if any(map(lake.spark.settings.get, _JAVA_BY)) or any(map(os.environ.get, _JAVA_FROM)):
+        return True
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
+    files = [(folder / name, options) for name, options in _JAVA_IN.items()]
+    return any(file.is_file() and options.search(file.read_text(encoding="utf-8")) for file, options in files)
 
 
 def _quiet() -> None:

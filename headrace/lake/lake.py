@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
@@ -12,6 +12,9 @@ from headrace.lake import delta_log, duckdb_views, published, state_views
 from headrace.lake.published import PublishedTable
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 #: A moment: with a zone, or in UTC.
 Moment = datetime | str | None
@@ -65,8 +68,9 @@ class Lake:
         """Return all tables as they were published last, or by a time; bronze and `headrace.loads` are as they are now."""
         moment = _moment(as_of)
         state = self._own("state")
-        states = _rows(state)
-        published_tables = published.tables(states, _rows(self._own("names")), moment)
+        rows = state.to_arrow() if state is not None else None
+        states, names = _rows(rows), self._own("names")
+        published_tables = published.tables(states, _rows(names.to_arrow() if names is not None else None), moment)
         streams = sorted({row["stream"] for row in states})
         places = {
             f"bronze.{published.bronze_name(stream, streams)}": (f"bronze/{stream}", stream) for stream in streams
@@ -75,7 +79,9 @@ class Lake:
             if (version := delta_log.newest(self._storage, path)) is not None:
                 published_tables[name.casefold()] = PublishedTable(name, path, version, stream, "", {})
         tables = {name: LakeTable(self._storage, table) for name, table in published_tables.items()}
-        views = state_views.build(state, self._storage, moment) if state is not None else {}
+        views = {}
+        if state is not None and rows is not None:
+            views = state_views.build(state.published, rows, self._storage, moment)
         return Snapshot(self._storage, tables | views)
 
     def names(self, *, as_of: Moment = None) -> list[str]:
@@ -101,10 +107,10 @@ class Lake:
         return None if version is None else LakeTable(self._storage, PublishedTable(table, table, version, "", "", {}))
 
 
-def _rows(table: LakeTable | None) -> list[dict[str, Any]]:
+def _rows(table: "pa.Table | None") -> list[dict[str, Any]]:
     if table is None:
         return []
-    rows: list[dict[str, Any]] = table.to_arrow().to_pylist(maps_as_pydicts="strict")
+    rows: list[dict[str, Any]] = table.to_pylist(maps_as_pydicts="strict")
     return rows
 
 

@@ -38,6 +38,11 @@ def bronze_name(stream: str, streams: Collection[str]) -> str:
     return f"{name}_{hashlib.sha256(stream.encode()).hexdigest()[:_SUFFIX]}" if taken else name
 
 
+def is_gone(then: Row, newest: Row) -> bool:
+    """Whether a table is no more what it was: it was dropped, or made again, which gave it versions of its own."""
+    return newest.get("dropped") is not None or (newest.get("since") or 0) > then["load"]
+
+
 def tables(states: Iterable[Row], names: Iterable[Row], as_of: datetime | None = None) -> dict[str, PublishedTable]:
     """Return all tables by name, as published last, or by a time; raise NeedsOperator when nothing was published by then."""
     newest: dict[tuple[str, str | None], Row] = {}
@@ -56,10 +61,7 @@ def tables(states: Iterable[Row], names: Iterable[Row], as_of: datetime | None =
     named = {(row["stream"], row["table"]): row["name"] for row in names}
     found: dict[str, PublishedTable] = {}
     for (stream, table), row in then.items():
-        # A table that was made again since has versions of its own.
-        made_again = table is not None and (newest[stream, table].get("since") or 0) > row["load"]
-        dropped = newest[stream, table].get("dropped") is not None
-        if table is None or made_again or dropped or (stream, table) not in named:
+        if table is None or is_gone(row, newest[stream, table]) or (stream, table) not in named:
             continue
         own = (
             then[stream, None]["positions"] if row["positions"] is None and (stream, None) in then else row["positions"]

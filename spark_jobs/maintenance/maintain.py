@@ -83,6 +83,8 @@ def maintain(
                 own_tables.maintain(session, lake, stream)
             else:
                 if names == [_BRONZE]:
+                    # Ahead of the removal: what is left may not show where a load goes on.
+                    sink.renew(session, lake, stream)
                     bronze_retention.remove(session, lake, stream)
                 _compact(session, lake, stream, names, done)
                 _vacuum_all(session, lake, stream, names, done)

@@ -70,6 +70,9 @@ final class ConnectRequests {
             if (field.equals("function_name") && each.getValue() instanceof String function) {
                 checkFunction(function);
             }
+            if (field.equals("is_metadata_column") && Boolean.TRUE.equals(each.getValue())) {
+                throw refused("a column of files");
+            }
             if (field.equals("is_internal")) {
                 throw refused("a function of Spark's own");
             }

@@ -1,5 +1,6 @@
 package headrace.serve;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
@@ -11,13 +12,34 @@ import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistryBase;
 import org.apache.spark.sql.catalyst.analysis.TableFunctionRegistry;
+import org.apache.spark.sql.catalyst.expressions.Abs;
+import org.apache.spark.sql.catalyst.expressions.Cast$;
 import org.apache.spark.sql.catalyst.expressions.CreateMap;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
+import org.apache.spark.sql.catalyst.expressions.GreaterThan;
+import org.apache.spark.sql.catalyst.expressions.If;
+import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.expressions.Multiply;
+import org.apache.spark.sql.catalyst.expressions.NamedArgumentExpression;
+import org.apache.spark.sql.catalyst.expressions.OctetLength;
+import org.apache.spark.sql.catalyst.expressions.RLike;
+import org.apache.spark.sql.catalyst.expressions.RaiseError;
+import org.apache.spark.sql.catalyst.expressions.Subtract;
+import org.apache.spark.sql.catalyst.expressions.UnixMicros;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.IntegralType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.unsafe.types.CalendarInterval;
 import scala.Function1;
+import scala.Option;
 import scala.Tuple3;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Which of Spark's functions a query may call: those of a written list, which compute from their arguments alone.
@@ -36,9 +58,9 @@ public final class Functions {
         bit_xor bitmap_and_agg bitmap_bit_position bitmap_bucket_number bitmap_construct_agg bitmap_count
         bitmap_or_agg bool_and bool_or boolean bround btrim cardinality case cast cbrt ceil ceiling char char_length
         character_length chr coalesce collate collation collations collect_list collect_set concat concat_ws contains
-        conv convert_timezone corr cos cosh cot count count_if count_min_sketch covar_pop covar_samp crc32 csc
+        conv convert_timezone corr cos cosh cot count count_if covar_pop covar_samp crc32 csc
         cume_dist curdate current_catalog current_database current_date current_path current_schema current_time
-        current_timestamp current_timezone current_user date date_add date_diff date_format date_from_unix_date
+        current_timestamp current_timezone date date_add date_diff date_format date_from_unix_date
         date_part date_sub date_trunc dateadd datediff datepart day dayname dayofmonth dayofweek dayofyear decimal
         decode degrees dense_rank div double e element_at elt encode endswith equal_null every exists exp explode
         explode_outer expm1 extract factorial filter find_in_set first first_value flatten float floor forall
@@ -57,7 +79,7 @@ public final class Functions {
         regexp_count regexp_extract regexp_extract_all regexp_instr regexp_like regexp_replace regexp_substr regr_avgx
         regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy regr_syy repeat replace reverse right
         rint rlike round row_number rpad rtrim schema_of_csv schema_of_json schema_of_variant schema_of_variant_agg
-        sec second sentences sequence session_user session_window sha sha1 sha2 shiftleft shiftright
+        sec second sentences sequence session_window sha sha1 sha2 shiftleft shiftright
         shiftrightunsigned shuffle sign signum sin sinh size skewness slice smallint some sort_array soundex space
         spark_partition_id split split_part sql_keywords sqrt st_asbinary st_geogfromwkb st_geomfromwkb st_setsrid
         st_srid stack startswith std stddev stddev_pop stddev_samp str_to_map string string_agg struct substr
@@ -69,7 +91,7 @@ public final class Functions {
         try_element_at try_make_interval try_make_timestamp try_make_timestamp_ltz try_make_timestamp_ntz try_mod
         try_multiply try_parse_json try_parse_url try_subtract try_sum try_to_binary try_to_date try_to_number
         try_to_time try_to_timestamp try_url_decode try_validate_utf8 try_variant_get typeof ucase unbase64 unhex
-        uniform unix_date unix_micros unix_millis unix_seconds unix_timestamp upper url_decode url_encode user uuid
+        uniform unix_date unix_micros unix_millis unix_seconds unix_timestamp upper url_decode url_encode uuid
         validate_utf8 var_pop var_samp variance variant_explode variant_explode_outer variant_get vector_avg
         vector_cosine_similarity vector_inner_product vector_l2_distance vector_norm vector_normalize vector_sum
         version weekday weekofyear when width_bucket window window_time xxhash64 year zeroifnull zip_with
@@ -84,8 +106,18 @@ public final class Functions {
     private static final Set<String> WITH_OPTIONS =
         Set.of("from_csv", "from_json", "schema_of_csv", "schema_of_json", "to_csv", "to_json");
     private static final Set<String> CLASS_OPTIONS = Set.of("codec", "compression");
+    /** Bytes of a text, or elements of an array, that one call may make. */
+    private static final double MOST = 16 * 1024 * 1024;
+    private static final double MICROS_OF_DAY = 86_400e6;
+    /** Functions that make as much as an argument says, and its place. */
+    private static final Map<String, Integer> SIZED = Map.ofEntries(
+        Map.entry("array_insert", 1), Map.entry("array_repeat", 1), Map.entry("format_number", 1), Map.entry("format_string", 0),
+        Map.entry("lpad", 1), Map.entry("printf", 0), Map.entry("randstr", 0), Map.entry("repeat", 1), Map.entry("rpad", 1),
+        Map.entry("sequence", 1), Map.entry("space", 0), Map.entry("stack", 0));
 
     static {
+        refuse("it names the user of the server's process", "current_user session_user user");
+        refuse("a query chooses how much memory it takes", "count_min_sketch");
         refuse("it runs methods of the server", "java_method reflect try_reflect");
         refuse("it shows the server's files", "input_file_block_length input_file_block_start input_file_name");
         refuse("it shows the server's logs", "python_worker_logs");
@@ -137,6 +169,10 @@ public final class Functions {
                 extensions.injectFunction(replacing(FunctionRegistry.builtin(), name, arguments -> {
                     throw refusal(name.funcName());
                 }));
+            } else if (SIZED.containsKey(name.funcName())) {
+                Function1<Seq<Expression>, Expression> builder = FunctionRegistry.builtin().lookupFunctionBuilder(name).get();
+                extensions.injectFunction(replacing(
+                    FunctionRegistry.builtin(), name, arguments -> builder.apply(bounded(name.funcName(), arguments))));
             } else if (WITH_OPTIONS.contains(name.funcName())) {
                 Function1<Seq<Expression>, Expression> builder = FunctionRegistry.builtin().lookupFunctionBuilder(name).get();
                 extensions.injectFunction(replacing(FunctionRegistry.builtin(), name, arguments -> {
@@ -150,6 +186,10 @@ public final class Functions {
                 extensions.injectTableFunction(replacing(TableFunctionRegistry.builtin(), name, arguments -> {
                     throw refusal(name.funcName());
                 }));
+            } else if (SIZED.containsKey(name.funcName())) {
+                Function1<Seq<Expression>, LogicalPlan> builder = TableFunctionRegistry.builtin().lookupFunctionBuilder(name).get();
+                extensions.injectTableFunction(replacing(
+                    TableFunctionRegistry.builtin(), name, arguments -> builder.apply(bounded(name.funcName(), arguments))));
             }
         });
     }
@@ -177,6 +217,102 @@ public final class Functions {
                 }
             }
         }
+    }
+
+    /** Return the arguments of a call, of which one raises an error for too much; throw Refusal where that is known already. */
+    private static Seq<Expression> bounded(String function, Seq<Expression> arguments) {
+        List<Expression> given = new ArrayList<>(CollectionConverters.asJava(arguments));
+        int place = SIZED.get(function);
+        if (given.stream().anyMatch(each -> each instanceof NamedArgumentExpression)) {
+            throw new Refusal("the function " + function + " is refused with named arguments");
+        }
+        if (given.size() <= place || function.matches("repeat|array_repeat|sequence") && given.size() < 2) {
+            return arguments;
+        }
+        String text = "this call of " + function + " is refused: it makes too much, the limit is 16 MB or as many elements";
+        Expression tooMuch = tooMuch(function, given, given.get(place));
+        if (tooMuch.foldable()) {
+            try {
+                if (Boolean.TRUE.equals(tooMuch.eval(null))) {
+                    throw new Refusal(text);
+                }
+                return arguments;
+            } catch (Refusal refusal) {
+                throw refusal;
+            } catch (RuntimeException later) {
+                // What cannot be computed yet is, at the latest, when the query runs.
+            }
+        }
+        Expression argument = given.get(place);
+        given.set(place, new If(tooMuch, cast(new RaiseError(literal(text)), argument.dataType()), argument));
+        return scala.collection.immutable.List$.MODULE$.from(CollectionConverters.asScala(given));
+    }
+
+    private static Expression tooMuch(String function, List<Expression> given, Expression argument) {
+        switch (function) {
+            case "format_string", "printf":
+                // A width, a precision or the number of an argument.
+                return new RLike(cast(argument, DataTypes.StringType), literal("[0-9]{6}"));
+            case "format_number":
+                if (argument.dataType() instanceof StringType) {
+                    return new GreaterThan(number(new OctetLength(argument)), literal(MOST));
+                }
+                return new GreaterThan(whole(argument), literal(MOST));
+            case "stack":
+                return new GreaterThan(whole(argument), literal((double) given.size()));
+            case "repeat":
+                return new GreaterThan(
+                    new Multiply(number(new OctetLength(cast(given.get(0), DataTypes.StringType))), whole(argument)), literal(MOST));
+            case "sequence":
+                boolean numbers = given.get(0).dataType() instanceof IntegralType || argument.dataType() instanceof IntegralType;
+                Expression step = numbers
+                    ? given.size() > 2 ? new Abs(number(given.get(2))) : literal(1.0)
+                    : literal(given.size() > 2 ? micros(given.get(2)) : MICROS_OF_DAY);
+                return new GreaterThan(
+                    new Abs(new Subtract(place(argument, numbers), place(given.get(0), numbers))),
+                    new Multiply(step, literal(MOST)));
+            default:
+                return new GreaterThan(new Abs(whole(argument)), literal(MOST));
+        }
+    }
+
+    private static Expression place(Expression argument, boolean isNumber) {
+        return number(isNumber ? argument : new UnixMicros(cast(argument, DataTypes.TimestampType)));
+    }
+
+    /** Return how long the step of a sequence of times is at least. */
+    private static double micros(Expression step) {
+        Object value = step.foldable() && step.resolved() ? step.eval(null) : null;
+        double micros = 0;
+        if (value instanceof CalendarInterval interval) {
+            micros = (28.0 * interval.months + interval.days) * MICROS_OF_DAY + interval.microseconds;
+        } else if (value instanceof Integer months) {
+            micros = 28.0 * months * MICROS_OF_DAY;
+        } else if (value instanceof Long long_) {
+            micros = long_;
+        }
+        if (micros == 0) {
+            throw new Refusal("this call of sequence is refused: its step has to be a constant");
+        }
+        return Math.abs(micros);
+    }
+
+    /** Return a number as a function takes it that wants a whole one. */
+    private static Expression whole(Expression argument) {
+        return number(cast(argument, DataTypes.IntegerType));
+    }
+
+    private static Expression number(Expression argument) {
+        return cast(argument, DataTypes.DoubleType);
+    }
+
+    private static Expression cast(Expression argument, DataType type) {
+        return Cast$.MODULE$.apply(
+            argument, type, Option.apply(SQLConf.get().sessionLocalTimeZone()), SQLConf.get().ansiEnabled());
+    }
+
+    private static Expression literal(Object value) {
+        return Literal$.MODULE$.apply(value);
     }
 
     private static Refusal refusal(String name) {

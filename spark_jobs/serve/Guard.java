@@ -8,14 +8,18 @@ import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedGenerator;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableValuedFunction;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.FileSourceMetadataAttribute$;
 import org.apache.spark.sql.catalyst.expressions.SubqueryExpression;
 import org.apache.spark.sql.catalyst.plans.QueryPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Command;
+import org.apache.spark.sql.catalyst.plans.logical.DescribeRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.delta.DeltaLogFileIndex;
 import org.apache.spark.sql.delta.files.TahoeLogFileIndex;
 import org.apache.spark.sql.execution.command.CreateViewCommand;
+import org.apache.spark.sql.execution.command.DescribeTableCommand;
 import org.apache.spark.sql.execution.command.ExplainCommand;
 import org.apache.spark.sql.execution.command.ResetCommand;
 import org.apache.spark.sql.execution.command.SetCommand;
@@ -52,7 +56,9 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
             + "|.*TimeTravel|.*Stream.*";
     /** Expressions of functions that Functions.java refuses, in case they come by a way that names no function. */
     private static final String FORBIDDEN_EXPRESSIONS =
-        ".*(Reflect|Python|Xml|Avro|Protobuf|UnresolvedIdentifier).*|(XPath|InputFile|Hll|Kll|Theta|Tuple).*";
+        ".*(Reflect|Python|Xml|Avro|Protobuf|UnresolvedIdentifier).*|(XPath|InputFile|CurrentUser|Hll|Kll|Theta|Tuple).*";
+    /** Marks a column that says in which file a row is. */
+    private static final String FILE_COLUMN = FileSourceMetadataAttribute$.MODULE$.FILE_SOURCE_METADATA_COL_ATTR_KEY();
     /** Leaves of an analysed plan that read nothing, and those of Delta's own look into a table's log. */
     private static final Set<String> LEAVES = Set.of(
         "OneRowRelation", "LocalRelation", "Range", "CTERelationRef", "UnionLoopRef", "LogicalRDD", "ExternalRDD", "CommandResult",
@@ -109,6 +115,9 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
             visit(explain.logicalPlan(), false, null);
         } else if (plan instanceof ResetCommand reset) {
             checkReset(reset);
+        } else if (plan instanceof DescribeRelation describe && describe.isExtended()
+                || plan instanceof DescribeTableCommand shown && shown.isExtended()) {
+            throw new Refusal("DESCRIBE EXTENDED is refused: it shows the server's files");
         } else if (plan instanceof Command) {
             if (!COMMANDS.contains(name)) {
                 throw refused(name);
@@ -141,6 +150,8 @@ public final class Guard implements scala.Function1<SparkSessionExtensions, Boxe
             Functions.check(CollectionConverters.asJava(generator.name().nameParts()));
         } else if (name.matches(FORBIDDEN_EXPRESSIONS)) {
             throw refused(name);
+        } else if (expression instanceof AttributeReference column && column.metadata().contains(FILE_COLUMN)) {
+            throw new Refusal("the column " + column.name() + " is refused: it shows the server's files");
         }
         if (expression instanceof SubqueryExpression subquery) {
             visit((QueryPlan<?>) subquery.plan(), analysed, session);

@@ -43,6 +43,10 @@ _FIXED = {
     "spark.sql.udt.allowCreatingUDTFromString": "false",
     "spark.sql.udt.allowedDynamicUDTClasses": "",
     "spark.sql.artifact.isolation.enabled": "false",
+    # Nor are names of files in EXPLAIN: of each detail of a scan it shows no more letters.
+    "spark.sql.maxMetadataStringLength": "4",
+    # A query that asks for more memory than there is fails, and not the server with it.
+    "spark.executor.killOnFatalError.depth": "0",
 }
 
 

@@ -7,7 +7,7 @@ the table is known, rows would be missing in silence. Kafka's own prechecks are 
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
@@ -24,6 +24,7 @@ from spark_jobs.silver.target_schema import TargetSchema
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.silver.types import rekeyed
 from spark_jobs.state import offsets
+from spark_jobs.state.offsets import Progress
 from spark_jobs.state.published import Positions, Published
 from spark_jobs.storage import name as _q
 
@@ -46,10 +47,15 @@ def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: Da
     without = {row["table"] for row in seen if row["table"] and row["new"] and not row["changed"]}
     if not without:
         return
-    held = offsets.read(spark, bronze.table_path(lake, stream))
-    known = set(held.topics) if held else set()
+    refuse_unread(lake, stream, without, offsets.read(spark, bronze.table_path(lake, stream)))
+
+
+def refuse_unread(lake: LakeFile, stream: str, without: Collection[str], held: Progress | None) -> None:
+    """Raise NeedsOperator for tables without a change whose topics are not read; not where it is unknown which ones are."""
+    if held is None:
+        return
     wanted = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
-    if missing := [f"{topic} (table {name})" for name, topic in wanted.items() if topic not in known]:
+    if missing := [f"{topic} (table {name})" for name, topic in wanted.items() if topic not in held.topics]:
         raise NeedsOperator(
             f"stream {stream!r} has changes that are in no topic that the lake sees: {', '.join(missing)}",
             hint="Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's "

@@ -223,6 +223,7 @@ def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) ->
         )
     if found is None:
         # There are only commits of other programs: continue after the rows' greatest offsets.
+        _refuse_removed(spark, path, stream)
         return Progress(topics=_of_rows(frame), version=version, number=number)
     if found[1]["stream"] != stream:
         raise NeedsOperator(
@@ -232,8 +233,45 @@ def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) ->
     noted = _resolved(found, lambda version: delta_log.note(spark, path, NOTE, version))
     if noted is None:
         # What did not change since the base is there by its rows.
-        noted = replace(parse(found[1], Base(-1, "", 0, _of_rows(frame))), base=None)
+        _refuse_removed(spark, path, stream)
+        ids = _ids(spark, path)
+        rows = {name: replace(held, id=ids.get(name)) for name, held in _of_rows(frame).items()}
+        noted = replace(parse(found[1], Base(-1, "", 0, rows)), base=None)
     return at(noted, found[0])
+
+
+def _refuse_removed(spark: SparkSession, path: str, stream: str) -> None:
+    """Raise NeedsOperator where rows of the table were removed for their age: the last of a partition may be among them."""
+    if _rows_removed(spark, path, stream):
+        raise NeedsOperator(
+            f"{path} has no note of where its load goes on, and its rows do not show it: some were removed after "
+            "'bronze_keep_days'",
+            hint=f"Move that folder to another place and run 'headrace lake load {stream}': what Kafka has is read again, and "
+            "silver takes what is new to it. Where Kafka no longer holds that, copy the tables again ('headrace edge snapshot "
+            "--replace').",
+        )
+
+
+def _rows_removed(spark: SparkSession, path: str, stream: str) -> bool:
+    state = f"{path.removesuffix(f'/bronze/{stream}')}/state"
+    if not delta_log.is_table(spark, state):
+        return False
+    rows = spark.read.format("delta").load(state)
+    # Earlier releases removed none.
+    return (
+        "bronze_removed" in rows.columns
+        and not rows.filter((F.col("stream") == stream) & (F.size("bronze_removed") > 0)).isEmpty()
+    )
+
+
+def _ids(spark: SparkSession, path: str) -> dict[str, str]:
+    """Return the ids of topics as the notes that the log still has state them last."""
+    ids: dict[str, str] = {}
+    for _, info in delta_log.commits(spark, path):
+        if found := delta_log.noted(info, NOTE):
+            topics = parse(found, Base(-1, "", 0, {}) if "base" in found else None).topics
+            ids |= {name: held.id for name, held in topics.items() if held.id and name not in ids}
+    return ids
 
 
 def _of_rows(frame: DataFrame) -> dict[str, Held]:

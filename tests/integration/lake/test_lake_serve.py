@@ -203,7 +203,11 @@ def test_only_queries_of_published_tables_are_taken(spark, lake, server):
         for ask in (jdbc.ask, collect):
             ask("CREATE OR REPLACE TEMPORARY VIEW mine AS SELECT * FROM silver.accounts WHERE id < 2")
             assert len(ask("SELECT * FROM mine JOIN silver.tellers USING (id)")) == 2
-            ask("EXPLAIN SELECT * FROM silver.accounts")
+            for mode in ("", "EXTENDED", "FORMATTED", "COST", "CODEGEN"):
+                plan = str(ask(f"EXPLAIN {mode} SELECT * FROM silver.accounts"))
+                assert "accounts" in plan
+                assert path(lake, "public.accounts") not in plan
+                assert "file:" not in plan
             ask("DESCRIBE silver.accounts")
             ask("SET spark.sql.session.timeZone = UTC")
             ask("USE silver")
@@ -242,6 +246,14 @@ def test_functions_that_compute_are_called(spark, lake, server):
         texts = {
             f"SELECT from_csv('1;2', 'a int, b int', map('sep', ';')).b, {days}": ("2", "2"),
             "SELECT 'a' || 'b', coalesce(try_divide(1, 0), x) FROM explode(array(5)) AS t(x)": ("ab", "5.0"),
+            "SELECT rpad('a', cast(id AS int) + 1, 'b'), size(sequence(DATE'2026-01-01', DATE'2026-12-31')) FROM range(1)": (
+                "a",
+                "365",
+            ),
+            "SELECT repeat('ab', 2), format_string('%05d', stack) FROM (SELECT stack(2, 7, 8) AS stack) WHERE stack < 8": (
+                "abab",
+                "00007",
+            ),
             "SELECT sum(x) FROM accounts LATERAL VIEW posexplode(array(1)) AS n, x WHERE id BETWEEN 1 AND 2": ("2",),
         }
         session.sql("USE silver")

@@ -37,29 +37,65 @@ def test_a_jvm_has_room_for_the_compiled_code_of_many_tables(tmp_path, monkeypat
     assert "-XX:ReservedCodeCacheSize=240m" in settings["spark.driver.extraJavaOptions"].split()
 
 
-@pytest.mark.parametrize(
-    ("given", "own"),
-    [("", ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]), ("-Xss8m -XX:+UseZGC", ["-XX:TieredStopAtLevel=1"])],
-)
-def test_the_jvm_of_a_load_of_few_changes_compiles_in_haste_and_has_one_collector(tmp_path, monkeypatch, given, own):
-    (tmp_path / "spark").mkdir()
-    (tmp_path / "spark" / "a.jar").touch()
-    monkeypatch.setenv("HEADRACE_JARS", str(tmp_path))
-    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+_OPTIONS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+
+
+def _own_options_of_a_small_load(folder, monkeypatch, settings, variables=None, files=None):
+    """Return the options that the JVM of a load of few changes has beyond that of another."""
+    for name in ("spark", "conf"):
+        (folder / name).mkdir()
+    (folder / "spark" / "a.jar").touch()
+    for name, text in (files or {}).items():
+        (folder / "conf" / name).write_text(text)
+    for name in _OPTIONS:
+        monkeypatch.delenv(name, raising=False)
+    for name, text in {
+        "HEADRACE_JARS": str(folder),
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        **(variables or {}),
+    }.items():
+        monkeypatch.setenv(name, text)
     file = {
-        "lake": {"root": str(tmp_path)},
+        "lake": {"root": str(folder)},
         "kafka": {"bootstrap": "k:9092"},
-        "spark": {"settings": {"spark.driver.extraJavaOptions": given}},
+        "spark": {"settings": settings},
         "streams": {"bank": {"sources": ["a/b"]}},
     }
     lake = msgspec.convert(file, LakeFile)
-
     many, few = (
-        session._launch(lake, str(tmp_path), (), few=few)["spark.driver.extraJavaOptions"].split()
+        session._launch(lake, str(folder), (), few=few)["spark.driver.extraJavaOptions"].split()
         for few in (False, True)
     )
+    return [option for option in few if option not in many]
 
-    assert [option for option in few if option not in many] == own
+
+def test_the_jvm_of_a_load_of_few_changes_compiles_in_haste_and_has_one_collector(tmp_path, monkeypatch):
+    files = {"spark-defaults.conf": "spark.driver.memory 2g\n# spark.driver.defaultJavaOptions -XX:+UseZGC\n"}
+
+    assert _own_options_of_a_small_load(tmp_path, monkeypatch, {}, files=files) == [
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+    ]
+
+
+# A JVM does not start with two collectors: "Multiple garbage collectors selected".
+@pytest.mark.parametrize(
+    ("settings", "variables", "files"),
+    [
+        ({"spark.driver.extraJavaOptions": "-Xss8m -XX:+UseZGC"}, {}, {}),
+        ({"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}, {}, {}),
+        *(({}, {name: "-XX:+UseZGC"}, {}) for name in _OPTIONS),
+        ({}, {"JDK_JAVA_OPTIONS": "@/etc/java.options"}, {}),
+        ({}, {}, {"spark-defaults.conf": "spark.driver.memory 2g\nspark.driver.defaultJavaOptions  -XX:+UseZGC\n"}),
+        ({}, {}, {"java-opts": "-XX:+UseZGC\n"}),
+    ],
+)
+def test_a_jvm_that_is_given_options_elsewhere_has_no_collector_of_ours(
+    tmp_path, monkeypatch, settings, variables, files
+):
+    own = _own_options_of_a_small_load(tmp_path, monkeypatch, settings, variables, files)
+
+    assert own == ["-XX:TieredStopAtLevel=1"]
 
 
 class Started(BaseException):

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
 from headrace.lake import Lake
+from headrace.lake.table import LakeTable
 from tests.unit.headrace.lake.test_deletion_vectors import bitmap, vector
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -66,22 +67,24 @@ class Table:
 
 @pytest.fixture
 def lake(tmp_path):
-    """Return a function that publishes tables, each (stream's load, table, version, hours after noon), and returns the lake."""
+    """Return a function to publish tables, each (stream's load, table, version, hours after noon, more); it returns the lake."""
 
     def publish(*published):
         maps = pa.map_(pa.string(), pa.string())
         rows = []
-        for load, table, version, hours in published:
+        for load, table, version, hours, *more in published:
             common = {"stream": "bank", "load": load, "finished_at": NOW + timedelta(hours=hours)}
             rows += [
                 common | {"table": None, "positions": {"a/b": str(load)}},
                 common | {"table": table, "version": version, "state": "current", "path": f"silver/bank/{table}"},
             ]
+            for columns in more:
+                rows[-1] |= columns
         schema = pa.schema(
             {
                 **dict.fromkeys(("stream", "table", "path", "state", "reason"), pa.string()),
                 **dict.fromkeys(("load", "version", "history", "since"), pa.int64()),
-                "finished_at": pa.timestamp("us", "UTC"),
+                **dict.fromkeys(("finished_at", "dropped"), pa.timestamp("us", "UTC")),
                 "positions": maps,
             }
         )
@@ -199,6 +202,32 @@ def test_what_is_published_is_a_table_too(lake, tmp_path):
     assert opened.table("headrace.loads").to_arrow().num_rows == 3
     with pytest.raises(ConfigurationError, match="no column 'x'"):
         opened.table("lake.tables").select("x").to_arrow()
+
+
+def test_tables_of_the_past_are_those_that_still_are_what_they_were(lake):
+    opened = lake(
+        *((1, f"public.{name}", 7, 0) for name in ("kept", "again", "gone")),
+        (2, "public.again", 0, 1, {"since": 2}),
+        (3, "public.gone", 7, 2, {"dropped": NOW, "state": "dropped"}),
+    )
+
+    def versions(as_of=None):
+        rows = opened.table("lake.tables", as_of=as_of).to_arrow()
+        return dict(zip(rows["table"].to_pylist(), rows["version"].to_pylist(), strict=True))
+
+    assert versions() == {"public.kept": 7, "public.again": 0}
+    # a table that was made again has other files, and one that was dropped has none
+    assert versions(NOW) == {"public.kept": 7}
+    assert "silver.gone" not in opened.names(as_of=NOW)
+
+
+def test_opening_a_snapshot_reads_what_is_published_once(lake, monkeypatch):
+    opened, read, reads = lake((1, "public.accounts", 0, 0)), LakeTable.to_arrow, []
+    monkeypatch.setattr(LakeTable, "to_arrow", lambda table: reads.append(table.published.path) or read(table))
+
+    opened.at()
+
+    assert sorted(reads) == ["names", "state"]
 
 
 def test_a_log_is_read_from_its_newest_checkpoint_on(lake, accounts):

@@ -78,3 +78,22 @@ def test_l43_a_process_that_lives_for_a_few_loads_maintains_what_is_due(due, mon
     assert not given[0]["stopped"]()
     stop.set()
     assert given[0]["stopped"]()
+
+
+def test_bronzes_note_is_renewed_ahead_of_the_removal_of_rows_that_would_show_the_same(monkeypatch):
+    calls = []
+    monkeypatch.setattr(maintain, "_session", lambda _: None)
+    monkeypatch.setattr(maintain, "_slices", lambda *_: [["bronze"]])
+    for module, name in (
+        *((maintain, name) for name in ("_compact", "_vacuum_all", "_sweep")),
+        *((maintain.own_tables, name) for name in ("record", "forget")),
+        (maintain.drop, "remove"),
+        (maintain.erase, "vacuum"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(maintain.sink, "renew", lambda *_: calls.append("renew"))
+    monkeypatch.setattr(maintain.bronze_retention, "remove", lambda *_: calls.append("remove"))
+
+    maintain.maintain(None, None, "bank")
+
+    assert calls == ["renew", "remove"]

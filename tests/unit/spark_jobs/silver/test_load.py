@@ -4,10 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from headrace.errors import NeedsOperator
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import load
+from spark_jobs.silver import load, prechecks
 from spark_jobs.silver.load import SilverReport
+from spark_jobs.state.offsets import Held, Progress
 from spark_jobs.state.published_rows import Published
 
 LAKE = SimpleNamespace(root="/lake")
@@ -33,3 +35,12 @@ def test_l40_parts_are_reported_as_one_load():
     assert (report.load, report.seconds) == (5, 1.0)
     assert report.ranges == {"a/b": ("1", "7"), "c/d": ("", "2")}
     assert report.changes == {"public.t": 3, "public.o": 4}
+
+
+def test_a_topic_is_missed_where_it_is_known_which_ones_are_read():
+    lake = SimpleNamespace(prefix=lambda _: "bank")
+    prechecks.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank.public.t": Held()}))
+    with pytest.raises(NeedsOperator, match=r"bank\.public\.t"):
+        prechecks.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank": Held()}))
+    # a note whose base is gone does not tell
+    prechecks.refuse_unread(lake, "bank", {"public.t"}, None)

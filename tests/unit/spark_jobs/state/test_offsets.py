@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.errors import NeedsOperator
 from spark_jobs.bronze import sink
 from spark_jobs.errors import Conflict
 from spark_jobs.state import offsets
@@ -171,3 +172,58 @@ def test_l49_an_earlier_release_refuses_a_note_of_changes():
     assert not note.keys() & {"topics", "topic", "offsets"}
     with pytest.raises(KeyError):
         offsets.parse(note)
+
+
+class Table:
+    """What Spark reads of the bronze table in a folder: which columns it has."""
+
+    columns = ("topic",)
+
+    @property
+    def read(self):
+        return self
+
+    def format(self, _):
+        return self
+
+    def load(self, _):
+        return self
+
+
+def refer_to_a_base_that_is_gone(log):
+    """Write notes of 200 topics, of which the last one lacks what it refers to; return what bronze holds."""
+    first = log.commit(Progress(), Progress(topics=topics(200)))
+    log.commit(first, replace(first, topics=topics(200), base=None))
+    whole = log.read()
+    held = log.commit(whole, replace(whole, topics=whole.topics | {"bank.public.table7": Held({0: 9}, "id7")}))
+    other = log.file(1).read_text().replace(whole.base.commit, "0" * 32)
+    log.file(1).write_text(other)
+    return held
+
+
+@pytest.fixture
+def rows(monkeypatch):
+    """Return what rows of bronze show: offsets, and whether rows were removed."""
+    shown = SimpleNamespace(topics={}, removed=False)
+    monkeypatch.setattr(offsets.delta_log, "is_table", lambda *_: True)
+    monkeypatch.setattr(offsets.delta_log, "version", lambda *_: 2)
+    monkeypatch.setattr(offsets, "_of_rows", lambda _: shown.topics)
+    monkeypatch.setattr(offsets, "_rows_removed", lambda *_: shown.removed, raising=False)
+    return shown
+
+
+def test_where_a_base_is_gone_topics_keep_their_ids(tmp_path, clock, rows):
+    log = Log(tmp_path / "bronze", clock)
+    held = refer_to_a_base_that_is_gone(log)
+    rows.topics = {name: Held(one.offsets) for name, one in topics(200).items()}
+
+    assert offsets.of_table(Table(), str(log.folder), "bank", ["topic"]) == held
+
+
+def test_where_a_base_is_gone_rows_decide_nothing_after_some_were_removed(tmp_path, clock, rows):
+    log = Log(tmp_path / "bronze", clock)
+    refer_to_a_base_that_is_gone(log)
+    rows.topics, rows.removed = {name: Held(one.offsets) for name, one in topics(100).items()}, True
+
+    with pytest.raises(NeedsOperator, match="bronze_keep_days"):
+        offsets.of_table(Table(), str(log.folder), "bank", ["topic"])
