@@ -42,7 +42,15 @@ alter table whole replica identity full;
 create table strict (id int primary key, day date not null, at timestamptz not null, local timestamp not null,
     clock time not null, n numeric(10, 2) not null, big bigint not null, doc jsonb not null, u uuid not null, flag bool not null,
     data bytea not null);
+create extension if not exists hstore;
+create table wide (id int primary key, small int, t text, b bytea, j jsonb, n numeric, ints int[], longs bigint[], days date[],
+    uuids uuid[], words text[], bytes bytea[], floats float8[], numbers numeric[], times timestamp[], flags bool[], h hstore);
 """
+#: Of the columns that the log does not carry when another one changes, all are stored apart and none is compressed.
+_APART = "".join(
+    f"alter table wide alter {name} set storage external;"
+    for name in "t b j ints longs days uuids words bytes floats numbers times flags h".split()
+)
 #: What Debezium makes two records of, or writes of another moment.
 _OWN = ("position", "lsn", "version", "ts_ms", "txId")
 
@@ -110,6 +118,14 @@ WORK = (
     insert into strict values (1, '2026-01-31', '2026-01-31 09:15:00Z', '2026-01-31 09:15:00', '09:15', 1.5, 5, '{"a": 1}',
         '0c2be563-b164-42db-849c-344c7d2cb014', true, '\\x01')
     """,
+    _APART,
+    """
+    insert into wide select 1, 1, repeat('t', 9000), decode(repeat('ab', 9000), 'hex'), to_jsonb(repeat('j', 9000)), 1,
+        array_agg(g), array_agg(g), array_agg(date '2026-01-01' + g), array_agg(gen_random_uuid()), array_agg('w' || g),
+        array_agg('\\x00ff'::bytea), array_agg(g + 0.5), array_agg(g + 0.25), array_agg(timestamp '2026-01-01'), array_agg(true),
+        hstore('k', repeat('h', 9000)) from generate_series(1, 9000) g
+    """,
+    "update wide set small = 2",
     "update strict set id = 2 where id = 3",
     "delete from strict",
     "insert into t (id, note) select g, repeat('n', g % 50) from generate_series(100, 3500) g",
