@@ -47,10 +47,8 @@ create table wide (id int primary key, small int, t text, b bytea, j jsonb, n nu
     uuids uuid[], words text[], bytes bytea[], floats float8[], numbers numeric[], times timestamp[], flags bool[], h hstore);
 """
 #: Of the columns that the log does not carry when another one changes, all are stored apart and none is compressed.
-_APART = "".join(
-    f"alter table wide alter {name} set storage external;"
-    for name in "t b j ints longs days uuids words bytes floats numbers times flags h".split()
-)
+_WIDE = "t b j ints longs days uuids words bytes floats numbers times flags h"
+_APART = "".join(f"alter table wide alter {name} set storage external;" for name in _WIDE.split())
 #: What Debezium makes two records of, or writes of another moment.
 _OWN = ("position", "lsn", "version", "ts_ms", "txId")
 
