@@ -2,6 +2,9 @@ package headrace.debezium;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.debezium.config.Configuration;
+import io.debezium.connector.postgresql.PostgresConnectorConfig;
+import io.debezium.connector.postgresql.connection.PostgresConnection;
 import io.debezium.embedded.Connect;
 import io.debezium.engine.DebeziumEngine;
 import io.debezium.engine.DebeziumEngine.RecordCommitter;
@@ -15,6 +18,8 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayDeque;
 import java.util.IdentityHashMap;
@@ -30,15 +35,21 @@ import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
  * Runs Debezium's engine for an edge (edge/debezium/child.py has the frames): records go to standard output, and what may be
  * marked as processed comes from standard input, whose end is this process's end too.
  *
- * Settings, which may hold a password, come in the first line of standard input. Where the source is read from comes with them:
- * the edge keeps it, with its checkpoint, and nothing is written here.
+ * Settings, which may hold a password, come in the first line of standard input; where the source is read from in the second,
+ * once the hello has said what the server is like: the edge keeps it, with its checkpoint, and nothing is written here.
  */
 public final class RecordEngine {
-    private static final int PROTOCOL = 1;
+    private static final int PROTOCOL = 2;
     private static final ObjectMapper JSON = new ObjectMapper();
     /** SQL states whose words are of connections, names and rights, never of rows. */
     private static final List<String> PLAIN_STATES = List.of("08", "28", "3D", "42", "53", "55", "57");
     private static final int LONGEST_REASON = 600;
+
+    /** Where the log ends, and whether the slot is there. */
+    private static final String LOOK =
+            "select case when pg_is_in_recovery() then coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())"
+                    + " else pg_current_wal_lsn() end - '0/0'::pg_lsn,"
+                    + " exists (select from pg_replication_slots where slot_name = ?)";
 
     private static byte[][] offset;
 
@@ -86,22 +97,48 @@ public final class RecordEngine {
         Properties settings = new Properties();
         hello.get("settings").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
         settings.put("offset.storage", EdgeOffsets.class.getName());
-        if (hello.hasNonNull("offset")) {
-            offset = new byte[][] {bytes(hello.get("offset").get(0)), bytes(hello.get("offset").get(1))};
+        RecordEngine engine = new RecordEngine(settings);
+        engine.greet(settings, hello.get("protocol").asInt());
+        String begin = in.readLine();
+        if (begin == null) {
+            Runtime.getRuntime().halt(0);
         }
-        new RecordEngine(settings).run(settings, in, hello.get("protocol").asInt());
+        JsonNode from = JSON.readTree(begin);
+        if (!from.isNull()) {
+            offset = new byte[][] {bytes(from.get(0)), bytes(from.get(1))};
+        }
+        engine.run(settings, in);
     }
 
     private static byte[] bytes(JsonNode text) {
         return text.asText().getBytes(StandardCharsets.UTF_8);
     }
 
-    private void run(Properties settings, BufferedReader in, int protocol) throws IOException {
-        frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
-        out.flush();
+    /** Say which protocol this is and what the server is like now, ahead of anything that Debezium makes there. */
+    private void greet(Properties settings, int protocol) throws IOException {
         if (protocol != PROTOCOL) {
+            frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
+            out.flush();
             Runtime.getRuntime().halt(2);
         }
+        PostgresConnectorConfig config = new PostgresConnectorConfig(Configuration.from(settings));
+        try (PostgresConnection connection = new PostgresConnection(config.getJdbcConfig(), "Headrace");
+                PreparedStatement look = connection.connection().prepareStatement(LOOK)) {
+            look.setString(1, config.slotName());
+            try (ResultSet row = look.executeQuery()) {
+                row.next();
+                Map<String, Object> server = Map.of(
+                        "protocol", PROTOCOL, "log_end", row.getBigDecimal(1).longValue(), "has_slot", row.getBoolean(2));
+                frame('H', JSON.writeValueAsBytes(server));
+                out.flush();
+            }
+        } catch (SQLException | RuntimeException error) {
+            frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
+            end(error, null);
+        }
+    }
+
+    private void run(Properties settings, BufferedReader in) throws IOException {
         DebeziumEngine<RecordChangeEvent<SourceRecord>> engine =
                 DebeziumEngine.create(io.debezium.engine.format.ChangeEventFormat.of(Connect.class))
                         .using(settings)

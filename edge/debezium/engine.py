@@ -37,8 +37,6 @@ from headrace.position import Position, new_epoch
 #: The rows that Debezium copied when the source was made, as frames; in the state folder.
 COPY: Final = "debezium-copy.frames"
 _SILENCE_SECONDS = 120.0
-#: No former process can have sent what is so far behind the checkpoint in the log: its window has 4 GiB of batches at most.
-_FURTHEST_SENT = 1 << 40
 _REPORT_ROWS = 100_000
 
 
@@ -88,7 +86,7 @@ class DebeziumEngine:
     def open(self, checkpoint: DebeziumCheckpoint, former_pid: int) -> "DebeziumSession":  # noqa: ARG002 - of the port.
         """Return a session whose process starts; it ends with this one, so no former one has to be ended."""
         self._check(checkpoint)
-        return DebeziumSession(self._config, self._names, self._process(), self._marks, checkpoint.confirmed)
+        return DebeziumSession(self._config, self._names, self._process(), self._marks)
 
     def advanced(self, checkpoint: DebeziumCheckpoint, position: Position, place: int) -> DebeziumCheckpoint:
         """Return the checkpoint moved to an acknowledged position and place."""
@@ -134,7 +132,16 @@ class DebeziumEngine:
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         try:
-            process.greet(settings, None)
+            process.greet(settings)
+            if process.hello(_SILENCE_SECONDS)[1] and self._config.snapshot.mode != "no_data":
+                # Debezium would copy what it sees now, and read the log from where the slot is, which has a part of that too.
+                name = settings["slot.name"]
+                raise NeedsOperator(
+                    f"slot {name} is there already: rows copied now would come again from its log",
+                    hint="It is of an 'init' that was cut, or of another reader. Where nobody else needs it, drop it by 'select "
+                    f"pg_drop_replication_slot('{name}')', and run 'headrace edge init' again; else name another slot.",
+                )
+            process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):
                 for kind, content in _frames(process):
@@ -231,20 +238,21 @@ class DebeziumSession:
     #: Transactions are not named by what 'headrace edge pass' takes.
     present = ""
 
-    def __init__(self, config: EdgeFile, names: Debezium, process: EngineProcess, marks: Marks, confirmed: int) -> None:
+    def __init__(self, config: EdgeFile, names: Debezium, process: EngineProcess, marks: Marks) -> None:
         self._config, self._names, self._process, self._marks = config, names, process, marks
         self._folder = config.resolve(config.state.folder)
         self._arrived: Iterator[tuple[int, bytes]] = iter(())
-        self._confirmed = confirmed
+        self._placeholder = _placeholder()
         self.fileno = process.fileno
+        process.greet(names.settings("no_data", self._placeholder))
 
     def log_end(self) -> int:
-        """Return a place that no former process has sent: the server is not asked where its log ends."""
-        return self._confirmed + _FURTHEST_SENT
+        """Return where the log ended when the process had started; raise NotConnected where it cannot say so."""
+        return self._process.hello(_SILENCE_SECONDS)[0]
 
     def start(self, checkpoint: DebeziumCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
         """Let Debezium read from the checkpoint's offset, behind the copy if that is not acknowledged."""
-        config, placeholder = self._config, _placeholder()
+        config, placeholder = self._config, self._placeholder
         offset = checkpoint.offset
         assert offset is not None
         # Not before: what the session before had acknowledged was written until now.
@@ -270,7 +278,7 @@ class DebeziumSession:
         )
         if checkpoint.has_copy_ahead:
             self._stream.write_copy(_copied(self._folder / COPY), offset, Rows(config.source.name, policy, placeholder))
-        self._process.greet(self._names.settings("no_data", placeholder), offset)
+        self._process.begin(offset)
 
     def snapshots(self) -> None:
         """Return None: Debezium copies rows when the source is made, and no others are."""
@@ -316,7 +324,6 @@ class DebeziumSession:
 
     def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:  # noqa: ARG002 - of the port.
         """Let Debezium report to the server what is durable in the checkpoint."""
-        self._confirmed = place
         if number := self._marks.number_at(place):
             self._process.acknowledge(number)
             (self._folder / COPY).unlink(missing_ok=True)

@@ -25,7 +25,7 @@ def start(tmp_path):
 
     def begin(program):
         processes.append(EngineProcess(str(java_double.write(tmp_path, program)), 64, [tmp_path / "a.jar"], tmp_path))
-        processes[-1].greet({"database.password": "s3cret"}, ("key", "offset"))
+        processes[-1].greet({"database.password": "s3cret"})
         return processes[-1]
 
     yield begin
@@ -56,22 +56,34 @@ def test_settings_come_by_standard_input_and_acknowledgements_behind_them(start,
 say(hello())
 settings, environment = line(), dict(os.environ)
 assert 's3cret' not in str(arguments) + str(environment), arguments
-say(frame("R", record("t", settings)))
+say(frame("R", record("t", settings)), frame("R", record("t", line())))
 say(frame("R", record("t", line())), frame("R", record("t", line())))
 """
     )
-    (first,) = read(process, 1)
-    assert json.loads(EngineRecord.parse(first[1]).offset) == {
-        "protocol": 1,
-        "settings": {"database.password": "s3cret"},
-        "offset": ["key", "offset"],
-    }
+    process.begin(("key", "offset"))
+    assert [json.loads(EngineRecord.parse(content).offset) for _, content in read(process, 2)] == [
+        {"protocol": 2, "settings": {"database.password": "s3cret"}},
+        ["key", "offset"],
+    ]
     process.acknowledge(5)
     process.acknowledge(17)
     frames = read(process, 2)
     assert [kind for kind, _ in frames] == [RECORD, RECORD]
     assert (b"5\n" in frames[0][1], b"17\n" in frames[1][1]) == (True, True)
     assert [path.name for path in tmp_path.iterdir() if b'"s3cret"' in path.read_bytes()] == []
+
+
+def test_what_the_server_is_like_is_known_before_anything_is_read(start):
+    process = start("say(hello(log_end=77, has_slot=True))\nwhile line(): pass")
+    assert process.hello(SECONDS) == (77, True)
+    early = start('say(hello(log_end=None), frame("R", heartbeat(5)))\nline()\nline()')
+    with pytest.raises(CorruptInput, match="where to begin"):
+        early.hello(SECONDS)
+    failed = start('say(hello(log_end=None), frame("E", b"PSQLException (SQL state 28P01) FATAL: no"))')
+    with pytest.raises(EngineFailed, match="28P01"):
+        failed.hello(SECONDS)
+    with pytest.raises(NotConnected, match="nothing was heard"):
+        start("while line(): pass").hello(0.1)
 
 
 def test_a_process_ends_with_its_standard_input(start):
@@ -106,7 +118,7 @@ def test_a_flood_of_errors_neither_blocks_it_nor_is_repeated(start, caplog):
 @pytest.mark.parametrize(
     ("program", "kind", "words"),
     [
-        ("say(hello(2))", NeedsOperator, "another protocol"),
+        ("say(hello(1))", NeedsOperator, "another protocol"),
         ('say(frame("R", heartbeat(5)))', NeedsOperator, "another protocol"),
         ('say(frame("H", b"x"))', NeedsOperator, "another protocol"),
         ('say(b"Exception in thread main")', CorruptInput, "no frame"),

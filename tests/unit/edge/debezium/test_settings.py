@@ -36,6 +36,13 @@ folder = "state"
 {more}
 """
 OFFSET = json.dumps({"lsn": 500})
+ROWS, NO_ROWS = (f'[snapshot]\nmode = "{mode}"' for mode in ("initial", "no_data"))
+
+
+def checkpoint(**changes):
+    """Return one of a source that has read and acknowledged up to 500."""
+    fields = {"acknowledged": str(Position.start(1)), "connector": "postgres", "confirmed_place": 500}
+    return DebeziumCheckpoint(source="jakarta/bank", stage="made", offset=("key", OFFSET), **fields | changes)
 
 
 @pytest.fixture
@@ -94,18 +101,24 @@ def engine(read, tmp_path, monkeypatch):
     monkeypatch.setattr("edge.debezium.engine.class_path", lambda _connector: [tmp_path / "a.jar"])
     (tmp_path / "state").mkdir()
 
-    def make(program):
-        config = read(java=java_double.write(tmp_path, program))
+    def make(program, more=ROWS):
+        config = read(java=java_double.write(tmp_path, program), more=more)
         return DebeziumEngine(config, config.source.debezium)
 
     return make
 
 
 COPIED = """
-say(hello(), *[frame("S", content) for content in schemas(COLUMNS)])
 settings = line()
+say(hello())
+line()
+say(*[frame("S", content) for content in schemas(COLUMNS)])
 say(*[frame("R", change("r", None, {"id": number, "note": "n"}, snapshot="true")) for number in range(3)])
 """
+
+
+EMPTY = 'say(hello())\nline(), line()\nsay(frame("R", heartbeat(500)))\nline()'
+SLOT = EMPTY.replace("hello()", "hello(has_slot=True)")
 
 
 def test_a_new_source_begins_behind_its_copy_or_where_the_log_is(engine, tmp_path):
@@ -118,7 +131,7 @@ def test_a_new_source_begins_behind_its_copy_or_where_the_log_is(engine, tmp_pat
 
 
 def test_a_new_source_without_rows_begins_where_the_log_is(engine):
-    made = engine('say(hello(), frame("R", heartbeat(500)))\nline()').initialise(None, None, lambda _words: None)
+    made = engine(EMPTY).initialise(None, None, lambda _words: None)
     assert (made.confirmed, made.has_copy_ahead, json.loads(made.offset[1])["lsn"]) == (500, False, 500)
 
 
@@ -129,21 +142,32 @@ def test_an_init_that_is_cut_is_finished_by_the_next_one(engine, program):
         first.initialise(None, None, lambda _words: None)
     cut = first.state.read("jakarta/bank")
     assert (cut.stage, cut.offset) == ("making", None)
-    made = engine('say(hello(), frame("R", heartbeat(500)))\nline()').initialise(cut, None, lambda _words: None)
+    made = engine(EMPTY).initialise(cut, None, lambda _words: None)
     assert (made.stage, made.position) == ("made", cut.position)
 
 
+def test_rows_are_not_copied_where_the_slot_is_there_as_its_log_has_a_part_of_them_too(engine):
+    with pytest.raises(NeedsOperator) as error:
+        engine(SLOT).initialise(None, None, lambda _words: None)
+    assert "slot own is there already" in error.value.message
+    assert "pg_drop_replication_slot('own')" in error.value.hint
+    # Without a copy it is only where to read from.
+    made = engine(SLOT, NO_ROWS).initialise(None, None, lambda _words: None)
+    assert made.confirmed == 500
+
+
+def test_a_session_knows_where_the_log_ends_before_it_reads(engine):
+    source = engine("line()\nsay(hello(log_end=1234))\nline()")
+    session = source.open(checkpoint(), 0)
+    try:
+        assert session.log_end() == 1234
+    finally:
+        session.close()
+
+
 def test_a_checkpoint_of_another_connector_and_an_adoption_are_refused(engine):
-    made = DebeziumCheckpoint(
-        source="jakarta/bank",
-        stage="made",
-        acknowledged=str(Position.start(1)),
-        connector="mysql",
-        confirmed_place=5,
-        offset=("key", OFFSET),
-    )
     with pytest.raises(NeedsOperator, match="'mysql'"):
-        engine("").open(made, 0)
+        engine("").open(checkpoint(connector="mysql"), 0)
     with pytest.raises(NeedsOperator, match="cannot be adopted"):
         engine("").initialise(None, Adoption(None), lambda _words: None)
 
@@ -189,7 +213,7 @@ def test_a_java_that_is_not_there_is_found(read):
 
 
 def test_what_was_acknowledged_before_the_next_session_is_in_the_checkpoint_with_its_offset(engine):
-    source = engine('say(hello(), frame("R", heartbeat(500)))\nline()')
+    source = engine(EMPTY)
     made = source.initialise(None, None, lambda _words: None)
     source._marks.add(Mark(900, 1, ("key", '{"lsn":900}')))
     session = source.open(made, 0)
