@@ -94,6 +94,10 @@ class EngineProcess:
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
+            # Its own words would be among the frames.
+            "-XX:+DisplayVMOutputToStderr",
+            "-Xlog:disable",
+            "-Xlog:all=warning:stderr",
         ]
         try:
             self._process = subprocess.Popen(

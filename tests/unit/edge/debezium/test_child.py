@@ -5,9 +5,12 @@ import os
 import select
 import signal
 import time
+from pathlib import Path
 
+import pyspark
 import pytest
 
+from edge.debezium import child
 from edge.debezium.child import EngineFailed, EngineProcess, class_path
 from edge.debezium.frames import RECORD, EngineRecord
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
@@ -139,6 +142,18 @@ def test_a_flood_of_errors_neither_blocks_it_nor_is_repeated(start, caplog):
 def test_an_end_is_in_plain_words_and_its_class_says_who_acts(start, program, kind, words):
     error = end(start(program))
     assert (type(error), words in error.message) == (kind, True), error.message
+
+
+def test_what_the_java_machine_says_itself_is_no_frame(tmp_path, monkeypatch):
+    # A program that is here anyway, and needs more.
+    jars = [*Path(pyspark.__file__).parent.glob("jars/ivy-*.jar")]
+    monkeypatch.setattr(child, "_CLASS", "org.apache.ivy.Main")
+    process = EngineProcess("java", 4, jars, tmp_path)
+    try:
+        error = end(process)
+    finally:
+        process.close()
+    assert (type(error), "raise [source.debezium] memory_megabytes" in error.message) == (EngineFailed, True)
 
 
 def test_a_java_that_is_not_there_is_a_persons_matter(tmp_path):
