@@ -145,9 +145,9 @@ def test_an_end_is_in_plain_words_and_its_class_says_who_acts(start, program, ki
 
 
 def test_what_the_java_machine_says_itself_is_no_frame(tmp_path, monkeypatch):
-    # A program that is here anyway, and needs more.
-    jars = [*Path(pyspark.__file__).parent.glob("jars/scala-*.jar")]
-    monkeypatch.setattr(child, "_CLASS", "scala.tools.nsc.MainGenericRunner")
+    # A program that is here anyway, needs more, and writes nothing to its standard output.
+    jars = [*Path(pyspark.__file__).parent.glob("jars/*.jar")]
+    monkeypatch.setattr(child, "_CLASS", "org.apache.spark.deploy.SparkSubmit")
     process = EngineProcess("java", 4, jars, tmp_path)
     try:
         error = end(process)
