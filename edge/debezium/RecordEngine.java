@@ -22,7 +22,7 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayDeque;
-import java.util.IdentityHashMap;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -56,8 +56,11 @@ public final class RecordEngine {
     private final DataOutputStream out =
             new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
     private final JsonConverter converter = new JsonConverter();
-    private final Map<Schema, Integer> schemas = new IdentityHashMap<>();
+    /** The newest schema of each topic's keys and values: a former one is not used again. */
+    private final Map<String, Described> schemas = new HashMap<>();
+    private int described;
     private final String name;
+    private final String transactions;
     private final String heartbeats;
     /** Records that an acknowledgement may name: those between transactions. */
     private final ArrayDeque<Numbered> waiting = new ArrayDeque<>();
@@ -65,7 +68,9 @@ public final class RecordEngine {
     private long written;
     private volatile boolean polls;
 
-    private record Numbered(long number, RecordChangeEvent<SourceRecord> event) {}
+    private record Numbered(long number, RecordChangeEvent<SourceRecord> event, boolean isHeartbeat) {}
+
+    private record Described(Schema schema, int number) {}
 
     /** Where the source is read from, as the edge has it; what the engine adds is for its own process. */
     public static final class EdgeOffsets extends MemoryOffsetBackingStore {
@@ -86,6 +91,7 @@ public final class RecordEngine {
     private RecordEngine(Properties settings) {
         name = settings.getProperty("name");
         heartbeats = settings.getProperty("topic.heartbeat.prefix", "__debezium-heartbeat") + ".";
+        transactions = settings.getProperty("topic.prefix") + ".transaction";
         converter.configure(Map.of("schemas.enable", "false"), false);
     }
 
@@ -173,8 +179,8 @@ public final class RecordEngine {
             for (RecordChangeEvent<SourceRecord> event : events) {
                 SourceRecord record = event.record();
                 String topic = record.topic();
-                int keySchema = number(record.keySchema());
-                int valueSchema = number(record.valueSchema());
+                int keySchema = number(topic + " key", record.keySchema());
+                int valueSchema = number(topic + " value", record.valueSchema());
                 byte[][] parts = {
                     topic.getBytes(StandardCharsets.UTF_8),
                     converter.fromConnectData(name, null, List.of(name, record.sourcePartition())),
@@ -197,14 +203,25 @@ public final class RecordEngine {
                     }
                 }
                 written++;
-                if (topic.endsWith(".transaction") || topic.startsWith(heartbeats)) {
-                    waiting.add(new Numbered(written, event));
+                if (topic.equals(transactions) || topic.startsWith(heartbeats)) {
+                    await(new Numbered(written, event, !topic.equals(transactions)));
                 }
             }
             out.flush();
         } catch (IOException gone) {
             Runtime.getRuntime().halt(0);
         }
+    }
+
+    /** Of heartbeats in a row the first waits, which is acknowledged soonest, and the newest. */
+    private void await(Numbered next) {
+        if (next.isHeartbeat() && !waiting.isEmpty() && waiting.peekLast().isHeartbeat()) {
+            Numbered last = waiting.pollLast();
+            if (waiting.isEmpty() || !waiting.peekLast().isHeartbeat()) {
+                waiting.add(last);
+            }
+        }
+        waiting.add(next);
     }
 
     /** Mark the newest record as processed that is not behind this number: its place may be discarded by the source. */
@@ -219,21 +236,24 @@ public final class RecordEngine {
         }
     }
 
-    private int number(Schema schema) throws IOException {
+    private int number(String use, Schema schema) throws IOException {
         if (schema == null) {
             return -1;
         }
-        Integer known = schemas.get(schema);
-        if (known == null) {
-            known = schemas.size();
-            schemas.put(schema, known);
-            byte[] described = JSON.writeValueAsBytes(converter.asJsonSchema(schema));
-            out.writeInt(5 + described.length);
-            out.writeByte('S');
-            out.writeInt(known);
-            out.write(described);
+        Described newest = schemas.get(use);
+        if (newest == null || newest.schema() != schema) {
+            boolean isSame = newest != null && newest.schema().equals(schema);
+            newest = new Described(schema, isSame ? newest.number() : described++);
+            schemas.put(use, newest);
+            if (!isSame) {
+                byte[] content = JSON.writeValueAsBytes(converter.asJsonSchema(schema));
+                out.writeInt(5 + content.length);
+                out.writeByte('S');
+                out.writeInt(newest.number());
+                out.write(content);
+            }
         }
-        return known;
+        return newest.number();
     }
 
     private void frame(char kind, byte[] content) throws IOException {

@@ -2,7 +2,8 @@
 
     Int32(length of what follows) Byte1('H') JSON {"protocol":2,"log_end":26738688,"has_slot":false}: what
         the server is like before anything is made there; where it cannot be asked, the protocol alone, and an 'E' behind it
-    Int32(…) Byte1('S') Int32(number) JSON of a Connect schema, ahead of the first record that has it
+    Int32(…) Byte1('S') Int32(number) JSON of a Connect schema, ahead of the first record that has it, in the place of the
+        former one of the topic's keys or values
     Int32(…) Byte1('R') Int32(schema of the key) Int32(schema of the value), -1 for none; then topic, the offset's key, the
         offset, key and value, each as Int32(length) Byten(content), length -1 for null
     Int32(…) Byte1('E') why the engine ended, in UTF-8

@@ -169,8 +169,11 @@ class Rows:
         if present != used:
             table.schema_sent = False
             if present is not None:
-                # Another description of the table has another number.
+                # Another description of the table has another number, and a former one does not come again.
                 del self._tables[present]
+                for former, number in zip(present[1:], used[1:], strict=True):
+                    if number >= 0 and former != number:
+                        self._schemas.pop(former, None)
             self._present[record.topic] = used
         return table
 

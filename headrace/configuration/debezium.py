@@ -90,4 +90,6 @@ class Debezium(Section, frozen=True, kw_only=True):
         }
         revealed = {name: secret.reveal() for name, secret in self.secrets.items()}
         ours = {"snapshot.mode": mode, "unavailable.value.placeholder": placeholder}
-        return CONNECTORS[self.connector] | given | revealed | _OURS | ours
+        # What waits in Debezium's own queue, of rows of any size, has to fit its memory.
+        queue = {"max.queue.size.in.bytes": str(self.memory_megabytes << 18)}
+        return CONNECTORS[self.connector] | queue | given | revealed | _OURS | ours

@@ -70,6 +70,8 @@ def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depend
         "snapshot.mode": "no_data",
         "provide.transaction.metadata": "true",
         "unavailable.value.placeholder": "p",
+        # A quarter of its memory.
+        "max.queue.size.in.bytes": str(128 << 20),
     }
     assert {name: settings[name] for name in wanted} == wanted
     assert str(names) == "db:5433/bank (Debezium)"

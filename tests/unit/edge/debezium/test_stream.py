@@ -161,6 +161,21 @@ def test_a_truncate_and_an_altered_table_have_their_schema_record(stream):
     assert stream.changes[-1]["after"] == {"id": 2, "note": "a", "more": 5}
 
 
+def test_former_schemas_are_forgotten_once_nothing_that_was_read_has_them(stream):
+    stream.take(wire.begin(7, 900), wire.change("c", None, {"id": 0, "note": "a"}))
+    for number in range(2, 30):
+        columns = [*wire.COLUMNS, wire.field(f"more{number}", "int32", "INT4")]
+        (_, content) = wire.schemas(columns)
+        stream.rows.add_schema(number.to_bytes(4, "big") + content[4:])
+        altered = wire.change("c", None, {"id": number, "note": "a", f"more{number}": 5})
+        stream.take(altered[:4] + number.to_bytes(4, "big") + altered[8:])
+    # The key's, and all of which a change waits for the end of its transaction.
+    assert len(stream.rows._schemas) == 30
+    stream.take(wire.end(7, 1000, 29))
+    assert [each["after"]["id"] for each in stream.changes] == [0, *range(2, 30)]
+    assert sorted(stream.rows._schemas) == [wire.KEY_SCHEMA, 29]
+
+
 def test_an_old_row_that_debezium_filled_up_is_the_key_alone(tmp_path):
     columns = [*wire.COLUMNS, wire.field("day", "string", "DATE"), wire.field("n", "string", "NUMERIC")]
     stream = Stream(tmp_path, columns=columns)
