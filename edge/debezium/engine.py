@@ -21,10 +21,11 @@ from edge.debezium.places import place_of
 from edge.debezium.rows import Rows
 from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, EngineStream, FrameFile, Marks
 from edge.delivery.outbox import Outbox
-from edge.engine import Adoption, Retirement
+from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures
 from edge.postgres.envelope import Table, Transaction
 from edge.progress.checkpoint import Checkpoint, State
+from edge.progress.record_settings import all_acknowledged
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
@@ -48,6 +49,9 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     confirmed_place: int = 0
     #: Key and value of what Debezium's offset storage would have; None while the source is made.
     offset: tuple[str, str] | None = None
+
+    #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
+    properties: str = ""
 
     @property
     def confirmed(self) -> int:
@@ -86,6 +90,7 @@ class DebeziumEngine:
     def open(self, checkpoint: DebeziumCheckpoint, former_pid: int) -> "DebeziumSession":  # noqa: ARG002 - of the port.
         """Return a session whose process starts; it ends with this one, so no former one has to be ended."""
         self._check(checkpoint)
+        self._check_properties(checkpoint)
         return DebeziumSession(self._config, self._names, self._process(), self._marks)
 
     def advanced(self, checkpoint: DebeziumCheckpoint, position: Position, place: int) -> DebeziumCheckpoint:
@@ -115,12 +120,18 @@ class DebeziumEngine:
                 stage="making",
                 acknowledged=str(Position.start(new_epoch())),
                 connector=self._names.connector,
+                properties=self._names.fingerprint(),
             )
             self.state.write(checkpoint)
         rows, offset = self._first_offset(report)
         place = place_of(checkpoint.connector, offset[1])
         made = msgspec.structs.replace(
-            checkpoint, stage="made", connector=self._names.connector, confirmed_place=place - bool(rows), offset=offset
+            checkpoint,
+            stage="made",
+            connector=self._names.connector,
+            confirmed_place=place - bool(rows),
+            offset=offset,
+            properties=self._names.fingerprint(),
         )
         self.state.write(made)
         report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}, {rows} rows copied")
@@ -186,6 +197,26 @@ class DebeziumEngine:
                 f"{self._names.connector!r}",
                 hint="Put the connector back, or give this one a state folder of its own.",
             )
+
+    def _check_properties(self, checkpoint: DebeziumCheckpoint) -> None:
+        """Raise NeedsOperator where a transaction may be sent in part by other properties than the file has now.
+
+        What is sent of it again is told from what is new by its number in the transaction. Raises CheckpointChanged where nothing
+        is sent in part: the checkpoint gets the new properties before anything is sent by them.
+        """
+        if checkpoint.properties == self._names.fingerprint():
+            return
+        is_within = checkpoint.has_copy_ahead or checkpoint.position.commit >= checkpoint.confirmed
+        if is_within or not all_acknowledged(self.state.folder, checkpoint):
+            raise NeedsOperator(
+                "[source.debezium] properties are others than before, while a transaction or the copy may be sent in part",
+                hint="Put the former ones back, start the edge, and stop it by SIGTERM once everything is acknowledged; then "
+                "change them.",
+            )
+        raise CheckpointChanged(
+            "[source.debezium] properties are others than before",
+            msgspec.structs.replace(checkpoint, properties=self._names.fingerprint()),
+        )
 
     def _process(self) -> EngineProcess:
         names = self._names

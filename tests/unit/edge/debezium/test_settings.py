@@ -7,7 +7,7 @@ import pytest
 from edge.debezium.engine import COPY, DebeziumCheckpoint, DebeziumEngine
 from edge.debezium.stream import Mark
 from edge.doctor import examine
-from edge.engine import Adoption
+from edge.engine import Adoption, CheckpointChanged
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
@@ -37,6 +37,14 @@ folder = "state"
 """
 OFFSET = json.dumps({"lsn": 500})
 ROWS, NO_ROWS = (f'[snapshot]\nmode = "{mode}"' for mode in ("initial", "no_data"))
+
+
+OTHERS = '"table.exclude.list" = "public.t"'
+
+
+def fingerprint(engine):
+    """Return that of an engine's properties."""
+    return engine._names.fingerprint()
 
 
 def checkpoint(**changes):
@@ -85,6 +93,11 @@ def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depend
         ('"offset.storage" = "x"', "", "the edge sets it"),
         ('"transforms.unwrap.type" = "x"', "", "the edge sets it"),
         ('"signal.data.collection" = "x"', "", "the edge sets it"),
+        ('"lsn.flush.mode" = "manual"', "", "the edge sets it"),
+        ('"flush.lsn.source" = false', "", "the edge sets it"),
+        ('"slot.seek.to.known.offset.on.start" = true', "", "the edge sets it"),
+        ('"transaction.metadata.factory" = "x"', "", "the edge sets it"),
+        ('"event.converting.failure.handling.mode" = "warn"', "", "the edge sets it"),
         ('"database.ssl.password" = "x"', "", "give its reference in 'secrets'"),
         ("", '[records]\nprofile = "debezium"', "not for 'debezium' sources"),
         ("", '[records]\nformat = "avro"', "not for 'debezium' sources"),
@@ -103,8 +116,8 @@ def engine(read, tmp_path, monkeypatch):
     monkeypatch.setattr("edge.debezium.engine.class_path", lambda _connector: [tmp_path / "a.jar"])
     (tmp_path / "state").mkdir()
 
-    def make(program, more=ROWS):
-        config = read(java=java_double.write(tmp_path, program), more=more)
+    def make(program, more=ROWS, properties=""):
+        config = read(properties, java=java_double.write(tmp_path, program), more=more)
         return DebeziumEngine(config, config.source.debezium)
 
     return make
@@ -160,11 +173,49 @@ def test_rows_are_not_copied_where_the_slot_is_there_as_its_log_has_a_part_of_th
 
 def test_a_session_knows_where_the_log_ends_before_it_reads(engine):
     source = engine("line()\nsay(hello(log_end=1234))\nline()")
-    session = source.open(checkpoint(), 0)
+    session = source.open(checkpoint(properties=fingerprint(source)), 0)
     try:
         assert session.log_end() == 1234
     finally:
         session.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "stopped_at"),
+    [
+        pytest.param({"acknowledged": str(Position(1, 599, 3))}, str(Position(1, 599, 3)), id="within a transaction"),
+        pytest.param({"confirmed_place": 499}, None, id="a copy ahead"),
+        pytest.param({"acknowledged": str(Position(1, 499, 3))}, "", id="after an unclean stop"),
+        pytest.param({}, "", id="before the first acknowledgement"),
+        pytest.param(
+            {"acknowledged": str(Position(1, 499, 3)), "spooled": str(Position(1, 599, 3))},
+            str(Position(1, 499, 3)),
+            id="in the spool",
+        ),
+    ],
+)
+def test_properties_do_not_change_while_a_transaction_may_be_sent_in_part(engine, tmp_path, changes, stopped_at):
+    before = checkpoint(properties=fingerprint(engine("")), **changes)
+    if stopped_at is not None:
+        note = {"settings": "", "stopped_at": stopped_at}
+        (tmp_path / "state" / "records.json").write_text(json.dumps(note))
+    with pytest.raises(NeedsOperator, match="properties are others than before"):
+        engine("", properties=OTHERS).open(before, 0)
+    engine("line()").open(before, 0).close()
+
+
+def test_properties_that_change_between_transactions_are_in_the_checkpoint_before_anything_is_sent_by_them(
+    engine, tmp_path
+):
+    stopped = str(Position(1, 499, 3))
+    before = checkpoint(properties=fingerprint(engine("")), acknowledged=stopped)
+    (tmp_path / "state" / "records.json").write_text(json.dumps({"settings": "", "stopped_at": stopped}))
+    other = engine("line()", properties=OTHERS)
+    with pytest.raises(CheckpointChanged) as error:
+        other.open(before, 0)
+    moved = error.value.checkpoint
+    assert (moved.position, moved.confirmed, moved.offset) == (before.position, before.confirmed, before.offset)
+    other.open(moved, 0).close()
 
 
 def test_a_checkpoint_of_another_connector_and_an_adoption_are_refused(engine):
