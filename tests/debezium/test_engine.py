@@ -43,11 +43,11 @@ create table strict (id int primary key, day date not null, at timestamptz not n
     clock time not null, n numeric(10, 2) not null, big bigint not null, doc jsonb not null, u uuid not null, flag bool not null,
     data bytea not null);
 create extension if not exists hstore;
-create table wide (id int primary key, small int, t text, b bytea, j jsonb, n numeric, ints int[], longs bigint[], days date[],
-    uuids uuid[], words text[], bytes bytea[], floats float8[], numbers numeric[], times timestamp[], flags bool[], h hstore);
+create table wide (id int primary key, small int, t text, b bytea, j jsonb, n numeric, ints int[], longs bigint[],
+    uuids uuid[], words text[], h hstore);
 """
 #: Of the columns that the log does not carry when another one changes, all are stored apart and none is compressed.
-_WIDE = "t b j ints longs days uuids words bytes floats numbers times flags h"
+_WIDE = "t b j ints longs uuids words h"
 _APART = "".join(f"alter table wide alter {name} set storage external;" for name in _WIDE.split())
 #: What Debezium makes two records of, or writes of another moment.
 _OWN = ("position", "lsn", "version", "ts_ms", "txId")
@@ -120,8 +120,7 @@ WORK = (
     _APART,
     """
     insert into wide select 1, 1, repeat('t', 9000), decode(repeat('ab', 9000), 'hex'), to_jsonb(repeat('j', 9000)), 1,
-        array_agg(g), array_agg(g), array_agg(date '2026-01-01' + g), array_agg(gen_random_uuid()), array_agg('w' || g),
-        array_agg('\\x00ff'::bytea), array_agg(g + 0.5), array_agg(g + 0.25), array_agg(timestamp '2026-01-01'), array_agg(true),
+        array_agg(g), array_agg(g), array_agg(gen_random_uuid()), array_agg('w' || g),
         hstore('k', repeat('h', 9000)) from generate_series(1, 9000) g
     """,
     "update wide set small = 2",
