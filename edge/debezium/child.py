@@ -31,6 +31,8 @@ _OURS = "headrace-debezium.jar"
 _READ_BYTES = 1 << 18
 _TAIL_BYTES = 4096
 _KILL_SECONDS = 5.0
+#: What it gets of the edge's environment, which may have secrets.
+_ENVIRONMENT: Final = ("PATH", "LANG", "JAVA_HOME")
 #: Words of the Java machine, which name no row, and what they mean.
 _MACHINE_WORDS: Final = (
     (r"OutOfMemoryError", "it had too little memory: raise [source.debezium] memory_megabytes"),
@@ -107,6 +109,7 @@ class EngineProcess:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 cwd=folder,
+                env={name: value for name in _ENVIRONMENT if (value := os.environ.get(name)) is not None},
                 # A signal for the edge is no signal for it: what is in flight is acknowledged first.
                 start_new_session=True,
             )

@@ -89,6 +89,16 @@ def test_what_the_server_is_like_is_known_before_anything_is_read(start):
         start("while line(): pass").hello(0.1)
 
 
+def test_it_has_nothing_of_the_edges_environment_but_what_java_needs(start, monkeypatch):
+    monkeypatch.setenv("NO_PASSWORD", "s3cret")
+    process = start("""
+settings = line()
+say(hello(), frame("R", record("t", sorted(os.environ.keys() - {"PYTHONPATH", "PWD", "SHLVL", "_", "LC_CTYPE", "OLDPWD"}))))
+""")
+    ((_, content),) = read(process, 1)
+    assert set(json.loads(EngineRecord.parse(content).offset)) <= {"PATH", "LANG", "JAVA_HOME"}
+
+
 def test_a_process_ends_with_its_standard_input(start):
     process = start("say(hello())\nwhile line(): pass")
     process.close()

@@ -100,6 +100,7 @@ def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depend
         ('"event.converting.failure.handling.mode" = "warn"', "", "the edge sets it"),
         ('"database.ssl.password" = "x"', "", "give its reference in 'secrets'"),
         ("", '[records]\nprofile = "debezium"', "not for 'debezium' sources"),
+        ("", "[records]\ntruncates = false", "not for 'debezium' sources"),
         ("", '[records]\nformat = "avro"', "not for 'debezium' sources"),
         ("", '[source.mysql]\nhost = "h"\nuser = "u"\nserver_id = 1', "give exactly one of"),
     ],
