@@ -185,7 +185,7 @@ def _status(source: str, figures: SourceMetrics) -> SourceStatus:
         spool_limit_bytes=_whole(edge, "spool_limit_bytes"),
         unacknowledged_batches=_whole(edge, "unacknowledged_batches"),
         edge_cpu_cores=figures.edge_cpu,
-        edge_memory_bytes=_whole(edge, "memory_bytes"),
+        edge_memory_bytes=_whole(edge, "memory_bytes") if figures.served else None,
         wan_bytes_per_second=round(figures.received_rate.read(), 1),
         kafka_bytes_per_second=round(figures.written_rate.read(), 1),
         in_flight_ratio=figures.edge_in_flight,

@@ -198,6 +198,7 @@ class CaptureSession:
         figures.turned_at = now
         self._history.save_due()
         figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
+        figures.unsettled = self._outbox.unsettled
         if now - self._logged_at >= _LOG_SECONDS:
             self._logged_at = now
             _log.info("%s", figures, extra={"figures": figures.for_batch()})

@@ -2,6 +2,9 @@ package headrace.debezium;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.debezium.config.Configuration;
+import io.debezium.connector.postgresql.PostgresConnectorConfig;
+import io.debezium.connector.postgresql.connection.PostgresConnection;
 import io.debezium.embedded.Connect;
 import io.debezium.engine.DebeziumEngine;
 import io.debezium.engine.DebeziumEngine.RecordCommitter;
@@ -15,9 +18,11 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.sql.PreparedStatement;
+import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.util.ArrayDeque;
-import java.util.IdentityHashMap;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -30,23 +35,32 @@ import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
  * Runs Debezium's engine for an edge (edge/debezium/child.py has the frames): records go to standard output, and what may be
  * marked as processed comes from standard input, whose end is this process's end too.
  *
- * Settings, which may hold a password, come in the first line of standard input. Where the source is read from comes with them:
- * the edge keeps it, with its checkpoint, and nothing is written here.
+ * Settings, which may hold a password, come in the first line of standard input; where the source is read from in the second,
+ * once the hello has said what the server is like: the edge keeps it, with its checkpoint, and nothing is written here.
  */
 public final class RecordEngine {
-    private static final int PROTOCOL = 1;
+    private static final int PROTOCOL = 2;
     private static final ObjectMapper JSON = new ObjectMapper();
     /** SQL states whose words are of connections, names and rights, never of rows. */
     private static final List<String> PLAIN_STATES = List.of("08", "28", "3D", "42", "53", "55", "57");
     private static final int LONGEST_REASON = 600;
+
+    /** Where the log ends, and whether the slot is there. */
+    private static final String LOOK =
+            "select case when pg_is_in_recovery() then coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())"
+                    + " else pg_current_wal_lsn() end - '0/0'::pg_lsn,"
+                    + " exists (select from pg_replication_slots where slot_name = ?)";
 
     private static byte[][] offset;
 
     private final DataOutputStream out =
             new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
     private final JsonConverter converter = new JsonConverter();
-    private final Map<Schema, Integer> schemas = new IdentityHashMap<>();
+    /** The newest schema of each topic's keys and values: a former one is not used again. */
+    private final Map<String, Described> schemas = new HashMap<>();
+    private int described;
     private final String name;
+    private final String transactions;
     private final String heartbeats;
     /** Records that an acknowledgement may name: those between transactions. */
     private final ArrayDeque<Numbered> waiting = new ArrayDeque<>();
@@ -54,7 +68,9 @@ public final class RecordEngine {
     private long written;
     private volatile boolean polls;
 
-    private record Numbered(long number, RecordChangeEvent<SourceRecord> event) {}
+    private record Numbered(long number, RecordChangeEvent<SourceRecord> event, boolean isHeartbeat) {}
+
+    private record Described(Schema schema, int number) {}
 
     /** Where the source is read from, as the edge has it; what the engine adds is for its own process. */
     public static final class EdgeOffsets extends MemoryOffsetBackingStore {
@@ -75,6 +91,7 @@ public final class RecordEngine {
     private RecordEngine(Properties settings) {
         name = settings.getProperty("name");
         heartbeats = settings.getProperty("topic.heartbeat.prefix", "__debezium-heartbeat") + ".";
+        transactions = settings.getProperty("topic.prefix") + ".transaction";
         converter.configure(Map.of("schemas.enable", "false"), false);
     }
 
@@ -86,22 +103,48 @@ public final class RecordEngine {
         Properties settings = new Properties();
         hello.get("settings").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
         settings.put("offset.storage", EdgeOffsets.class.getName());
-        if (hello.hasNonNull("offset")) {
-            offset = new byte[][] {bytes(hello.get("offset").get(0)), bytes(hello.get("offset").get(1))};
+        RecordEngine engine = new RecordEngine(settings);
+        engine.greet(settings, hello.get("protocol").asInt());
+        String begin = in.readLine();
+        if (begin == null) {
+            Runtime.getRuntime().halt(0);
         }
-        new RecordEngine(settings).run(settings, in, hello.get("protocol").asInt());
+        JsonNode from = JSON.readTree(begin);
+        if (!from.isNull()) {
+            offset = new byte[][] {bytes(from.get(0)), bytes(from.get(1))};
+        }
+        engine.run(settings, in);
     }
 
     private static byte[] bytes(JsonNode text) {
         return text.asText().getBytes(StandardCharsets.UTF_8);
     }
 
-    private void run(Properties settings, BufferedReader in, int protocol) throws IOException {
-        frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
-        out.flush();
+    /** Say which protocol this is and what the server is like now, ahead of anything that Debezium makes there. */
+    private void greet(Properties settings, int protocol) throws IOException {
         if (protocol != PROTOCOL) {
+            frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
+            out.flush();
             Runtime.getRuntime().halt(2);
         }
+        PostgresConnectorConfig config = new PostgresConnectorConfig(Configuration.from(settings));
+        try (PostgresConnection connection = new PostgresConnection(config.getJdbcConfig(), "Headrace");
+                PreparedStatement look = connection.connection().prepareStatement(LOOK)) {
+            look.setString(1, config.slotName());
+            try (ResultSet row = look.executeQuery()) {
+                row.next();
+                Map<String, Object> server = Map.of(
+                        "protocol", PROTOCOL, "log_end", row.getBigDecimal(1).longValue(), "has_slot", row.getBoolean(2));
+                frame('H', JSON.writeValueAsBytes(server));
+                out.flush();
+            }
+        } catch (SQLException | RuntimeException error) {
+            frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
+            end(error, null);
+        }
+    }
+
+    private void run(Properties settings, BufferedReader in) throws IOException {
         DebeziumEngine<RecordChangeEvent<SourceRecord>> engine =
                 DebeziumEngine.create(io.debezium.engine.format.ChangeEventFormat.of(Connect.class))
                         .using(settings)
@@ -136,8 +179,8 @@ public final class RecordEngine {
             for (RecordChangeEvent<SourceRecord> event : events) {
                 SourceRecord record = event.record();
                 String topic = record.topic();
-                int keySchema = number(record.keySchema());
-                int valueSchema = number(record.valueSchema());
+                int keySchema = number(topic + " key", record.keySchema());
+                int valueSchema = number(topic + " value", record.valueSchema());
                 byte[][] parts = {
                     topic.getBytes(StandardCharsets.UTF_8),
                     converter.fromConnectData(name, null, List.of(name, record.sourcePartition())),
@@ -160,14 +203,25 @@ public final class RecordEngine {
                     }
                 }
                 written++;
-                if (topic.endsWith(".transaction") || topic.startsWith(heartbeats)) {
-                    waiting.add(new Numbered(written, event));
+                if (topic.equals(transactions) || topic.startsWith(heartbeats)) {
+                    await(new Numbered(written, event, !topic.equals(transactions)));
                 }
             }
             out.flush();
         } catch (IOException gone) {
             Runtime.getRuntime().halt(0);
         }
+    }
+
+    /** Of heartbeats in a row the first waits, which is acknowledged soonest, and the newest. */
+    private void await(Numbered next) {
+        if (next.isHeartbeat() && !waiting.isEmpty() && waiting.peekLast().isHeartbeat()) {
+            Numbered last = waiting.pollLast();
+            if (waiting.isEmpty() || !waiting.peekLast().isHeartbeat()) {
+                waiting.add(last);
+            }
+        }
+        waiting.add(next);
     }
 
     /** Mark the newest record as processed that is not behind this number: its place may be discarded by the source. */
@@ -182,21 +236,24 @@ public final class RecordEngine {
         }
     }
 
-    private int number(Schema schema) throws IOException {
+    private int number(String use, Schema schema) throws IOException {
         if (schema == null) {
             return -1;
         }
-        Integer known = schemas.get(schema);
-        if (known == null) {
-            known = schemas.size();
-            schemas.put(schema, known);
-            byte[] described = JSON.writeValueAsBytes(converter.asJsonSchema(schema));
-            out.writeInt(5 + described.length);
-            out.writeByte('S');
-            out.writeInt(known);
-            out.write(described);
+        Described newest = schemas.get(use);
+        if (newest == null || newest.schema() != schema) {
+            boolean isSame = newest != null && newest.schema().equals(schema);
+            newest = new Described(schema, isSame ? newest.number() : described++);
+            schemas.put(use, newest);
+            if (!isSame) {
+                byte[] content = JSON.writeValueAsBytes(converter.asJsonSchema(schema));
+                out.writeInt(5 + content.length);
+                out.writeByte('S');
+                out.writeInt(newest.number());
+                out.write(content);
+            }
         }
-        return known;
+        return newest.number();
     }
 
     private void frame(char kind, byte[] content) throws IOException {

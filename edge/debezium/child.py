@@ -9,9 +9,11 @@ import contextlib
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
@@ -20,7 +22,7 @@ import msgspec
 
 from edge.debezium.frames import END, HELLO, PROTOCOL, FrameReader
 from edge.engine import StreamFailed
-from headrace.errors import NeedsOperator, NotConnected
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 from headrace.java import jar_folder
 
 _CLASS = "headrace.debezium.RecordEngine"
@@ -29,6 +31,8 @@ _OURS = "headrace-debezium.jar"
 _READ_BYTES = 1 << 18
 _TAIL_BYTES = 4096
 _KILL_SECONDS = 5.0
+#: What it gets of the edge's environment, which may have secrets.
+_ENVIRONMENT: Final = ("PATH", "LANG", "JAVA_HOME")
 #: Words of the Java machine, which name no row, and what they mean.
 _MACHINE_WORDS: Final = (
     (r"OutOfMemoryError", "it had too little memory: raise [source.debezium] memory_megabytes"),
@@ -57,6 +61,10 @@ class EngineFailed(StreamFailed):
 
 class _Hello(msgspec.Struct):
     protocol: int
+    #: Where the server's log ended then; None where it could not be asked.
+    log_end: int | None = None
+    #: Whether the slot is there that Debezium is to read from.
+    has_slot: bool = False
 
 
 def class_path(connector: str) -> list[Path]:
@@ -88,6 +96,10 @@ class EngineProcess:
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
+            # Its own words would be among the frames.
+            "-XX:+DisplayVMOutputToStderr",
+            "-Xlog:disable",
+            "-Xlog:all=warning:stderr",
         ]
         try:
             self._process = subprocess.Popen(
@@ -97,6 +109,7 @@ class EngineProcess:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 cwd=folder,
+                env={name: value for name in _ENVIRONMENT if (value := os.environ.get(name)) is not None},
                 # A signal for the edge is no signal for it: what is in flight is acknowledged first.
                 start_new_session=True,
             )
@@ -113,7 +126,7 @@ class EngineProcess:
         # What is being sent, and the acknowledgement behind it.
         self._unsent = self._newest = b""
         self._reader = FrameReader()
-        self._greeted = False
+        self._hello: _Hello | None = None
         self._said = ""
         self._tail = b""
         self._drain = threading.Thread(
@@ -132,9 +145,27 @@ class EngineProcess:
         """Return the descriptor on which its frames arrive."""
         return self._out.fileno()
 
-    def greet(self, settings: dict[str, str], offset: tuple[str, str] | None) -> None:
-        """Give it its settings, and from where to read."""
-        self._unsent = json.dumps({"protocol": PROTOCOL, "settings": settings, "offset": offset}).encode() + b"\n"
+    def greet(self, settings: dict[str, str]) -> None:
+        """Give it its settings; it makes nothing at the server until `begin`."""
+        self._unsent += json.dumps({"protocol": PROTOCOL, "settings": settings}).encode() + b"\n"
+        self._send()
+
+    def hello(self, seconds: float) -> tuple[int, bool]:
+        """Wait until it has asked the server; return where the log ends, and whether the slot is there."""
+        poll = select.poll()
+        poll.register(self._out, select.POLLIN)
+        deadline = time.monotonic() + seconds
+        while self._hello is None or self._hello.log_end is None:
+            if time.monotonic() > deadline:
+                raise NotConnected(f"nothing was heard from Debezium's engine for {seconds:.0f} s")
+            poll.poll(1000)
+            for _ in self.read():
+                raise CorruptInput("Debezium's engine sent a record before it was told where to begin")
+        return self._hello.log_end, self._hello.has_slot
+
+    def begin(self, offset: tuple[str, str] | None) -> None:
+        """Let it read from an offset, or make what it needs and copy rows where there is none."""
+        self._unsent += json.dumps(offset).encode() + b"\n"
         self._send()
 
     def acknowledge(self, number: int) -> None:
@@ -166,7 +197,7 @@ class EngineProcess:
         for kind, content in self._reader.feed(data):
             if kind == HELLO:
                 self._check(content)
-            elif not self._greeted:
+            elif self._hello is None:
                 raise self._other_protocol()
             elif kind == END:
                 self._said = content.decode(errors="replace")
@@ -176,11 +207,11 @@ class EngineProcess:
 
     def _check(self, hello: bytes) -> None:
         try:
-            if msgspec.json.decode(hello, type=_Hello).protocol != PROTOCOL:
-                raise self._other_protocol()
+            self._hello = msgspec.json.decode(hello, type=_Hello)
         except msgspec.MsgspecError as error:
             raise self._other_protocol() from error
-        self._greeted = True
+        if self._hello.protocol != PROTOCOL:
+            raise self._other_protocol()
 
     @staticmethod
     def _other_protocol() -> NeedsOperator:

@@ -21,10 +21,11 @@ from edge.debezium.places import place_of
 from edge.debezium.rows import Rows
 from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, EngineStream, FrameFile, Marks
 from edge.delivery.outbox import Outbox
-from edge.engine import Adoption, Retirement
+from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures
 from edge.postgres.envelope import Table, Transaction
 from edge.progress.checkpoint import Checkpoint, State
+from edge.progress.record_settings import all_acknowledged
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
@@ -37,8 +38,6 @@ from headrace.position import Position, new_epoch
 #: The rows that Debezium copied when the source was made, as frames; in the state folder.
 COPY: Final = "debezium-copy.frames"
 _SILENCE_SECONDS = 120.0
-#: No former process can have sent what is so far behind the checkpoint in the log: its window has 4 GiB of batches at most.
-_FURTHEST_SENT = 1 << 40
 _REPORT_ROWS = 100_000
 
 
@@ -50,6 +49,9 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     confirmed_place: int = 0
     #: Key and value of what Debezium's offset storage would have; None while the source is made.
     offset: tuple[str, str] | None = None
+
+    #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
+    properties: str = ""
 
     @property
     def confirmed(self) -> int:
@@ -88,7 +90,8 @@ class DebeziumEngine:
     def open(self, checkpoint: DebeziumCheckpoint, former_pid: int) -> "DebeziumSession":  # noqa: ARG002 - of the port.
         """Return a session whose process starts; it ends with this one, so no former one has to be ended."""
         self._check(checkpoint)
-        return DebeziumSession(self._config, self._names, self._process(), self._marks, checkpoint.confirmed)
+        self._check_properties(checkpoint)
+        return DebeziumSession(self._config, self._names, self._process(), self._marks)
 
     def advanced(self, checkpoint: DebeziumCheckpoint, position: Position, place: int) -> DebeziumCheckpoint:
         """Return the checkpoint moved to an acknowledged position and place."""
@@ -117,12 +120,18 @@ class DebeziumEngine:
                 stage="making",
                 acknowledged=str(Position.start(new_epoch())),
                 connector=self._names.connector,
+                properties=self._names.fingerprint(),
             )
             self.state.write(checkpoint)
         rows, offset = self._first_offset(report)
         place = place_of(checkpoint.connector, offset[1])
         made = msgspec.structs.replace(
-            checkpoint, stage="made", connector=self._names.connector, confirmed_place=place - bool(rows), offset=offset
+            checkpoint,
+            stage="made",
+            connector=self._names.connector,
+            confirmed_place=place - bool(rows),
+            offset=offset,
+            properties=self._names.fingerprint(),
         )
         self.state.write(made)
         report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}, {rows} rows copied")
@@ -134,7 +143,16 @@ class DebeziumEngine:
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         try:
-            process.greet(settings, None)
+            process.greet(settings)
+            if process.hello(_SILENCE_SECONDS)[1] and self._config.snapshot.mode != "no_data":
+                # Debezium would copy what it sees now, and read the log from where the slot is, which has a part of that too.
+                name = settings["slot.name"]
+                raise NeedsOperator(
+                    f"slot {name} is there already: rows copied now would come again from its log",
+                    hint="It is of an 'init' that was cut, or of another reader. Where nobody else needs it, drop it by 'select "
+                    f"pg_drop_replication_slot('{name}')', and run 'headrace edge init' again; else name another slot.",
+                )
+            process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):
                 for kind, content in _frames(process):
@@ -179,6 +197,26 @@ class DebeziumEngine:
                 f"{self._names.connector!r}",
                 hint="Put the connector back, or give this one a state folder of its own.",
             )
+
+    def _check_properties(self, checkpoint: DebeziumCheckpoint) -> None:
+        """Raise NeedsOperator where a transaction may be sent in part by other properties than the file has now.
+
+        What is sent of it again is told from what is new by its number in the transaction. Raises CheckpointChanged where nothing
+        is sent in part: the checkpoint gets the new properties before anything is sent by them.
+        """
+        if checkpoint.properties == self._names.fingerprint():
+            return
+        is_within = checkpoint.has_copy_ahead or checkpoint.position.commit >= checkpoint.confirmed
+        if is_within or not all_acknowledged(self.state.folder, checkpoint):
+            raise NeedsOperator(
+                "[source.debezium] properties are others than before, while a transaction or the copy may be sent in part",
+                hint="Put the former ones back, start the edge, and stop it by SIGTERM once everything is acknowledged; then "
+                "change them.",
+            )
+        raise CheckpointChanged(
+            "[source.debezium] properties are others than before",
+            msgspec.structs.replace(checkpoint, properties=self._names.fingerprint()),
+        )
 
     def _process(self) -> EngineProcess:
         names = self._names
@@ -231,20 +269,21 @@ class DebeziumSession:
     #: Transactions are not named by what 'headrace edge pass' takes.
     present = ""
 
-    def __init__(self, config: EdgeFile, names: Debezium, process: EngineProcess, marks: Marks, confirmed: int) -> None:
+    def __init__(self, config: EdgeFile, names: Debezium, process: EngineProcess, marks: Marks) -> None:
         self._config, self._names, self._process, self._marks = config, names, process, marks
         self._folder = config.resolve(config.state.folder)
         self._arrived: Iterator[tuple[int, bytes]] = iter(())
-        self._confirmed = confirmed
+        self._placeholder = _placeholder()
         self.fileno = process.fileno
+        process.greet(names.settings("no_data", self._placeholder))
 
     def log_end(self) -> int:
-        """Return a place that no former process has sent: the server is not asked where its log ends."""
-        return self._confirmed + _FURTHEST_SENT
+        """Return where the log ended when the process had started; raise NotConnected where it cannot say so."""
+        return self._process.hello(_SILENCE_SECONDS)[0]
 
     def start(self, checkpoint: DebeziumCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
         """Let Debezium read from the checkpoint's offset, behind the copy if that is not acknowledged."""
-        config, placeholder = self._config, _placeholder()
+        config, placeholder = self._config, self._placeholder
         offset = checkpoint.offset
         assert offset is not None
         # Not before: what the session before had acknowledged was written until now.
@@ -270,7 +309,7 @@ class DebeziumSession:
         )
         if checkpoint.has_copy_ahead:
             self._stream.write_copy(_copied(self._folder / COPY), offset, Rows(config.source.name, policy, placeholder))
-        self._process.greet(self._names.settings("no_data", placeholder), offset)
+        self._process.begin(offset)
 
     def snapshots(self) -> None:
         """Return None: Debezium copies rows when the source is made, and no others are."""
@@ -316,7 +355,6 @@ class DebeziumSession:
 
     def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:  # noqa: ARG002 - of the port.
         """Let Debezium report to the server what is durable in the checkpoint."""
-        self._confirmed = place
         if number := self._marks.number_at(place):
             self._process.acknowledge(number)
             (self._folder / COPY).unlink(missing_ok=True)

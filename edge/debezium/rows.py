@@ -6,8 +6,10 @@ it keeps back is in what this returns.
 
 import re
 from binascii import b2a_base64
-from collections.abc import Callable, Container
+from collections.abc import Callable
+from hashlib import md5
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import msgspec
 from msgspec import json
@@ -64,6 +66,28 @@ class _Field(NamedTuple):
     is_key: bool
 
 
+class Placeholders:
+    """The forms in which Debezium writes its placeholder, by a column's type (its UnchangedToastedPlaceholder)."""
+
+    def __init__(self, placeholder: str) -> None:
+        content = placeholder.encode()
+        # As Java's UUID.nameUUIDFromBytes makes it, which has no namespace.
+        name_based = UUID(bytes=md5(content, usedforsecurity=False).digest(), version=3)
+        # In text, in base64 where bytes are, for hstore, and as the only element of an array of one of them or of uuid.
+        self._texts = {
+            placeholder,
+            b2a_base64(content, newline=False).decode(),
+            json.encode({placeholder: placeholder}).decode(),
+        }
+        self._arrays = [*([text] for text in self._texts), [str(name_based)], [*content]]
+
+    def __contains__(self, value: Any) -> bool:
+        """Whether a value is the placeholder."""
+        if isinstance(value, str):
+            return value in self._texts
+        return isinstance(value, list) and value in self._arrays
+
+
 class Table:
     """A captured table by one schema; the envelope is that of a PostgreSQL edge."""
 
@@ -77,7 +101,7 @@ class Table:
         self._fields = fields
 
     def row(
-        self, values: dict[str, Any], placeholders: Container[str] = (), *, keys_alone: bool = False
+        self, values: dict[str, Any], placeholders: Placeholders | None = None, *, keys_alone: bool = False
     ) -> tuple[bytes, list[str]]:
         """Return a row as JSON, and the columns that the log does not carry."""
         row: dict[str, Any] = {}
@@ -86,7 +110,7 @@ class Table:
             if name not in values or (keys_alone and not is_key):
                 continue
             value = values[name]
-            if _is_one_of(value, placeholders):
+            if placeholders is not None and value in placeholders:
                 unchanged.append(name)
             elif value is None:
                 row[name] = None
@@ -110,8 +134,7 @@ class Rows:
 
     def __init__(self, source: str, policy: Policy, placeholder: str) -> None:
         self._source, self._policy = source, policy
-        # As it is in text, and in what is written in base64.
-        self._placeholders = {placeholder, b2a_base64(placeholder.encode(), newline=False).decode()}
+        self._placeholders = Placeholders(placeholder)
         self._schemas: dict[int, dict[str, Any]] = {}
         self._tables: dict[tuple[str, int, int], Table] = {}
         # Which pair of schemas each table has now.
@@ -146,8 +169,11 @@ class Rows:
         if present != used:
             table.schema_sent = False
             if present is not None:
-                # Another description of the table has another number.
+                # Another description of the table has another number, and a former one does not come again.
                 del self._tables[present]
+                for former, number in zip(present[1:], used[1:], strict=True):
+                    if number >= 0 and former != number:
+                        self._schemas.pop(former, None)
             self._present[record.topic] = used
         return table
 
@@ -226,12 +252,6 @@ def _column(field: dict[str, Any], position: int, *, optional: bool) -> Column:
 
 def _is_empty(value: Any) -> bool:
     return bool(_EMPTY_TEXT.fullmatch(value)) if isinstance(value, str) else value in _EMPTY
-
-
-def _is_one_of(value: Any, placeholders: Container[str]) -> bool:
-    if isinstance(value, list) and len(value) == 1:
-        (value,) = value
-    return isinstance(value, str) and value in placeholders
 
 
 def _number(text: str | None) -> int | None:

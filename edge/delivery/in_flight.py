@@ -46,6 +46,12 @@ class InFlight:
         self._unsettled: dict[int, Entry | None] = {}
         self._deliveries = 0
 
+    @property
+    def unsettled(self) -> tuple[int, int]:
+        """How many deliveries of this link have no outcome yet, and their compressed size."""
+        bodies = [entry.batch.body for entry in self._unsettled.values() if entry is not None]
+        return len(bodies), sum(map(len, bodies))
+
     def take(self) -> tuple[int, SealedBatch] | None:
         """Return the next batch to send with the number of its delivery, or None when nothing may be sent now."""
         if self.held or self.sent_count == len(self.entries):

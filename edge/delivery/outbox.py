@@ -78,6 +78,12 @@ class Outbox:
         return len(self.window)
 
     @property
+    def unsettled(self) -> tuple[int, int]:
+        """How many deliveries have no outcome yet, and their compressed size."""
+        with self.lock:
+            return self.window.unsettled
+
+    @property
     def bytes(self) -> int:
         """Compressed size of the unacknowledged batches in memory."""
         return self.window.bytes
@@ -233,6 +239,7 @@ class Heartbeat:
         figures, now = self._figures, time.monotonic()
         figures.turned_at = now
         figures.unacknowledged_batches, figures.unacknowledged_bytes = self._outbox.batches, self._outbox.bytes
+        figures.unsettled = self._outbox.unsettled
         if now - self._sent_at >= self._every and self._outbox.empty:
             self._send()
 

@@ -48,6 +48,11 @@ class Window:
         return self._last
 
     @property
+    def unsettled(self) -> tuple[int, int]:
+        """How many deliveries of this link have no outcome yet, and their compressed size."""
+        return self._flight.unsettled
+
+    @property
     def sent(self) -> Position:
         """The greatest position that was ever given out."""
         return self._flight.sent

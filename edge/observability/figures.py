@@ -70,6 +70,8 @@ class Figures:
     )
     unacknowledged_batches: int = gauge("unacknowledged_batches", "Batches that are not accepted.", 0)
     unacknowledged_bytes: int = gauge("unacknowledged_bytes", "Their size, compressed.", 0)
+    #: Deliveries without an outcome, and their size, compressed.
+    unsettled: tuple[int, int] = (0, 0)
     window_limit_bytes: int | None = gauge("window_limit_bytes", "Unacknowledged bytes at which capture waits.")
     spool_bytes: int | None = gauge("spool_bytes", "Size of the batches in the spool; absent: there is no spool.")
     spool_limit_bytes: int | None = gauge("spool_limit_bytes", "Size at which the spool is full and capture waits.")
@@ -157,12 +159,17 @@ class Figures:
     @worked_out(
         "in_flight_ratio", "How much of what may be in flight is, from 0 to 1, by the smaller of credit and window."
     )
-    def in_flight(self) -> float:
-        """1 where the bridge's credit or the window is used up: nothing more is sent until something is accepted."""
-        batches = self.unacknowledged_batches
+    def in_flight(self) -> float | None:
+        """1 where the bridge's credit or the window is used up: nothing more is sent until something is accepted.
+
+        None while nothing can be sent. What is unsent, or in the spool alone, is not in flight.
+        """
+        if not self.interconnect_connected:
+            return None
+        batches, size = self.unsettled
         of_credit = batches / (batches + self.credit) if batches else 0.0
-        of_window = self.unacknowledged_bytes / self.window_limit_bytes if self.window_limit_bytes else 0.0
-        return min(1.0, max(of_credit, of_window))
+        of_window = size / self.window_limit_bytes if self.window_limit_bytes else 0.0
+        return round(min(1.0, max(of_credit, of_window)), 3)
 
     @property
     @worked_out(
@@ -270,7 +277,7 @@ class Figures:
             "returned": self.returned,
             "cpu_cores": PROCESS.cpu_cores,
             "memory_bytes": PROCESS.memory_bytes,
-            "in_flight_ratio": round(self.in_flight, 3),
+            "in_flight_ratio": self.in_flight,
             "warnings": "; ".join(self.warnings)[:300],
             "reason": self.reason[:300],
         }

@@ -78,7 +78,7 @@ class EdgeService:
                     edge_cpu_cores=PROCESS.cpu_cores,
                     edge_memory_bytes=PROCESS.memory_bytes,
                     wan_bytes_per_second=round(figures.sent_rate.read(), 1),
-                    in_flight_ratio=round(figures.in_flight, 3),
+                    in_flight_ratio=figures.in_flight,
                     edge_version=__version__,
                     snapshot=snapshot_of(figures.snapshot()),
                     warnings=figures.warnings,

@@ -51,7 +51,7 @@ class RecordSettings:
         `log_end` returns the place where the source's log ends now: no former process has sent anything beyond it. Raises NoSpace
         or NeedsOperator when the note cannot be written.
         """
-        found = self._read()
+        found = self.read(self._path.parent)
         was_clean = acknowledged.is_start or (found is not None and found.stopped_at == str(acknowledged))
         if self._sent_until is None:
             self._sent_until = 0 if was_clean else log_end()
@@ -77,7 +77,7 @@ class RecordSettings:
 
     def stopped(self, checkpoint: Checkpoint, sent: Position) -> None:
         """Note that everything that was ever sent is acknowledged, if it is; `sent` is the last that this process has sent."""
-        found = self._read()
+        found = self.read(self._path.parent)
         if found is None or self._sent_until is None:
             return
         if checkpoint.confirmed >= self._sent_until and sent <= checkpoint.position:
@@ -86,18 +86,28 @@ class RecordSettings:
             except ReplicationError as error:
                 _log.warning("%s", error.message)
 
-    def _read(self) -> _Note | None:
+    @staticmethod
+    def read(folder: Path) -> _Note | None:
+        """Return the note of a state folder; None where there is none."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=_Note)
+            return msgspec.json.decode((folder / _NAME).read_bytes(), type=_Note)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             # As if nothing were known: more schema records than needed.
-            _log.warning("%s cannot be read, and is written again", self._path)
+            _log.warning("%s cannot be read, and is written again", folder / _NAME)
             return None
 
     def _write(self, note: _Note) -> None:
         files.write_private(self._path, msgspec.json.encode(note))
+
+
+def all_acknowledged(folder: Path, checkpoint: Checkpoint) -> bool:
+    """Whether the former process had everything acknowledged that it or one before it has ever sent or spooled."""
+    found = RecordSettings.read(folder)
+    if checkpoint.promised not in {None, checkpoint.position}:
+        return False
+    return checkpoint.position.is_start if found is None else found.stopped_at == checkpoint.acknowledged
 
 
 def fingerprint(config: EdgeFile) -> str:

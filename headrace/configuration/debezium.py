@@ -1,5 +1,6 @@
 """`[source.debezium]`: a source that Debezium's engine reads (docs/debezium.md). Experimental."""
 
+import hashlib
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
@@ -25,6 +26,7 @@ _OURS: Final = {
     "offset.flush.interval.ms": "0",
     "errors.max.retries": "0",
     "event.processing.failure.handling.mode": "fail",
+    "event.converting.failure.handling.mode": "fail",
     "tombstones.on.delete": "false",
     "skipped.operations": "none",
     "message.prefix.exclude.list": ".*",
@@ -32,12 +34,13 @@ _OURS: Final = {
     "time.precision.mode": "isostring",
     "interval.handling.mode": "string",
     "hstore.handling.mode": "json",
-    "binary.handling.mode": "base64",
+    "binary.handling.mode": "bytes",
     "column.propagate.source.type": ".*",
 }
 #: And what is set elsewhere, or would change what the log says.
 _RESERVED: Final = {
-    "connector.class", "predicates", "slot.drop.on.stop", "snapshot.mode", "tasks.max", "transforms",
+    "connector.class", "flush.lsn.source", "lsn.flush.mode", "predicates", "slot.drop.on.stop",
+    "slot.seek.to.known.offset.on.start", "snapshot.mode", "tasks.max", "transaction.metadata.factory", "transforms",
     "unavailable.value.placeholder",
 } | _OURS.keys()  # fmt: skip
 #: And all that begin so.
@@ -80,6 +83,11 @@ class Debezium(Section, frozen=True, kw_only=True):
         at = [str(self.properties.get(f"database.{name}", "")) for name in ("hostname", "port", "dbname")]
         return f"{at[0]}:{at[1] or 5432}/{at[2]} (Debezium)"
 
+    def fingerprint(self) -> str:
+        """Return a sum over the properties, which decide what a transaction has; secrets do not."""
+        named = sorted((name, str(value)) for name, value in self.properties.items())
+        return hashlib.sha256(repr((self.connector, named)).encode()).hexdigest()
+
     def settings(self, mode: str, placeholder: str) -> dict[str, str]:
         """Return all properties, secrets revealed: for the engine's process alone, never for a log.
 
@@ -90,4 +98,6 @@ class Debezium(Section, frozen=True, kw_only=True):
         }
         revealed = {name: secret.reveal() for name, secret in self.secrets.items()}
         ours = {"snapshot.mode": mode, "unavailable.value.placeholder": placeholder}
-        return CONNECTORS[self.connector] | given | revealed | _OURS | ours
+        # What waits in Debezium's own queue, of rows of any size, has to fit its memory.
+        queue = {"max.queue.size.in.bytes": str(self.memory_megabytes << 18)}
+        return CONNECTORS[self.connector] | queue | given | revealed | _OURS | ours

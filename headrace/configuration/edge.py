@@ -215,7 +215,7 @@ class EdgeFile(File, frozen=True, kw_only=True):
                 if getattr(self.records, name) != usual[name]:
                     raise ValueError(f"'{name}' of 'records' is for 'postgresql' sources")
             if self.source.debezium is not None:
-                for name in PROFILES["headrace"].keys() - {"truncates", "tombstones"} | {"format"}:
+                for name in PROFILES["headrace"].keys() - {"tombstones"} | {"format"}:
                     if getattr(self.records, name) != (PROFILES["headrace"] | {"format": "json"})[name]:
                         raise ValueError(f"'{name}' of 'records' is not for 'debezium' sources")
             if self.records.time == "isostring":

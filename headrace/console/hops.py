@@ -133,12 +133,12 @@ def _kafka(status: SourceStatus) -> Hop:
     return Hop("Kafka", level, "committed" if level == "ok" else "behind", figure, text)
 
 
-def bronze(status: SourceStatus, lake: LakeView, now: float) -> Hop:
+def bronze(status: SourceStatus, lake: LakeView, now: float, *, is_heard: bool = True) -> Hop:
     """Return the hop from Kafka into bronze, by the loads that are recorded."""
     if not lake.configured:
         return Hop("bronze", "unknown", "no lake", "", "start the console with --lake to see it")
     reached = lake.reached.get(("bronze", status.source))
-    lag = lake.lag("bronze", status.source, status.position, now)
+    lag = lake.lag("bronze", status.source, status.position, now, is_heard=is_heard)
     if reached is not None and lag is None:
         return Hop("bronze", "unknown", "not known", "", "what Kafka has of it is not known")
     if reached is None or lag is None:

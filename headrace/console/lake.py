@@ -140,18 +140,20 @@ class LakeView:
     #: By step and source: when the step was last seen to have all that was committed. Kept from view to view.
     complete_at: dict[tuple[str, str], float] = field(default_factory=dict)
 
-    def lag(self, step: str, source: str, committed: str | None, now: float) -> float | None:
+    def lag(self, step: str, source: str, committed: str | None, now: float, *, is_heard: bool = True) -> float | None:
         """Return how old what a step lacks of a source may be, in seconds; 0 when it lacks nothing, None when not known.
 
         What it lacks came after it was last seen to lack nothing: a change after a quiet week is not a week old.
-        `committed` is what Kafka has, None when not known: it may be the end of a transaction whose last change a step has.
+        `committed` is what Kafka has, None when not known: it may be the end of a transaction whose last change a step has. Of a
+        bridge that is not heard it is an older one: that a step has all of that says nothing about now.
         """
         reached = self.reached.get((step, source))
         if reached is None or committed is None:
             return None
         transaction = committed.rpartition("/")[0]
         if reached.upto >= committed or (transaction and reached.upto.startswith(f"{transaction}/")):
-            self.complete_at[step, source] = now
+            if is_heard:
+                self.complete_at[step, source] = now
             return 0.0
         since = (reached.commit_time or reached.finished_at).timestamp()
         return max(0.0, now - max(since, self.complete_at.get((step, source), 0.0)))

@@ -54,9 +54,13 @@ def rows(bridges: BridgesView, lake: LakeView, streams: dict[str, str]) -> list[
 
 def row(seen: SourceSeen, lake: LakeView, stream: str, now: float) -> SourceRow:
     """Return one source."""
-    status = seen.status
-    freshness = lake.lag("silver", status.source, status.position, now)
-    path = (*hops.to_kafka(seen), hops.bronze(status, lake, now), hops.silver(status, lake, stream, freshness))
+    status, is_heard = seen.status, not seen.problem
+    freshness = lake.lag("silver", status.source, status.position, now, is_heard=is_heard)
+    path = (
+        *hops.to_kafka(seen),
+        hops.bronze(status, lake, now, is_heard=is_heard),
+        hops.silver(status, lake, stream, freshness),
+    )
     return SourceRow(
         source=status.source,
         stream=stream,

@@ -110,7 +110,8 @@ def _costs(answer: Answer) -> Table:
     costs = [(each.source, cost_of(each)) for each in answer.sources]
     costs = [(name, cost) for name, cost in costs if cost.cpu_cores is not None or cost.wan_bytes_per_second]
     if len(costs) > 1:
-        together = cost_of_all([], answer.sources)
+        shown = {name for name, _ in costs}
+        together = cost_of_all([], [each for each in answer.sources if each.source in shown])
         table.add_row(f"{len(costs)} sources, with their edges", *_cost_cells(together))
     costs.sort(key=lambda each: (-(each[1].cpu_cores or 0.0), -(each[1].wan_bytes_per_second or 0.0)))
     for name, cost in costs[:_SHOWN_COSTS]:

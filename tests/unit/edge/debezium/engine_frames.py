@@ -13,8 +13,8 @@ def frame(kind: str, content: bytes) -> bytes:
     return struct.pack(">I", len(content) + 1) + kind.encode() + content
 
 
-def hello(protocol: int = 1) -> bytes:
-    return frame("H", json.dumps({"protocol": protocol}).encode())
+def hello(protocol: int = 2, *, log_end: int | None = 5000, has_slot: bool = False) -> bytes:
+    return frame("H", json.dumps({"protocol": protocol, "log_end": log_end, "has_slot": has_slot}).encode())
 
 
 def part(value: Any) -> bytes:

@@ -5,9 +5,12 @@ import os
 import select
 import signal
 import time
+from pathlib import Path
 
+import pyspark
 import pytest
 
+from edge.debezium import child
 from edge.debezium.child import EngineFailed, EngineProcess, class_path
 from edge.debezium.frames import RECORD, EngineRecord
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
@@ -25,7 +28,7 @@ def start(tmp_path):
 
     def begin(program):
         processes.append(EngineProcess(str(java_double.write(tmp_path, program)), 64, [tmp_path / "a.jar"], tmp_path))
-        processes[-1].greet({"database.password": "s3cret"}, ("key", "offset"))
+        processes[-1].greet({"database.password": "s3cret"})
         return processes[-1]
 
     yield begin
@@ -56,22 +59,44 @@ def test_settings_come_by_standard_input_and_acknowledgements_behind_them(start,
 say(hello())
 settings, environment = line(), dict(os.environ)
 assert 's3cret' not in str(arguments) + str(environment), arguments
-say(frame("R", record("t", settings)))
+say(frame("R", record("t", settings)), frame("R", record("t", line())))
 say(frame("R", record("t", line())), frame("R", record("t", line())))
 """
     )
-    (first,) = read(process, 1)
-    assert json.loads(EngineRecord.parse(first[1]).offset) == {
-        "protocol": 1,
-        "settings": {"database.password": "s3cret"},
-        "offset": ["key", "offset"],
-    }
+    process.begin(("key", "offset"))
+    assert [json.loads(EngineRecord.parse(content).offset) for _, content in read(process, 2)] == [
+        {"protocol": 2, "settings": {"database.password": "s3cret"}},
+        ["key", "offset"],
+    ]
     process.acknowledge(5)
     process.acknowledge(17)
     frames = read(process, 2)
     assert [kind for kind, _ in frames] == [RECORD, RECORD]
     assert (b"5\n" in frames[0][1], b"17\n" in frames[1][1]) == (True, True)
     assert [path.name for path in tmp_path.iterdir() if b'"s3cret"' in path.read_bytes()] == []
+
+
+def test_what_the_server_is_like_is_known_before_anything_is_read(start):
+    process = start("say(hello(log_end=77, has_slot=True))\nwhile line(): pass")
+    assert process.hello(SECONDS) == (77, True)
+    early = start('say(hello(log_end=None), frame("R", heartbeat(5)))\nline()\nline()')
+    with pytest.raises(CorruptInput, match="where to begin"):
+        early.hello(SECONDS)
+    failed = start('say(hello(log_end=None), frame("E", b"PSQLException (SQL state 28P01) FATAL: no"))')
+    with pytest.raises(EngineFailed, match="28P01"):
+        failed.hello(SECONDS)
+    with pytest.raises(NotConnected, match="nothing was heard"):
+        start("while line(): pass").hello(0.1)
+
+
+def test_it_has_nothing_of_the_edges_environment_but_what_java_needs(start, monkeypatch):
+    monkeypatch.setenv("NO_PASSWORD", "s3cret")
+    process = start("""
+settings = line()
+say(hello(), frame("R", record("t", sorted(os.environ.keys() - {"PYTHONPATH", "PWD", "SHLVL", "_", "LC_CTYPE", "OLDPWD"}))))
+""")
+    ((_, content),) = read(process, 1)
+    assert set(json.loads(EngineRecord.parse(content).offset)) <= {"PATH", "LANG", "JAVA_HOME"}
 
 
 def test_a_process_ends_with_its_standard_input(start):
@@ -106,7 +131,7 @@ def test_a_flood_of_errors_neither_blocks_it_nor_is_repeated(start, caplog):
 @pytest.mark.parametrize(
     ("program", "kind", "words"),
     [
-        ("say(hello(2))", NeedsOperator, "another protocol"),
+        ("say(hello(1))", NeedsOperator, "another protocol"),
         ('say(frame("R", heartbeat(5)))', NeedsOperator, "another protocol"),
         ('say(frame("H", b"x"))', NeedsOperator, "another protocol"),
         ('say(b"Exception in thread main")', CorruptInput, "no frame"),
@@ -127,6 +152,18 @@ def test_a_flood_of_errors_neither_blocks_it_nor_is_repeated(start, caplog):
 def test_an_end_is_in_plain_words_and_its_class_says_who_acts(start, program, kind, words):
     error = end(start(program))
     assert (type(error), words in error.message) == (kind, True), error.message
+
+
+def test_what_the_java_machine_says_itself_is_no_frame(tmp_path, monkeypatch):
+    # A program that is here anyway, needs more, and writes nothing to its standard output.
+    jars = [*Path(pyspark.__file__).parent.glob("jars/*.jar")]
+    monkeypatch.setattr(child, "_CLASS", "org.apache.spark.deploy.SparkSubmit")
+    process = EngineProcess("java", 4, jars, tmp_path)
+    try:
+        error = end(process)
+    finally:
+        process.close()
+    assert (type(error), "raise [source.debezium] memory_megabytes" in error.message) == (EngineFailed, True)
 
 
 def test_a_java_that_is_not_there_is_a_persons_matter(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from edge.debezium.engine import COPY, DebeziumCheckpoint, DebeziumEngine
 from edge.debezium.stream import Mark
 from edge.doctor import examine
-from edge.engine import Adoption
+from edge.engine import Adoption, CheckpointChanged
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
@@ -36,6 +36,21 @@ folder = "state"
 {more}
 """
 OFFSET = json.dumps({"lsn": 500})
+ROWS, NO_ROWS = (f'[snapshot]\nmode = "{mode}"' for mode in ("initial", "no_data"))
+
+
+OTHERS = '"table.exclude.list" = "public.t"'
+
+
+def fingerprint(engine):
+    """Return that of an engine's properties."""
+    return engine._names.fingerprint()
+
+
+def checkpoint(**changes):
+    """Return one of a source that has read and acknowledged up to 500."""
+    fields = {"acknowledged": str(Position.start(1)), "connector": "postgres", "confirmed_place": 500}
+    return DebeziumCheckpoint(source="jakarta/bank", stage="made", offset=("key", OFFSET), **fields | changes)
 
 
 @pytest.fixture
@@ -63,6 +78,8 @@ def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depend
         "snapshot.mode": "no_data",
         "provide.transaction.metadata": "true",
         "unavailable.value.placeholder": "p",
+        # A quarter of its memory.
+        "max.queue.size.in.bytes": str(128 << 20),
     }
     assert {name: settings[name] for name in wanted} == wanted
     assert str(names) == "db:5433/bank (Debezium)"
@@ -76,8 +93,14 @@ def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depend
         ('"offset.storage" = "x"', "", "the edge sets it"),
         ('"transforms.unwrap.type" = "x"', "", "the edge sets it"),
         ('"signal.data.collection" = "x"', "", "the edge sets it"),
+        ('"lsn.flush.mode" = "manual"', "", "the edge sets it"),
+        ('"flush.lsn.source" = false', "", "the edge sets it"),
+        ('"slot.seek.to.known.offset.on.start" = true', "", "the edge sets it"),
+        ('"transaction.metadata.factory" = "x"', "", "the edge sets it"),
+        ('"event.converting.failure.handling.mode" = "warn"', "", "the edge sets it"),
         ('"database.ssl.password" = "x"', "", "give its reference in 'secrets'"),
         ("", '[records]\nprofile = "debezium"', "not for 'debezium' sources"),
+        ("", "[records]\ntruncates = false", "not for 'debezium' sources"),
         ("", '[records]\nformat = "avro"', "not for 'debezium' sources"),
         ("", '[source.mysql]\nhost = "h"\nuser = "u"\nserver_id = 1', "give exactly one of"),
     ],
@@ -94,18 +117,24 @@ def engine(read, tmp_path, monkeypatch):
     monkeypatch.setattr("edge.debezium.engine.class_path", lambda _connector: [tmp_path / "a.jar"])
     (tmp_path / "state").mkdir()
 
-    def make(program):
-        config = read(java=java_double.write(tmp_path, program))
+    def make(program, more=ROWS, properties=""):
+        config = read(properties, java=java_double.write(tmp_path, program), more=more)
         return DebeziumEngine(config, config.source.debezium)
 
     return make
 
 
 COPIED = """
-say(hello(), *[frame("S", content) for content in schemas(COLUMNS)])
 settings = line()
+say(hello())
+line()
+say(*[frame("S", content) for content in schemas(COLUMNS)])
 say(*[frame("R", change("r", None, {"id": number, "note": "n"}, snapshot="true")) for number in range(3)])
 """
+
+
+EMPTY = 'say(hello())\nline(), line()\nsay(frame("R", heartbeat(500)))\nline()'
+SLOT = EMPTY.replace("hello()", "hello(has_slot=True)")
 
 
 def test_a_new_source_begins_behind_its_copy_or_where_the_log_is(engine, tmp_path):
@@ -118,7 +147,7 @@ def test_a_new_source_begins_behind_its_copy_or_where_the_log_is(engine, tmp_pat
 
 
 def test_a_new_source_without_rows_begins_where_the_log_is(engine):
-    made = engine('say(hello(), frame("R", heartbeat(500)))\nline()').initialise(None, None, lambda _words: None)
+    made = engine(EMPTY).initialise(None, None, lambda _words: None)
     assert (made.confirmed, made.has_copy_ahead, json.loads(made.offset[1])["lsn"]) == (500, False, 500)
 
 
@@ -129,21 +158,70 @@ def test_an_init_that_is_cut_is_finished_by_the_next_one(engine, program):
         first.initialise(None, None, lambda _words: None)
     cut = first.state.read("jakarta/bank")
     assert (cut.stage, cut.offset) == ("making", None)
-    made = engine('say(hello(), frame("R", heartbeat(500)))\nline()').initialise(cut, None, lambda _words: None)
+    made = engine(EMPTY).initialise(cut, None, lambda _words: None)
     assert (made.stage, made.position) == ("made", cut.position)
 
 
+def test_rows_are_not_copied_where_the_slot_is_there_as_its_log_has_a_part_of_them_too(engine):
+    with pytest.raises(NeedsOperator) as error:
+        engine(SLOT).initialise(None, None, lambda _words: None)
+    assert "slot own is there already" in error.value.message
+    assert "pg_drop_replication_slot('own')" in error.value.hint
+    # Without a copy it is only where to read from.
+    made = engine(SLOT, NO_ROWS).initialise(None, None, lambda _words: None)
+    assert made.confirmed == 500
+
+
+def test_a_session_knows_where_the_log_ends_before_it_reads(engine):
+    source = engine("line()\nsay(hello(log_end=1234))\nline()")
+    session = source.open(checkpoint(properties=fingerprint(source)), 0)
+    try:
+        assert session.log_end() == 1234
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "stopped_at"),
+    [
+        pytest.param({"acknowledged": str(Position(1, 599, 3))}, str(Position(1, 599, 3)), id="within a transaction"),
+        pytest.param({"confirmed_place": 499}, None, id="a copy ahead"),
+        pytest.param({"acknowledged": str(Position(1, 499, 3))}, "", id="after an unclean stop"),
+        pytest.param({}, "", id="before the first acknowledgement"),
+        pytest.param(
+            {"acknowledged": str(Position(1, 499, 3)), "spooled": str(Position(1, 599, 3))},
+            str(Position(1, 499, 3)),
+            id="in the spool",
+        ),
+    ],
+)
+def test_properties_do_not_change_while_a_transaction_may_be_sent_in_part(engine, tmp_path, changes, stopped_at):
+    before = checkpoint(properties=fingerprint(engine("")), **changes)
+    if stopped_at is not None:
+        note = {"settings": "", "stopped_at": stopped_at}
+        (tmp_path / "state" / "records.json").write_text(json.dumps(note))
+    with pytest.raises(NeedsOperator, match="properties are others than before"):
+        engine("", properties=OTHERS).open(before, 0)
+    engine("line()").open(before, 0).close()
+
+
+def test_properties_that_change_between_transactions_are_in_the_checkpoint_before_anything_is_sent_by_them(
+    engine, tmp_path
+):
+    stopped = str(Position(1, 499, 3))
+    before = checkpoint(properties=fingerprint(engine("")), acknowledged=stopped)
+    (tmp_path / "state" / "records.json").write_text(json.dumps({"settings": "", "stopped_at": stopped}))
+    other = engine("line()", properties=OTHERS)
+    with pytest.raises(CheckpointChanged) as error:
+        other.open(before, 0)
+    moved = error.value.checkpoint
+    assert (moved.position, moved.confirmed, moved.offset) == (before.position, before.confirmed, before.offset)
+    other.open(moved, 0).close()
+
+
 def test_a_checkpoint_of_another_connector_and_an_adoption_are_refused(engine):
-    made = DebeziumCheckpoint(
-        source="jakarta/bank",
-        stage="made",
-        acknowledged=str(Position.start(1)),
-        connector="mysql",
-        confirmed_place=5,
-        offset=("key", OFFSET),
-    )
     with pytest.raises(NeedsOperator, match="'mysql'"):
-        engine("").open(made, 0)
+        engine("").open(checkpoint(connector="mysql"), 0)
     with pytest.raises(NeedsOperator, match="cannot be adopted"):
         engine("").initialise(None, Adoption(None), lambda _words: None)
 
@@ -189,7 +267,7 @@ def test_a_java_that_is_not_there_is_found(read):
 
 
 def test_what_was_acknowledged_before_the_next_session_is_in_the_checkpoint_with_its_offset(engine):
-    source = engine('say(hello(), frame("R", heartbeat(500)))\nline()')
+    source = engine(EMPTY)
     made = source.initialise(None, None, lambda _words: None)
     source._marks.add(Mark(900, 1, ("key", '{"lsn":900}')))
     session = source.open(made, 0)

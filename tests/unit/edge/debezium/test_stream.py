@@ -161,6 +161,21 @@ def test_a_truncate_and_an_altered_table_have_their_schema_record(stream):
     assert stream.changes[-1]["after"] == {"id": 2, "note": "a", "more": 5}
 
 
+def test_former_schemas_are_forgotten_once_nothing_that_was_read_has_them(stream):
+    stream.take(wire.begin(7, 900), wire.change("c", None, {"id": 0, "note": "a"}))
+    for number in range(2, 30):
+        columns = [*wire.COLUMNS, wire.field(f"more{number}", "int32", "INT4")]
+        (_, content) = wire.schemas(columns)
+        stream.rows.add_schema(number.to_bytes(4, "big") + content[4:])
+        altered = wire.change("c", None, {"id": number, "note": "a", f"more{number}": 5})
+        stream.take(altered[:4] + number.to_bytes(4, "big") + altered[8:])
+    # The key's, and all of which a change waits for the end of its transaction.
+    assert len(stream.rows._schemas) == 30
+    stream.take(wire.end(7, 1000, 29))
+    assert [each["after"]["id"] for each in stream.changes] == [0, *range(2, 30)]
+    assert sorted(stream.rows._schemas) == [wire.KEY_SCHEMA, 29]
+
+
 def test_an_old_row_that_debezium_filled_up_is_the_key_alone(tmp_path):
     columns = [*wire.COLUMNS, wire.field("day", "string", "DATE"), wire.field("n", "string", "NUMERIC")]
     stream = Stream(tmp_path, columns=columns)
@@ -170,14 +185,21 @@ def test_an_old_row_that_debezium_filled_up_is_the_key_alone(tmp_path):
     assert [each["before"] for each in stream.changes] == [{"id": 1}, whole]
 
 
-def test_what_the_log_does_not_carry_is_named_and_not_sent(stream):
-    stream.take(
-        wire.begin(7, 900),
-        wire.change("u", None, {"id": 1, "note": PLACEHOLDER}),
-        wire.change("u", None, {"id": 1, "note": "aGVhZHJhY2UtdW5hdmFpbGFibGUtMQ=="}),
-        wire.end(7, 1000, 2),
-    )
-    assert [(each["after"], each["unchanged"]) for each in stream.changes] == [({"id": 1}, ["note"])] * 2
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param(PLACEHOLDER, id="text"),
+        pytest.param("aGVhZHJhY2UtdW5hdmFpbGFibGUtMQ==", id="bytea"),
+        pytest.param([PLACEHOLDER], id="text[]"),
+        pytest.param(["aGVhZHJhY2UtdW5hdmFpbGFibGUtMQ=="], id="bytea[]"),
+        pytest.param([*PLACEHOLDER.encode()], id="int4[], int8[], date[]"),
+        pytest.param(["d2aab224-c0de-3d49-a75e-7c5d23db9d27"], id="uuid[]"),
+        pytest.param('{"headrace-unavailable-1":"headrace-unavailable-1"}', id="hstore"),
+    ],
+)
+def test_what_the_log_does_not_carry_is_named_and_not_sent(stream, value):
+    stream.take(wire.begin(7, 900), wire.change("u", None, {"id": 1, "note": value}), wire.end(7, 1000, 1))
+    assert [(each["after"], each["unchanged"]) for each in stream.changes] == [({"id": 1}, ["note"])]
 
 
 def test_the_policy_keeps_columns_and_tables_back(tmp_path):

@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from edge.delivery.in_flight import ALONE_BYTES
 from edge.delivery.window import Window
+from edge.observability.figures import Figures
 from edge.records.batcher import SealedBatch
 from headrace.position import Position
 
@@ -51,6 +52,18 @@ def test_batches_are_given_out_in_order_and_once():
 
     assert [commit for _, commit in sent(made)] == [1, 2, 3]
     assert made.take() is None
+
+
+def test_in_flight_is_what_was_sent_and_has_no_outcome():
+    waiting = window(3)
+    figures = Figures(window_limit_bytes=100, credit=1)
+    assert (waiting.unsettled, figures.in_flight) == ((0, 0), None)
+    (delivery, _), _ = waiting.take(), waiting.take()
+    figures.interconnect_connected, figures.unacknowledged_batches = 1, len(waiting)
+    figures.unsettled = waiting.unsettled
+    assert (figures.unsettled, figures.in_flight) == ((2, 20), 0.667)
+    waiting.accepted(delivery)
+    assert waiting.unsettled == (1, 10)
 
 
 def test_acknowledged_tail_moves_only_over_accepted_batches_without_a_hole():

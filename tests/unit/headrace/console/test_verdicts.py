@@ -94,6 +94,9 @@ def test_v12_a_source_that_lacks_nothing_is_fresh_and_one_whose_place_is_not_kno
     assert view.lag("silver", "a/b", f"{transaction}/00000003", now) == 0.0
     # Q11: after three quiet days the next change is not three days old
     assert view.lag("silver", "a/b", later, now + 20) == pytest.approx(20)
+    # A bridge that is not heard may have committed more since.
+    assert view.lag("silver", "a/b", f"{transaction}/00000003", now + 30, is_heard=False) == 0.0
+    assert view.lag("silver", "a/b", later, now + 40) == pytest.approx(40)
     # the bridge is held, or has not taken the source over
     assert view.lag("silver", "a/b", None, now) is None
     status = SourceStatus(source="a/b", state="serving")

@@ -57,7 +57,7 @@ def test_costs_are_shown_of_all_and_of_those_that_cost_the_most():
         )
         for number in range(1, 31)
     ]
-    sources.append(SourceStatus(source="a/elsewhere", state="elsewhere"))
+    sources.append(SourceStatus(source="a/elsewhere", state="elsewhere", edge_memory_bytes=1 << 40))
     answer = Answer(part="bridge", running=True, ready=True, cpu_cores=1.25, memory_bytes=99 << 20, sources=sources)
     lines = printed(answer, 80).splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith("cost"))
