@@ -54,8 +54,8 @@ def decode(data: bytes | bytearray) -> Received | None:
             message.decode(ahead)
         else:
             message.decode(data)
-            if message.body is None:
-                # Proton reads as an empty message what is none.
+            if not isinstance(message.body, str | bytes | bytearray | memoryview):
+                # Proton reads as an empty message what is none; and of a number `bytes` makes as many zeros.
                 return None
             # Binary is a view into memory that Proton frees.
             body = message.body.encode() if isinstance(message.body, str) else bytes(message.body)
