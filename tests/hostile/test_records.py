@@ -340,7 +340,9 @@ def test_what_the_registrys_client_raises_is_about_one_schema():
         schemas.ids(needed)
 
 
-@pytest.mark.parametrize("body", [2**31 - 1, [1, 2], {"a": 1}, True, None], ids=["number", "list", "map", "flag", "none"])
+@pytest.mark.parametrize(
+    "body", [2**31 - 1, [1, 2], {"a": 1}, True, None], ids=["number", "list", "map", "flag", "none"]
+)
 def test_s7_a_delivery_whose_body_is_neither_text_nor_binary_is_no_message(body):
     """A number became as many zeros: 417 bytes took 12 GB."""
     assert decode_received(Message(body=body, id="1").encode()) is None
