@@ -43,7 +43,7 @@ _FIXED = {
     "spark.sql.udt.allowCreatingUDTFromString": "false",
     "spark.sql.udt.allowedDynamicUDTClasses": "",
     "spark.sql.artifact.isolation.enabled": "false",
-    # Nor are names of files in EXPLAIN: of each detail of a scan it shows no more letters.
+    # EXPLAIN shows no more letters of each detail of a scan, such as where it is; EXPLAIN FORMATTED does.
     "spark.sql.maxMetadataStringLength": "4",
     # A query that asks for more memory than there is fails, and not the server with it.
     "spark.executor.killOnFatalError.depth": "0",
