@@ -380,7 +380,8 @@ class Renewed:
         assert not self.thread.is_alive()
 
 
-@pytest.mark.parametrize("what", [pytest.param("certificate", marks=pytest.mark.long), "password"])
+@pytest.mark.long
+@pytest.mark.parametrize("what", ["certificate", "password"])
 def test_what_a_bridge_has_to_show_is_changed_under_load_and_the_former_ends_without_a_restart_of_the_bridge(
     secure_kafka, what, caplog
 ):
