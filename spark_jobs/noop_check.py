@@ -20,8 +20,8 @@ from spark_jobs.state.log_files import LogFiles
 #: Publications, other streams' among them, behind which the stream's own is not looked for: Spark finds it by its row.
 _PUBLICATIONS = 100
 
-#: Records, and commits of bronze, that a load of few takes, and seconds that the one before it took: a JVM that compiles in haste
-#: does not pay where tables are large.
+#: Records, and commits of bronze, that a load of few takes, and seconds that the one before it took: a JVM that
+#: optimizes little does not pay where tables are large.
 _FEW_RECORDS, _FEW_COMMITS, _FEW_SECONDS = 100_000, 200, 30
 
 _log = logging.getLogger(__name__)

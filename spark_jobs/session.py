@@ -89,7 +89,7 @@ _BRIEFLY = "spark.headrace.briefly"
 _FEW_CHANGES = {_BRIEFLY: "true"} | _INTERPRETED
 #: What is much all the same, such as all of bronze, is compiled there too.
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK"}
-#: Of the JVM of such a process: it compiles in haste, as what is compiled well is hardly used.
+#: Of the JVM of such a process: it compiles quickly and optimizes little: what it compiles is hardly used.
 _BRIEF, _ONE_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 #: What else gives the JVM options: settings, variables of the environment, and in files of Spark (a setting, or all of one).
 _JAVA_BY = (_JAVA, "spark.driver.defaultJavaOptions")

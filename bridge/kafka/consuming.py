@@ -23,7 +23,7 @@ def describe(client: Any, topic: str, seconds: float) -> Any:
     """Return what Kafka says of a topic; raise the client's error where it cannot be read, Retryable for another topic's."""
     known = client.list_topics(topic, timeout=seconds).topics.get(topic)
     if known is None:
-        raise Retryable(f"Kafka: asked for {topic}, and told of another topic")
+        raise Retryable(f"Kafka answered about another topic than {topic}")
     if known.error is not None:
         raise KafkaException(known.error)
     return known

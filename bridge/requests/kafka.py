@@ -29,7 +29,7 @@ class TopicReader:
     def __init__(
         self, connection: KafkaConnection, topic: str, *, admin: Any = None, seconds_ago: float = LONGEST_SECONDS
     ) -> None:
-        """With an administration client a topic that was made again is told by its id, however long it has become since."""
+        """With an administration client a topic that was made again is recognized by its id, however long it has become since."""
         self._topic = topic
         self._admin = admin
         self._consumer = request_consumer(connection, f"{connection.prefix}.requests")

@@ -160,7 +160,7 @@ class EngineProcess:
                 raise NotConnected(f"nothing was heard from Debezium's engine for {seconds:.0f} s")
             poll.poll(1000)
             for _ in self.read():
-                raise CorruptInput("Debezium's engine sent a record before it was told where to begin")
+                raise CorruptInput("Debezium's engine sent a record before it knew where to begin")
         return self._hello.log_end, self._hello.has_slot
 
     def begin(self, offset: tuple[str, str] | None) -> None:

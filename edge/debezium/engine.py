@@ -6,80 +6,34 @@ same whenever it is sent again.
 """
 
 import contextlib
-import secrets
 import select
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any
 
 import msgspec
 
+from edge.debezium.checkpoint import DebeziumCheckpoint, place_of
 from edge.debezium.child import EngineProcess, class_path
-from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, read_frames
-from edge.debezium.places import place_of
+from edge.debezium.frames import RECORD, EngineRecord
 from edge.debezium.rows import Rows
-from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, EngineStream, FrameFile, Marks
+from edge.debezium.session import COPY, SILENCE_SECONDS, DebeziumSession, new_placeholder
+from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, FrameFile, Marks
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures
-from edge.postgres.envelope import Table, Transaction
-from edge.progress.checkpoint import Checkpoint, State
+from edge.progress.checkpoint import State
 from edge.progress.record_settings import all_acknowledged
-from edge.records.batcher import Batcher
-from edge.records.column_policy import Policy
-from edge.records.transaction_writer import TransactionWriter
-from edge.snapshot.table_history import TableHistory
 from headrace.configuration.debezium import Debezium
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position, new_epoch
 
-#: The rows that Debezium copied when the source was made, as frames; in the state folder.
-COPY: Final = "debezium-copy.frames"
-_SILENCE_SECONDS = 120.0
 _REPORT_ROWS = 100_000
 
 
-class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far a source's changes are acknowledged, and from where its connector reads again."""
-
-    connector: str
-    #: The place of `offset`; less than that while the copy is not acknowledged that comes ahead of it.
-    confirmed_place: int = 0
-    #: Key and value of what Debezium's offset storage would have; None while the source is made.
-    offset: tuple[str, str] | None = None
-
-    #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
-    properties: str = ""
-
-    @property
-    def confirmed(self) -> int:
-        """The confirmed place."""
-        return self.confirmed_place
-
-    @property
-    def place(self) -> str:
-        """Debezium's offset."""
-        return self.offset[1] if self.offset is not None else "none"
-
-    @property
-    def has_copy_ahead(self) -> bool:
-        """Whether the copy comes before the log."""
-        return self.offset is not None and self.confirmed_place < place_of(self.connector, self.offset[1])
-
-    def advanced(self, position: Position, place: int, offset: tuple[str, str] | None) -> Self:
-        """Return the checkpoint moved to a position, and to a place with its offset, neither of them backward."""
-        return msgspec.structs.replace(
-            self,
-            acknowledged=str(max(position, self.position)),
-            confirmed_place=max(place, self.confirmed_place),
-            offset=offset or self.offset,
-        )
-
-
 class DebeziumEngine:
-    """One source; a place is a number of its connector's log (edge/debezium/places.py)."""
+    """One source; a place is a number of its connector's log (edge/debezium/checkpoint.py)."""
 
     def __init__(self, config: EdgeFile, names: Debezium) -> None:
         self._config, self._names = config, names
@@ -139,12 +93,12 @@ class DebeziumEngine:
 
     def _first_offset(self, report: Callable[[str], None]) -> tuple[int, tuple[str, str]]:
         """Run Debezium until its snapshot is done, and keep the rows; return their number, and from where to read on."""
-        settings = self._names.settings(self._config.snapshot.mode, _placeholder())
+        settings = self._names.settings(self._config.snapshot.mode, new_placeholder())
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         try:
             process.greet(settings)
-            if process.hello(_SILENCE_SECONDS)[1] and self._config.snapshot.mode != "no_data":
+            if process.hello(SILENCE_SECONDS)[1] and self._config.snapshot.mode != "no_data":
                 # Debezium would copy what it sees now, and read the log from where the slot is, which has a part of that too.
                 name = settings["slot.name"]
                 raise NeedsOperator(
@@ -201,7 +155,7 @@ class DebeziumEngine:
     def _check_properties(self, checkpoint: DebeziumCheckpoint) -> None:
         """Raise NeedsOperator where a transaction may be sent in part by other properties than the file has now.
 
-        What is sent of it again is told from what is new by its number in the transaction. Raises CheckpointChanged where nothing
+        What is sent of it again is known by its number in the transaction. Raises CheckpointChanged where nothing
         is sent in part: the checkpoint gets the new properties before anything is sent by them.
         """
         if checkpoint.properties == self._names.fingerprint():
@@ -223,11 +177,6 @@ class DebeziumEngine:
         return EngineProcess(names.java, names.memory_megabytes, class_path(names.connector), self.state.folder)
 
 
-def _placeholder() -> str:
-    """Return what Debezium writes for a value that the log does not carry: nothing that a row could have."""
-    return f"headrace-unavailable-{secrets.token_hex(16)}"
-
-
 def _frames(process: EngineProcess) -> Iterator[tuple[int, bytes]]:
     """Yield frames as they come; raise NotConnected when none comes for long."""
     poll = select.poll()
@@ -237,21 +186,9 @@ def _frames(process: EngineProcess) -> Iterator[tuple[int, bytes]]:
         for frame in process.read():
             heard_at = time.monotonic()
             yield frame
-        if time.monotonic() - heard_at > _SILENCE_SECONDS:
-            raise NotConnected(f"nothing was heard from Debezium's engine for {_SILENCE_SECONDS:.0f} s")
+        if time.monotonic() - heard_at > SILENCE_SECONDS:
+            raise NotConnected(f"nothing was heard from Debezium's engine for {SILENCE_SECONDS:.0f} s")
         poll.poll(1000)
-
-
-def _copied(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the frames of a copy; raise NeedsOperator where the file is not whole."""
-    try:
-        with path.open("rb") as file:
-            yield from read_frames(file)
-    except (OSError, CorruptInput) as error:
-        raise NeedsOperator(
-            f"{path}, which holds rows that are not acknowledged yet, is lost or damaged",
-            hint="Move the checkpoint to another folder, and run 'headrace edge init': a new epoch begins, with a new copy.",
-        ) from error
 
 
 class NoWatch:
@@ -259,111 +196,3 @@ class NoWatch:
 
     def stop(self) -> None:
         """Do nothing."""
-
-
-class DebeziumSession:
-    """One process of Debezium's engine, read into a batcher."""
-
-    pid = 0
-    replies_requested = 0
-    #: Transactions are not named by what 'headrace edge pass' takes.
-    present = ""
-
-    def __init__(self, config: EdgeFile, names: Debezium, process: EngineProcess, marks: Marks) -> None:
-        self._config, self._names, self._process, self._marks = config, names, process, marks
-        self._folder = config.resolve(config.state.folder)
-        self._arrived: Iterator[tuple[int, bytes]] = iter(())
-        self._placeholder = _placeholder()
-        self.fileno = process.fileno
-        process.greet(names.settings("no_data", self._placeholder))
-
-    def log_end(self) -> int:
-        """Return where the log ended when the process had started; raise NotConnected where it cannot say so."""
-        return self._process.hello(_SILENCE_SECONDS)[0]
-
-    def start(self, checkpoint: DebeziumCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
-        """Let Debezium read from the checkpoint's offset, behind the copy if that is not acknowledged."""
-        config, placeholder = self._config, self._placeholder
-        offset = checkpoint.offset
-        assert offset is not None
-        # Not before: what the session before had acknowledged was written until now.
-        self._marks.restart()
-        policy = Policy.of(config)
-        self._rows = Rows(config.source.name, policy, placeholder)
-        writer: TransactionWriter[Transaction] = TransactionWriter(
-            batcher,
-            epoch=checkpoint.position.epoch,
-            largest=config.records.largest_bytes,
-            records=config.records,
-            no_table=Table(source=config.source.name, database="", schema="", table=""),
-            history=history,
-        )
-        self._stream = EngineStream(
-            checkpoint.connector,
-            self._folder,
-            checkpoint.position.epoch,
-            checkpoint.confirmed,
-            self._rows,
-            writer,
-            self._marks,
-        )
-        if checkpoint.has_copy_ahead:
-            self._stream.write_copy(_copied(self._folder / COPY), offset, Rows(config.source.name, policy, placeholder))
-        self._process.begin(offset)
-
-    def snapshots(self) -> None:
-        """Return None: Debezium copies rows when the source is made, and no others are."""
-
-    @property
-    def in_transaction(self) -> bool:
-        """Whether a transaction is partly in the batcher."""
-        return self._stream.is_writing
-
-    @property
-    def passed(self) -> int:
-        """The place up to which the log is read."""
-        return self._stream.reached
-
-    @property
-    def frames(self) -> int:
-        """How many pieces came."""
-        return self._process.pieces
-
-    def read(self, now_ms: int) -> int:
-        """Take the frames that have arrived, up to the end of a transaction, or write a round of it."""
-        stream = self._stream
-        stream.now_ms = now_ms
-        if stream.is_writing:
-            return stream.write()
-        fed = 0
-        while not stream.is_writing:
-            frame = next(self._arrived, None)
-            if frame is None:
-                if fed:
-                    break
-                self._arrived = self._process.read()
-                frame = next(self._arrived, None)
-                if frame is None:
-                    break
-            fed += 1
-            kind, content = frame
-            if kind == SCHEMA:
-                self._rows.add_schema(content)
-            else:
-                stream.take(content)
-        return fed
-
-    def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:  # noqa: ARG002 - of the port.
-        """Let Debezium report to the server what is durable in the checkpoint."""
-        if number := self._marks.number_at(place):
-            self._process.acknowledge(number)
-            (self._folder / COPY).unlink(missing_ok=True)
-
-    def flush(self, seconds: float) -> None:
-        """Wait for nothing: what the server has not heard is sent again, and dropped."""
-
-    def close(self) -> None:
-        """End the process."""
-        if hasattr(self, "_stream"):
-            self._stream.close()
-        self._process.close()

@@ -16,8 +16,8 @@ from typing import IO, Final, NamedTuple
 
 import msgspec
 
+from edge.debezium.checkpoint import place_of
 from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
-from edge.debezium.places import place_of
 from edge.debezium.rows import Change, Rows, Table
 from edge.postgres.envelope import Transaction
 from edge.records.transaction_writer import TransactionWriter

@@ -64,7 +64,7 @@ class LyingBroker:
         #: The offsets that transactions have committed, and of each whether it was; else it was aborted.
         self.committed: dict[int, int] = {}
         self.ended: list[bool] = []
-        #: What is told instead: by the kind of request, given the honest body.
+        #: What is answered instead: by the kind of request, given the honest body.
         self.lies: dict[int, Callable[[bytes], bytes]] = {}
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.bootstrap = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -134,8 +134,8 @@ class LyingBroker:
         return self._of_partitions(
             {
                 number: _long(each.offset) + _short(len(each.metadata)) + each.metadata + _short(each.error)
-                for number, told in self.partitions.items()
-                for each in [told if is_known else Partition()]
+                for number, partition in self.partitions.items()
+                for each in [partition if is_known else Partition()]
             }
         )
 
@@ -157,9 +157,9 @@ class LyingBroker:
             number, size = struct.unpack_from(">ii", request, at + 4)
             numbers.append(number)
             at += 8 + size
-        told = {number: self.partitions[number] for number in numbers}
+        partitions = {number: self.partitions[number] for number in numbers}
         return self._of_partitions(
-            {number: _short(each.error) + _long(each.high) + _long(-1) for number, each in told.items()}
+            {number: _short(each.error) + _long(each.high) + _long(-1) for number, each in partitions.items()}
         ) + _int(0)
 
     def _taken(self, request: bytes, fixed: int) -> bytes:
@@ -188,8 +188,8 @@ class LyingBroker:
         self.ended.append(bool(request[-1]))
         return _int(0) + _short(0)
 
-    def _of_partitions(self, told: Mapping[int, bytes]) -> bytes:
-        return _array([_text(self._topic) + _array(_int(number) + each for number, each in told.items())])
+    def _of_partitions(self, answers: Mapping[int, bytes]) -> bytes:
+        return _array([_text(self._topic) + _array(_int(number) + each for number, each in answers.items())])
 
     def _groups(self, request: bytes) -> bytes:
         length = struct.unpack(">h", request[4:6])[0]

@@ -120,7 +120,7 @@ def test_a_command_or_an_option_that_does_not_exist_is_found():
     assert set(COMMANDS) >= {"edge", "bridge", "lake", "verify", "status"}
 
 
-def test_v15_nobody_is_told_to_install_a_name_that_is_not_registered():
+def test_v15_no_document_installs_a_name_that_is_not_registered():
     """V15: pip would look for `headrace`, which anybody may register."""
     named = re.compile(
         r"""(?:pip3? install|uv add|pipx install|uvx)\s.*?(?<![\w/.-])headrace(?!-[\w*{.]*\S*\.whl)(?![\w/-])"""

@@ -358,7 +358,7 @@ class Renewed:
         eventually(lambda: self.edge.accepted > before, saying="the source is served")
 
     def works(self):
-        """Have every client of the bridge used: what it sends is there, asks and is told, and reads and writes deliveries."""
+        """Have every client of the bridge used: it sends, asks and is answered, reads and writes deliveries."""
         eventually(lambda: self.edge.accepted == self.edge.upto, 120, saying="all that was sent is accepted")
         wire = AskingTopics(Kafka(bootstrap=self.kafka.server.bootstrap), self.topics)
         with pytest.raises(NotConnected, match="the edge did not receive the request in time"):

@@ -69,7 +69,7 @@ def _own_options_of_a_small_load(folder, monkeypatch, settings, variables=None, 
     return [option for option in few if option not in many]
 
 
-def test_the_jvm_of_a_load_of_few_changes_compiles_in_haste_and_has_one_collector(tmp_path, monkeypatch):
+def test_the_jvm_of_a_load_of_few_changes_compiles_quickly_and_has_one_collector(tmp_path, monkeypatch):
     files = {"spark-defaults.conf": "spark.driver.memory 2g\n# spark.driver.defaultJavaOptions -XX:+UseZGC\n"}
 
     assert _own_options_of_a_small_load(tmp_path, monkeypatch, {}, files=files) == [

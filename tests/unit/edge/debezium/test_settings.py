@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from edge.debezium.engine import COPY, DebeziumCheckpoint, DebeziumEngine
+from edge.debezium.checkpoint import DebeziumCheckpoint
+from edge.debezium.engine import DebeziumEngine
+from edge.debezium.session import COPY
 from edge.debezium.stream import Mark
 from edge.doctor import examine
 from edge.engine import Adoption, CheckpointChanged

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from edge.debezium.checkpoint import place_of
 from edge.debezium.frames import EngineRecord, FrameReader, read_frames
-from edge.debezium.places import place_of
 from edge.debezium.rows import Rows
 from edge.debezium.stream import EngineStream, Marks
 from edge.postgres.envelope import Table

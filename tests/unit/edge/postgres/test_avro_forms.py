@@ -289,14 +289,14 @@ def test_ordinary_rows_of_every_type_are_copied_by_the_functions_alone(monkeypat
     handed_on = []
 
     def counted(real):
-        def made(table, exact, *rest):
+        def make(table, exact, *rest):
             def noted(row, *around):
                 handed_on.append(row)
                 return exact(row, *around)
 
             return real(table, noted, *rest)
 
-        return made
+        return make
 
     rules = [ColumnRule(columns=["*.*.other"], action=action)] if action else []
     oids = OIDS | {name: oid for oid, name in OF_LOG.items()}

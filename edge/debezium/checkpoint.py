@@ -1,0 +1,73 @@
+"""How far a source that Debezium reads is acknowledged, with Debezium's own offset, which it keeps nowhere else.
+
+Where its connectors are in their logs is a number for each offset, which grows as the log does. It belongs to the end of a
+transaction, or to a heartbeat between two, so it is never within one. Positions are made of it (edge/debezium/stream.py): they
+are the same when the log is read again.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+import msgspec
+
+from edge.progress.checkpoint import Checkpoint
+from headrace.errors import CorruptInput
+from headrace.position import Position
+
+
+def postgres_place(offset: dict[str, Any]) -> int:
+    """Return the LSN where the last transaction that was read ends."""
+    # `lsn` may be of a message that is no commit.
+    place: int = offset.get("lsn_commit") or offset["lsn"]
+    return place
+
+
+#: By connector.
+PLACES: Final[dict[str, Callable[[dict[str, Any]], int]]] = {"postgres": postgres_place}
+
+
+def place_of(connector: str, offset: bytes | str) -> int:
+    """Return the place of an offset as the engine writes it; raise CorruptInput where it has none."""
+    try:
+        place = PLACES[connector](msgspec.json.decode(offset, type=dict[str, Any]))
+    except (msgspec.MsgspecError, KeyError) as error:
+        raise CorruptInput(f"an offset of Debezium's connector {connector} names no place in its log") from error
+    if not isinstance(place, int) or not 0 < place < 1 << 64:
+        raise CorruptInput(f"an offset of Debezium's connector {connector} names no place in its log")
+    return place
+
+
+class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How far a source's changes are acknowledged, and from where its connector reads again."""
+
+    connector: str
+    #: The place of `offset`; less than that while the copy is not acknowledged that comes ahead of it.
+    confirmed_place: int = 0
+    #: Key and value of what Debezium's offset storage would have; None while the source is made.
+    offset: tuple[str, str] | None = None
+    #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
+    properties: str = ""
+
+    @property
+    def confirmed(self) -> int:
+        """The confirmed place."""
+        return self.confirmed_place
+
+    @property
+    def place(self) -> str:
+        """Debezium's offset."""
+        return self.offset[1] if self.offset is not None else "none"
+
+    @property
+    def has_copy_ahead(self) -> bool:
+        """Whether the copy comes before the log."""
+        return self.offset is not None and self.confirmed_place < place_of(self.connector, self.offset[1])
+
+    def advanced(self, position: Position, place: int, offset: tuple[str, str] | None) -> Self:
+        """Return the checkpoint moved to a position, and to a place with its offset, neither of them backward."""
+        return msgspec.structs.replace(
+            self,
+            acknowledged=str(max(position, self.position)),
+            confirmed_place=max(place, self.confirmed_place),
+            offset=offset or self.offset,
+        )

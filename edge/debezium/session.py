@@ -1,0 +1,153 @@
+"""A session of the agent with a process of Debezium's engine: its frames become records, and what is durable is confirmed to it.
+
+Called by the agent, through edge/debezium/engine.py.
+"""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from edge.debezium.checkpoint import DebeziumCheckpoint
+from edge.debezium.child import EngineProcess
+from edge.debezium.frames import SCHEMA, read_frames
+from edge.debezium.rows import Rows
+from edge.debezium.stream import EngineStream, Marks
+from edge.postgres.envelope import Table, Transaction
+from edge.records.batcher import Batcher
+from edge.records.column_policy import Policy
+from edge.records.transaction_writer import TransactionWriter
+from edge.snapshot.table_history import TableHistory
+from headrace.configuration.debezium import Debezium
+from headrace.configuration.edge import EdgeFile
+from headrace.errors import CorruptInput, NeedsOperator
+
+#: The rows that Debezium copied when the source was made, as frames; in the state folder.
+COPY: Final = "debezium-copy.frames"
+#: How long the process may be silent, in seconds.
+SILENCE_SECONDS: Final = 120.0
+
+
+def new_placeholder() -> str:
+    """Return what Debezium writes for a value that the log does not carry: nothing that a row could have."""
+    return f"headrace-unavailable-{secrets.token_hex(16)}"
+
+
+def _copied(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the frames of a copy; raise NeedsOperator where the file is not whole."""
+    try:
+        with path.open("rb") as file:
+            yield from read_frames(file)
+    except (OSError, CorruptInput) as error:
+        raise NeedsOperator(
+            f"{path}, which holds rows that are not acknowledged yet, is lost or damaged",
+            hint="Move the checkpoint to another folder, and run 'headrace edge init': a new epoch begins, with a new copy.",
+        ) from error
+
+
+class DebeziumSession:
+    """One process of Debezium's engine, read into a batcher."""
+
+    pid = 0
+    replies_requested = 0
+    #: Transactions are not named by what 'headrace edge pass' takes.
+    present = ""
+
+    def __init__(self, config: EdgeFile, names: Debezium, process: EngineProcess, marks: Marks) -> None:
+        self._config, self._names, self._process, self._marks = config, names, process, marks
+        self._folder = config.resolve(config.state.folder)
+        self._arrived: Iterator[tuple[int, bytes]] = iter(())
+        self._placeholder = new_placeholder()
+        self.fileno = process.fileno
+        process.greet(names.settings("no_data", self._placeholder))
+
+    def log_end(self) -> int:
+        """Return where the log ended when the process had started; raise NotConnected where it cannot say so."""
+        return self._process.hello(SILENCE_SECONDS)[0]
+
+    def start(self, checkpoint: DebeziumCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
+        """Let Debezium read from the checkpoint's offset, behind the copy if that is not acknowledged."""
+        config, placeholder = self._config, self._placeholder
+        offset = checkpoint.offset
+        assert offset is not None
+        # Not before: what the session before had acknowledged was written until now.
+        self._marks.restart()
+        policy = Policy.of(config)
+        self._rows = Rows(config.source.name, policy, placeholder)
+        writer: TransactionWriter[Transaction] = TransactionWriter(
+            batcher,
+            epoch=checkpoint.position.epoch,
+            largest=config.records.largest_bytes,
+            records=config.records,
+            no_table=Table(source=config.source.name, database="", schema="", table=""),
+            history=history,
+        )
+        self._stream = EngineStream(
+            checkpoint.connector,
+            self._folder,
+            checkpoint.position.epoch,
+            checkpoint.confirmed,
+            self._rows,
+            writer,
+            self._marks,
+        )
+        if checkpoint.has_copy_ahead:
+            self._stream.write_copy(_copied(self._folder / COPY), offset, Rows(config.source.name, policy, placeholder))
+        self._process.begin(offset)
+
+    def snapshots(self) -> None:
+        """Return None: Debezium copies rows when the source is made, and no others are."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is partly in the batcher."""
+        return self._stream.is_writing
+
+    @property
+    def passed(self) -> int:
+        """The place up to which the log is read."""
+        return self._stream.reached
+
+    @property
+    def frames(self) -> int:
+        """How many pieces came."""
+        return self._process.pieces
+
+    def read(self, now_ms: int) -> int:
+        """Take the frames that have arrived, up to the end of a transaction, or write a round of it."""
+        stream = self._stream
+        stream.now_ms = now_ms
+        if stream.is_writing:
+            return stream.write()
+        fed = 0
+        while not stream.is_writing:
+            frame = next(self._arrived, None)
+            if frame is None:
+                if fed:
+                    break
+                self._arrived = self._process.read()
+                frame = next(self._arrived, None)
+                if frame is None:
+                    break
+            fed += 1
+            kind, content = frame
+            if kind == SCHEMA:
+                self._rows.add_schema(content)
+            else:
+                stream.take(content)
+        return fed
+
+    def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:  # noqa: ARG002 - of the port.
+        """Let Debezium report to the server what is durable in the checkpoint."""
+        if number := self._marks.number_at(place):
+            self._process.acknowledge(number)
+            (self._folder / COPY).unlink(missing_ok=True)
+
+    def flush(self, seconds: float) -> None:
+        """Wait for nothing: what the server has not heard is sent again, and dropped."""
+
+    def close(self) -> None:
+        """End the process."""
+        if hasattr(self, "_stream"):
+            self._stream.close()
+        self._process.close()
