@@ -76,6 +76,17 @@ def test_a_change_too_large_for_a_record_leaves_its_rows_out_of_the_chunk_which_
 NO_KEY = relation(Column("id", INT8, key=True), Column("note", key=True), identity="f")
 
 
+def watched_without_a_key(log):
+    """Begin a transaction in the log, with an open window of a table without a key; return table and window."""
+    table = replace(snapshot_table(NO_KEY), count=2, key=(), key_names=())
+    window = DedupWindow()
+    window.keeps_changes = True
+    log.feed(messages.begin())
+    log.decoder.watch(table, window)
+    window.open()
+    return table, window
+
+
 @pytest.mark.parametrize(
     "change",
     [insert(7, HUGE), delete(old=(7, HUGE)), update((7, HUGE), old=(6, "a")), insert(7, b"secret \xff")],
@@ -86,12 +97,7 @@ def test_of_a_table_without_a_key_it_is_kept_and_is_a_dead_letter_behind_the_beg
     history = TableHistory(tmp_path, "jakarta/bank")
     history.begin(messages.EPOCH, 0)
     log = messages.Log(kind=SnapshotDecoder, key_of=lambda _: [], largest_megabytes=1, history=history)
-    table = replace(snapshot_table(NO_KEY), count=2, key=(), key_names=())
-    window = DedupWindow()
-    window.keeps_changes = True
-    log.feed(messages.begin())
-    log.decoder.watch(table, window)
-    window.open()
+    table, window = watched_without_a_key(log)
     log.feed(NO_KEY, insert(1, "a"), change)
     assert not window.altered
     assert sum(size for _, _, size in window.kept) < 1 << 20
@@ -114,12 +120,7 @@ def test_of_a_table_without_a_key_it_is_kept_and_is_a_dead_letter_behind_the_beg
 def test_a_first_chunk_without_rows_is_acknowledged_with_the_changes_that_the_moment_lacks():
     """Q3: it counted as acknowledged with the truncate ahead of it; after a kill the changes were in no record behind that."""
     log = messages.Log(kind=SnapshotDecoder, key_of=lambda _: [])
-    table = replace(snapshot_table(NO_KEY), count=2, key=(), key_names=())
-    window = DedupWindow()
-    window.keeps_changes = True
-    log.feed(messages.begin())
-    log.decoder.watch(table, window)
-    window.open()
+    table, window = watched_without_a_key(log)
     log.feed(NO_KEY, insert(1, "a"), insert(2, "b"))
     log.decoder.truncate(table)
     chunk = Chunk(table=table, rows=[], size=0, last=None, end=True, lacks=lambda _: True)
