@@ -43,8 +43,6 @@ _FIXED = {
     "spark.sql.udt.allowCreatingUDTFromString": "false",
     "spark.sql.udt.allowedDynamicUDTClasses": "",
     "spark.sql.artifact.isolation.enabled": "false",
-    # EXPLAIN shows no more letters of each detail of a scan, such as where it is; EXPLAIN FORMATTED does.
-    "spark.sql.maxMetadataStringLength": "4",
     # A query that asks for more memory than there is fails, and not the server with it.
     "spark.executor.killOnFatalError.depth": "0",
 }
