@@ -43,7 +43,7 @@ setup: .setup/python ## Install Python packages into .venv and fetch the jars (o
 	@touch $@
 
 # What does not need the archive of classes is fetched while that is made.
-.setup/ready: .setup/demo .setup/jars-tests .setup/log-store
+.setup/ready: .setup/demo .setup/jars-tests .setup/log-store .setup/debezium-engine
 	@touch $@
 
 .setup/jars-tests: .setup/jars-demo tests/servers/jars.py tests/servers/jars.sha256
@@ -111,9 +111,8 @@ test-share: setup ## The share of the long tests that is today's: a week of it s
 object-store-jars: .setup/log-store ## Fetch the jars for a lake on S3 into .setup/jars, and make its log store (once)
 
 # Debezium's are what its class is compiled against, for a wheel.
-.setup/log-store: .setup/jars-demo $(wildcard spark_jobs/*/*.java edge/debezium/*.java) infra/release/java_build.py
+.setup/log-store: .setup/jars-demo $(wildcard spark_jobs/*/*.java) infra/release/java_build.py
 	@$(BIN)/python -m infra.local.jars object-store
-	@$(BIN)/python -m infra.local.jars debezium-postgres
 	@$(BIN)/python -m infra.release.java_build
 	@touch $@
 

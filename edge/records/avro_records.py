@@ -6,6 +6,7 @@ in that form already; all others, which are JSON, become it here: the first of e
 table's columns are known from the schema record ahead of its changes. What is about no table, and schema records, stay JSON.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,9 +59,21 @@ class _SchemaRecord(msgspec.Struct):
     tableChanges: list[msgspec.Raw] | None = None  # noqa: N815 - Debezium's name.
 
 
-_decode_change = json.Decoder(_Change).decode
+_changes = json.Decoder(_Change)
 _decode_key = json.Decoder(dict[str, Any]).decode
 _decode_schema = json.Decoder(_SchemaRecord).decode
+
+
+def _decode_change(value: bytes) -> _Change:
+    try:
+        return _changes.decode(value)
+    except (ValueError, msgspec.MsgspecError) as error:
+        place = re.search(rb'"schema":"([^"]*)","table":"([^"]*)".*"position":"([0-9a-f/]*)"', value)
+        schema, table, position = (part.decode() for part in place.groups()) if place else ("?", "?", "?")
+        raise NeedsOperator(
+            f"a value in the change of {schema}.{table} at position {position} is not in UTF-8, or not of its type's form",
+            hint="Repair it in the row, or leave its column out with [policy].",
+        ) from error
 
 
 class AvroTable:

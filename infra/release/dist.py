@@ -29,9 +29,6 @@ _PACKAGES = ("headrace", "edge", "bridge", "spark_jobs", "dags", "infra")
 def build(into: Path) -> list[Path]:
     """Put sdist, wheel, bill of materials (CycloneDX), its constraints and SHA256SUMS into a folder; return all but the last."""
     into.mkdir(parents=True, exist_ok=True)
-    # The wheel of another system has another name, and would stay beside this one.
-    for former in into.glob("headrace-*"):
-        former.unlink()
     with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
         tree, source = Path(scratch, "tree"), Path(scratch, "source")
         _copy_tracked(tree)
@@ -44,6 +41,9 @@ def build(into: Path) -> list[Path]:
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(source)  # noqa: S202
         (unpacked,) = source.iterdir()
+        # The wheel of another system has another name, and would stay beside this one.
+        for former in into.glob("headrace-*.whl"):
+            former.unlink()
         wheel = _built("wheel", unpacked, into)
     limits = (into / "constraints.txt").absolute()
     limits.write_text(sbom.constraints())

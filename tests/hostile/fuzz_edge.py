@@ -204,12 +204,13 @@ def feed_pgoutput(data: bytes) -> None:
     log = pgoutput.Log(key_of=lambda _: [COLUMNS[0].name], target_bytes=1, **_OPTIONS[number])
     try:
         log.feed(*messages)
+        batches = log.sealed()
     except _REFUSED as error:
         if not error.hint or "Größe" in error.message + error.hint:
             raise FaultError("an error without a hint, or with a value") from error
         return
     follows = Position.start(pgoutput.EPOCH)
-    for sealed in log.sealed():
+    for sealed in batches:
         if sealed.follows != follows:
             raise FaultError("a batch does not follow the one before it")
         follows = pgoutput.opened(sealed).last

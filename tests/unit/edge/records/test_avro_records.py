@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from edge.records import avro_encoding as avro
 from edge.records.avro_records import AvroRecords
+from headrace.errors import NeedsOperator
 from headrace.schema import Column, TableSchema
 from tests.lake.avro_reading import read
 from tests.unit.edge.mysql.events import decoder, feed, rotate, rows
@@ -31,6 +32,18 @@ def test_changes_of_the_binlog_hold_what_those_in_json_hold():
         assert {name: found["source"][name] for name in wanted["source"]} == wanted["source"]
         assert found["transaction"]["total_order"] == wanted["transaction"]["total_order"]
         assert last == wanted["transaction"].get("last")
+
+
+@pytest.mark.parametrize("spoiled", [b"\xb1na", b'"na'])
+def test_a_value_of_another_form_is_refused_with_its_place_and_not_shown(spoiled):
+    made, batcher = decoder()
+    feed(made, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA)))
+    values = [value.replace(b"Ana", spoiled) for value in batcher.values]
+    assert values != batcher.values
+    with pytest.raises(
+        NeedsOperator, match=r"^a value in the change of bank\.accounts at position [0-9a-f/]+ is not in UTF-8"
+    ):
+        AvroRecords().encode(batcher.keys, values)
 
 
 VALUES = [
