@@ -110,7 +110,6 @@ test-share: setup ## The share of the long tests that is today's: a week of it s
 
 object-store-jars: .setup/log-store ## Fetch the jars for a lake on S3 into .setup/jars, and make its log store (once)
 
-# Debezium's are what its class is compiled against, for a wheel.
 .setup/log-store: .setup/jars-demo $(wildcard spark_jobs/*/*.java) infra/release/java_build.py
 	@$(BIN)/python -m infra.local.jars object-store
 	@$(BIN)/python -m infra.release.java_build
