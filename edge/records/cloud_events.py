@@ -96,10 +96,9 @@ class CloudEvents:
             op, subject, form = kind[-1:], tables[kind[:_AVRO_TABLE]], b"application/avro"
         else:
             op, subject, form = kind[:1], self._subject(kind), b"application/json"
-        at = (_1970 + timedelta(milliseconds=time)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         # The specification has no empty subject.
         about = (("ce_subject", subject),) if subject else ()
-        return (*self._same, ("ce_type", TYPES[op]), *about, ("ce_time", at.encode()), ("content-type", form))
+        return (*self._same, ("ce_type", TYPES[op]), *about, *_time(time), ("content-type", form))
 
     def _subject(self, kind: bytes) -> bytes:
         """Return the table's name, or the prefix of a message, which its key has."""
@@ -109,3 +108,12 @@ class CloudEvents:
         if known is None:
             known = self._subjects[kind] = ".".join(schema_and_table(find_names(kind, 0))).encode()
         return known
+
+
+def _time(commit_ms: int) -> _Shared:
+    try:
+        at = (_1970 + timedelta(milliseconds=commit_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        # A server's clock beyond the year 9999: the attribute is optional, and has no form for it.
+        return ()
+    return (("ce_time", at.encode()),)
