@@ -211,7 +211,7 @@ def _group(cluster: Cluster) -> Iterator[Finding]:
     # Of which sources they are is looked at with the positions.
     refused: dict[Partition, ReplicationError] = {}
     with reading(file.kafka, file.group, stable=False) as client:
-        yield from look_at_holders(file.group, read_topics(client, file.group, own, refused), known)
+        yield from look_at_holders(file.group, read_topics(client, file.group, own, refused, known.values()), known)
     places = {place for route in known.values() for place in route.places}
     for place in refused.keys() - places:
         yield Finding("group", "wrong", refused[place].message, refused[place].hint)

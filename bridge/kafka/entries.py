@@ -5,7 +5,7 @@ Reads all that is in a partition now, for commands that look for records in topi
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from bridge.kafka.consuming import describe
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import PositionText, parse
+from bridge.model.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
@@ -106,24 +107,29 @@ def _text_of(group: str, place: Partition, committed: Any) -> PositionText:
         raise ForeignOffset(group, place, committed.offset) from error
 
 
-def restore(entries: Entries, refused: dict[Partition, ReplicationError]) -> list[Partition]:
-    """Have partitions with foreign offsets hold what is in others of their source, which name them as its own; return these.
+def restore(
+    entries: Entries, refused: dict[Partition, ReplicationError], routes: Iterable[SourceRoute]
+) -> list[Partition]:
+    """Have partitions with foreign offsets hold what the other partitions of their source hold; return these.
 
-    A bridge commits one text in all partitions of a source, in one transaction: the text that is left is that of its last commit,
-    and its next one writes over what is foreign. Texts that name no order, as of releases before, do not show whose it is.
+    They are those that the file gives to a source whose text names them too. A bridge commits one text in all partitions of a
+    source, in one transaction: the text that is left is that of its last commit, and its next one writes over what is foreign.
+    Texts that name no order, as of releases before, do not show whose a partition is.
     """
-    texts: dict[Partition, list[PositionText]] = {}
-    for (topic, _), (_, text) in entries.items():
-        for number in text.order:
-            texts.setdefault((topic, number), []).append(text)
-    restored = []
-    for place, error in refused.items():
-        own = texts.get(place, [])
-        if isinstance(error, ForeignOffset) and len({text.source for text in own}) == 1:
-            entries[place] = error.offset, max(own, key=lambda text: text.at)
-            restored.append(place)
-    for place in restored:
-        del refused[place]
+    restored: list[Partition] = []
+    for route in routes:
+        foreign = {
+            place: error.offset for place in route.places if isinstance(error := refused.get(place), ForeignOffset)
+        }
+        if not foreign:
+            continue
+        own = [text for (topic, _), (_, text) in entries.items() if (topic, text.source) == (route.topic, route.source)]
+        newest = max(own, key=lambda text: text.at, default=None)
+        for place, offset in foreign.items():
+            if newest is not None and place[1] in newest.order:
+                entries[place] = offset, newest
+                del refused[place]
+                restored.append(place)
     return restored
 
 
@@ -136,15 +142,19 @@ def metadata_of(committed: Any) -> str:
 
 
 def read_topics(
-    client: Any, group: str, topics: Collection[str], refused: dict[Partition, ReplicationError] | None = None
+    client: Any,
+    group: str,
+    topics: Collection[str],
+    refused: dict[Partition, ReplicationError] | None = None,
+    routes: Iterable[SourceRoute] = (),
 ) -> Entries:
     """Return what a group has committed in all partitions of some topics; raise errors as `read_entries`.
 
-    With `refused`, foreign offsets are left out of it where other partitions show what belongs there.
+    With `refused`, foreign offsets are left out of it where other partitions of their source in the file have its position.
     """
     entries = read_entries(client, group, partitions_of(client, group, topics), refused)
     if refused:
-        restore(entries, refused)
+        restore(entries, refused, routes)
     return entries
 
 

@@ -181,7 +181,7 @@ class Positions:
             if self._leftovers is not None:
                 self._leftovers.end(self._group, own)
             raise
-        for place in restore(entries, refused):
+        for place in restore(entries, refused, self._in_file.values()):
             _log.warning(
                 "%s: another tool has committed for %s[%d]; the source's other partitions have its position",
                 *(entries[place][1].source, *place),

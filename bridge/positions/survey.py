@@ -55,7 +55,7 @@ def positions_of(file: BridgeFile) -> dict[str, Committed | ReplicationError | N
     """
     known, refused = routes(file), dict[Partition, ReplicationError]()
     with reading(file.kafka, file.group, stable=False) as client:
-        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused)
+        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused, known.values())
     found: dict[str, Committed | ReplicationError | None] = {}
     for source, route in known.items():
         try:
@@ -88,7 +88,7 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str], *, seconds: flo
     """
     known, refused = routes(file), dict[Partition, ReplicationError]()
     with reading(file.kafka, file.group) as client:
-        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused)
+        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused, known.values())
     held = {source: _movable(source, _held(file, known[source], entries, refused)) for source in sources}
     for source in held:
         _check_leaving(known[source], entries, held)

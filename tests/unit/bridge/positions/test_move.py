@@ -167,10 +167,22 @@ def test_a_foreign_offset_keeps_a_source_from_being_forgotten_whose_position_it_
     survey.forget(group.file, None, "a/gone")
     with pytest.raises(NeedsOperator, match=r"no position of a/two, unless .* did not write: bank\[1\]"):
         survey.forget(group.file, None, "a/two")
-    # Of a source of several partitions it is forgotten as well.
+    # Of a source of several partitions the others are forgotten: whose that one was is not known.
     group.held |= {("bank", 1): (9, position_text("a/two", TWO, "b", partitions=(1, 2))), ("bank", 2): (9, "")}
     survey.forget(group.file, None, "a/two")
-    assert group.holders() == {0: ("a/one", ONE), 1: (NOBODY, None), 2: (NOBODY, None)}
+    assert group.held.pop(("bank", 2)) == (9, "")
+    assert group.holders() == {0: ("a/one", ONE), 1: (NOBODY, None)}
+
+
+def test_a_partition_is_not_given_back_to_a_source_that_lost_it(monkeypatch):
+    """The doctor said ok, and the export left its present owner out with exit code 0."""
+    group = Group(monkeypatch, one=(0,))
+    group.held = {("bank", 0): (9, ""), ("bank", 1): (9, position_text("a/gone", TWO, "b", partitions=(0, 1)))}
+    export, errors = export_positions(group.file)
+    assert ([each.source for each in export.sources], errors.keys()) == ([], {"a/one"})
+    assert [each.level for each in doctor.positions(SimpleNamespace(file=group.file))] == ["wrong"]
+    survey.forget(group.file, None, "a/gone")
+    assert export_positions(group.file)[1].keys() == {"a/one"}
 
 
 def test_a_foreign_offset_keeps_those_sources_alone_from_being_imported_that_it_concerns(monkeypatch):

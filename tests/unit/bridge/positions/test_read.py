@@ -258,9 +258,24 @@ def test_a_source_of_several_partitions_goes_on_from_what_the_intact_ones_hold(m
         assert "has version 9" in found.message
     # The file has others than the intact text names.
     for found in owner(cluster, "", partitions=(1,), order=(1, 5)):
-        assert "owned bank[1], bank[5] until now" in found.message
+        assert "had its partitions in the order [1, 5] until now, and the bridge's file has [1]" in found.message
     for found in owner(cluster, "", order=(5, 1)):
         assert "had its partitions in the order [5, 1]" in found.message
+
+
+def test_a_partition_is_not_given_back_to_a_source_that_lost_it(monkeypatch):
+    """Its present owner, whose position was there, began from nothing where Kafka had removed its records."""
+    cluster = Cluster(monkeypatch)
+    gone, owner = KNOWN[0], OTHER
+    cluster.held = {("bank", 0): "", ("bank", 1): position_text(gone, AT, "host/1/aa/b2", partitions=(0, 1))}
+    cluster.routes = {owner: SourceRoute(owner, "bank", (0,))}
+    for searches in (False, True):
+        assert "did not write: bank[0]" in cluster.positions(searches=searches).read([owner])[owner].message
+    # What the file gives to the source that names it is its own, whatever the text of one that is gone names.
+    cluster.routes = {owner: SourceRoute(owner, "bank", (2, 0))}
+    cluster.held["bank", 2] = position_text(owner, Position(8, 1, 0), "host/1/aa/b2", partitions=(2, 0))
+    read = cluster.positions(searches=False).read([owner])[owner]
+    assert (read.position, read.offsets.keys()) == (Position(8, 1, 0), {("bank", 0), ("bank", 2)})
 
 
 def test_where_no_text_names_the_partitions_the_hint_leads_out(monkeypatch):
