@@ -24,28 +24,28 @@ def survey(file: BridgeFile) -> list[dict[str, Any]]:
     """Return what Kafka holds for each source of a file, in the file's order; nulls where it holds nothing, or `error` why."""
     committed = positions_of(file)
     return [
-        {
-            "source": source,
-            "stream": stream,
-            "topic": file.topic(stream),
-            "position": str(held.position) if held is not None and held.position is not None else None,
-            "epoch": datetime.fromtimestamp(held.position.epoch, UTC).isoformat()
-            if held is not None and held.position is not None
-            else None,
-            "committed_at": held.at if held is not None else None,
-            "bridge": held.bridge if held is not None else None,
-            "withheld": sorted(withheld_tables(held)),
-            "offsets": [
-                {"topic": topic, "partition": partition, "offset": offset}
-                for (topic, partition), offset in sorted(held.offsets.items() if held is not None else ())
-            ],
-            "error": f"{found.message}. {found.hint}" if isinstance(found, ReplicationError) else None,
-        }
+        {"source": source, "stream": stream, "topic": file.topic(stream), **_shown(committed[source])}
         for stream, section in file.streams.items()
         for source in section.sources
-        for found in [committed[source]]
-        for held in [None if isinstance(found, ReplicationError) else found]
     ]
+
+
+def _shown(committed: Committed | ReplicationError | None) -> dict[str, Any]:
+    """Return what the survey has of one source's position."""
+    held = None if isinstance(committed, ReplicationError) else committed
+    position = held.position if held is not None else None
+    return {
+        "position": str(position) if position is not None else None,
+        "epoch": datetime.fromtimestamp(position.epoch, UTC).isoformat() if position is not None else None,
+        "committed_at": held.at if held is not None else None,
+        "bridge": held.bridge if held is not None else None,
+        "withheld": sorted(withheld_tables(held)),
+        "offsets": [
+            {"topic": topic, "partition": partition, "offset": offset}
+            for (topic, partition), offset in sorted(held.offsets.items() if held is not None else ())
+        ],
+        "error": f"{committed.message}. {committed.hint}" if isinstance(committed, ReplicationError) else None,
+    }
 
 
 def positions_of(file: BridgeFile) -> dict[str, Committed | ReplicationError | None]:
