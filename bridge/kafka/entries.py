@@ -32,25 +32,38 @@ class ForeignOffset(NeedsOperator):
     def __init__(self, group: str, place: Partition, offset: int, hint: str = "") -> None:
         self.group, self.place, self.offset = group, place, offset
         message = f"group {group} holds offsets that the bridge did not write: {place[0]}[{place[1]}]"
-        super().__init__(message, hint=hint or "Keep other consumers out of the bridge's groups.")
+        hint = hint or f"If no source is to go on from what was there: {self._deletion()}."
+        super().__init__(message, hint=f"Keep other consumers out of the bridge's groups. {hint}")
 
-    def within(self, source: str, partitions: Sequence[int]) -> NeedsOperator:
-        """Return the error as that of a source that has the partition, with the way out."""
-        topic = f"{self.place[0]}:{','.join(map(str, partitions))}"
-        hint = (
-            f"{self.hint} If {source} had just these partitions until now: stop the bridges, and run 'kafka-consumer-groups "
-            f"--delete-offsets --group {self.group} --topic {topic}', so that the position is read from the last record in them."
-        )
+    def within(self, route: SourceRoute, committed: Committed | None) -> "ForeignOffset":
+        """Return the error as that of a source that has the partition, with the way out; `committed` is what is left of it."""
+        if committed is not None and committed.position is not None:
+            hint = (
+                f"Other partitions still hold the position of {route.source}. If no other source's was in this one: "
+                f"{self._deletion()}; then 'headrace bridge move {route.source}'."
+            )
+        else:
+            hint = (
+                f"If {route.source} had just these partitions until now, or is new and no source had them: "
+                f"{self._deletion(route.partitions)}, so that the position is read from the last record in them."
+            )
         return ForeignOffset(self.group, self.place, self.offset, hint)
 
-    def without(self, source: str) -> NeedsOperator:
+    def without(self, source: str) -> "ForeignOffset":
         """Return the error as that of a source without any position, which may have been in the partition."""
         hint = (
-            f"{self.hint} {source} has no other position, and its position may have been there. If it was, name its former "
+            f"{source} has no other position, and its position may have been there. If it was, name its former "
             f"partitions in the file, and move it ('headrace bridge move') once it has a position again. If not, first put the "
-            "source right that has the partition."
+            f"source right that has the partition; where none has it, {self._deletion()}."
         )
         return ForeignOffset(self.group, self.place, self.offset, hint)
+
+    def _deletion(self, partitions: Sequence[int] = ()) -> str:
+        """Return how the offsets of the partition, and of some others of its topic, are deleted."""
+        topic = f"{self.place[0]}:{','.join(map(str, sorted({self.place[1], *partitions})))}"
+        return (
+            f"stop the bridges, and run 'kafka-consumer-groups --delete-offsets --group {self.group} --topic {topic}'"
+        )
 
 
 @contextmanager
@@ -150,7 +163,7 @@ def read_topics(
 ) -> Entries:
     """Return what a group has committed in all partitions of some topics; raise errors as `read_entries`.
 
-    With `refused`, foreign offsets are left out of it where other partitions of their source in the file have its position.
+    With `refused`, foreign offsets are left out of it where other partitions of their source, by `routes`, have its position.
     """
     entries = read_entries(client, group, partitions_of(client, group, topics), refused)
     if refused:

@@ -48,13 +48,13 @@ def former_group(source: str) -> str:
 
 def read_former(connection: KafkaConnection, route: SourceRoute) -> Committed | None:
     """Return what a former release committed for a source; None for nothing."""
-    group = former_group(route.source)
+    group, refused = former_group(route.source), dict[Partition, ReplicationError]()
     with reading(connection, group) as client:
-        try:
-            entries = read_topics(client, group, {route.topic})
-        except ForeignOffset as error:
-            raise error.within(route.source, route.partitions) from error
-    return newest_of(entries) if entries else None
+        entries = read_topics(client, group, {route.topic}, refused)
+    committed = newest_of(entries) if entries else None
+    for error in refused.values():
+        raise error.within(route, committed) if isinstance(error, ForeignOffset) else error
+    return committed
 
 
 def take_over_former(connection: KafkaConnection, route: SourceRoute) -> Committed | None:
@@ -272,7 +272,7 @@ def check_refused(
     for place in route.places:
         error = refused.get(place)
         if error is not None:
-            raise error.within(route.source, route.partitions) if isinstance(error, ForeignOffset) else error
+            raise error.within(route, committed) if isinstance(error, ForeignOffset) else error
     if committed is None:
         for place in sorted(place for place in refused if place[0] == route.topic):
             error = refused[place]
@@ -281,15 +281,19 @@ def check_refused(
 
 def check_assignment(route: SourceRoute, committed: Committed | None) -> None:
     """Raise NeedsOperator when a source's position is committed in other partitions than those that the file gives it."""
-    owns = set(route.places)
-    if committed is not None and set(committed.offsets) != owns:
+    if committed is None:
+        return
+    owns, held = set(route.places), set(committed.offsets)
+    # A partition in which another tool committed, or deleted, holds nothing of the source, and the source's text still names it.
+    owned = held | {(topic, number) for topic, _ in held for number in committed.order}
+    if not held == owned == owns:
         raise NeedsOperator(
-            f"{route.source} owned {_named(set(committed.offsets))} until now, and the bridge's file names {_named(owns)}",
+            f"{route.source} owned {_named(held if owned == owns else owned)} until now, and the bridge's file names "
+            f"{_named(owns)}",
             hint="Partitions never move silently: name the former ones in the file, or run "
             f"'headrace bridge move {route.source}' to go on in the new ones from the same position.",
         )
-    if committed is not None:
-        check_order(route, committed.order)
+    check_order(route, committed.order)
 
 
 def check_order(route: SourceRoute, before: Sequence[int]) -> None:

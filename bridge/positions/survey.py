@@ -185,13 +185,14 @@ def forget(
         )
     refused: dict[Partition, ReplicationError] = {}
     with reading(file.kafka, file.group) as client:
-        entries = read_topics(client, file.group, {file.topic(stream) for stream in file.streams}, refused)
+        topics = {file.topic(stream) for stream in file.streams}
+        entries = read_topics(client, file.group, topics, refused, routes(file).values())
     held = committed_of(source, entries)
     if held is None and refused:
+        messages, hints = {each.message for each in refused.values()}, {each.hint for each in refused.values()}
         raise NeedsOperator(
-            f"group {file.group} holds no position of {source}, unless one of these had it: "
-            + "; ".join(sorted({error.message for error in refused.values()})),
-            hint="First put the sources right that have these partitions.",
+            f"group {file.group} holds no position of {source}, unless one of these had it: {'; '.join(sorted(messages))}",
+            hint=f"First put the sources right that have these partitions. {' '.join(sorted(hints))}",
         )
     if held is None:
         raise NeedsOperator(
