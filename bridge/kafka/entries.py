@@ -79,11 +79,11 @@ def reading(connection: KafkaConnection, group: str, *, stable: bool = True) -> 
 
 def partitions_of(client: Any, group: str, topics: Collection[str]) -> list[Partition]:
     """Return all partitions of some topics; raise NeedsOperator when one of them is not there."""
-    found: list[Partition] = []
+    places: list[Partition] = []
     with _hinted(group), translated(f"read the committed positions of group {group}"):
         for topic in sorted(topics):
-            found += [(topic, partition) for partition in describe(client, topic, PATIENCE).partitions]
-    return found
+            places += [(topic, partition) for partition in describe(client, topic, PATIENCE).partitions]
+    return places
 
 
 def read_entries(
@@ -252,9 +252,9 @@ def records(client: Any, topic: str, partition: int) -> Iterator[Any]:
         client.assign([TopicPartition(topic, partition, low)])
         tries = 0
         while low < high and tries < _TRIES:
-            found = client.consume(_MANY, timeout=0.1)
-            tries = 0 if found else tries + 1
-            for record in found:
+            batch = client.consume(_MANY, timeout=0.1)
+            tries = 0 if batch else tries + 1
+            for record in batch:
                 if record.error() is None:
                     yield record
                 elif record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.

@@ -53,16 +53,18 @@ def positions_of(file: BridgeFile) -> dict[str, Committed | ReplicationError | N
 
     In its place, what is wrong with the partitions of one source, or with those in which it may have been.
     """
-    known, refused = routes(file), dict[Partition, ReplicationError]()
+    by_source, refused = routes(file), dict[Partition, ReplicationError]()
     with reading(file.kafka, file.group, stable=False) as client:
-        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused, known.values())
-    found: dict[str, Committed | ReplicationError | None] = {}
-    for source, route in known.items():
+        entries = read_topics(
+            client, file.group, {route.topic for route in by_source.values()}, refused, by_source.values()
+        )
+    committed: dict[str, Committed | ReplicationError | None] = {}
+    for source, route in by_source.items():
         try:
-            found[source] = _held(file, route, entries, refused)
+            committed[source] = _held(file, route, entries, refused)
         except NeedsOperator as error:
-            found[source] = error
-    return found
+            committed[source] = error
+    return committed
 
 
 def _held(
@@ -86,13 +88,15 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str], *, seconds: flo
     them has no position or withheld tables, or when a partition holds the position of a source that does not leave it, or what
     no bridge committed; then when bridges of the group are running: they would commit the positions in the former partitions.
     """
-    known, refused = routes(file), dict[Partition, ReplicationError]()
+    by_source, refused = routes(file), dict[Partition, ReplicationError]()
     with reading(file.kafka, file.group) as client:
-        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused, known.values())
-    held = {source: _movable(source, _held(file, known[source], entries, refused)) for source in sources}
+        entries = read_topics(
+            client, file.group, {route.topic for route in by_source.values()}, refused, by_source.values()
+        )
+    held = {source: _movable(source, _held(file, by_source[source], entries, refused)) for source in sources}
     for source in held:
-        _check_leaving(known[source], entries, held)
-    taken = {place for source in held for place in known[source].places}
+        _check_leaving(by_source[source], entries, held)
+    taken = {place for source in held for place in by_source[source].places}
     nobody = position_text(NOBODY, None, _MOVE)
     former = [
         TopicPartition(*place, offset, metadata=nobody)
@@ -151,8 +155,10 @@ def commit_positions(
     One request commits all of them, and what Kafka then holds is read back. `by` is noted as the bridge that did it. Raises
     NeedsOperator when bridges of the group run for longer than `seconds`, and when Kafka holds something else afterwards.
     """
-    known = {source: route for source, route in routes(file).items() if source in positions}
-    wanted = {place for route in known.values() for place in [*route.places, route.withheld_place] if place is not None}
+    by_source = {source: route for source, route in routes(file).items() if source in positions}
+    wanted = {
+        place for route in by_source.values() for place in [*route.places, route.withheld_place] if place is not None
+    }
     ends: dict[Partition, int] = {}
     if wanted:
         with translated("read the ends of topics"):
@@ -161,7 +167,7 @@ def commit_positions(
             )
             ends = {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
     offsets = list(former)
-    for source, route in known.items():
+    for source, route in by_source.items():
         # Nothing is withheld, and what is there already is none of this source's any more.
         withheld = Withheld(ends[route.withheld_place]) if route.withheld_place is not None else NOTHING
         text = position_text(source, positions[source], by, withheld, route.partitions)
