@@ -230,7 +230,8 @@ def export_positions(path: Path) -> None:
     """Print the committed position of each source as JSON, for 'headrace bridge import'.
 
     Keep a fresh copy outside Kafka, by a timer, for the day on which the cluster is lost. Bridges may run meanwhile. Ends with 3
-    where the position of a source cannot be read: the others are printed.
+    where the position of a source cannot be read: the others are printed. So write to a new file, and replace the former copy
+    after exit code 0 only.
     """
     import msgspec
 

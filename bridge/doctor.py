@@ -98,16 +98,16 @@ def kafka(cluster: Cluster) -> Iterator[Finding]:
 
 def ledgers(cluster: Cluster) -> Iterator[Finding]:
     """Look at Kafka's own topics for positions and transactions: without them nothing is committed."""
-    known = cluster.metadata().topics
+    metadata = cluster.metadata().topics
     for topic in ("__consumer_offsets", "__transaction_state"):
         # A user may not be allowed to see them, and they are made when they are first used.
-        if topic not in known or not known[topic].partitions:
+        if topic not in metadata or not metadata[topic].partitions:
             continue
         try:
             least = int(cluster.described(topic_resource(topic))["min.insync.replicas"])
         except NeedsOperator:
             least = 1
-        if short := _cannot_be_written(known[topic].partitions.values(), least):
+        if short := _cannot_be_written(metadata[topic].partitions.values(), least):
             yield Finding(topic, "wrong", short, _BROKERS)
 
 
@@ -205,14 +205,16 @@ def group(cluster: Cluster) -> Iterator[Finding]:
 
 def _group(cluster: Cluster) -> Iterator[Finding]:
     file = cluster.file
-    known = routes(file)
-    own = {route.topic for route in known.values()}
+    by_source = routes(file)
+    own = {route.topic for route in by_source.values()}
     yield from look_at_group(cluster.client, file.group, own)
     # Of which sources they are is looked at with the positions.
     refused: dict[Partition, ReplicationError] = {}
     with reading(file.kafka, file.group, stable=False) as client:
-        yield from look_at_holders(file.group, read_topics(client, file.group, own, refused), known)
-    places = {place for route in known.values() for place in route.places}
+        yield from look_at_holders(
+            file.group, read_topics(client, file.group, own, refused, by_source.values()), by_source
+        )
+    places = {place for route in by_source.values() for place in route.places}
     for place in refused.keys() - places:
         yield Finding("group", "wrong", refused[place].message, refused[place].hint)
 

@@ -28,10 +28,10 @@ _OWN = "Give each environment a prefix of its own in [kafka] prefix"
 def look_at_group(admin: Any, group: str, topics: Collection[str]) -> Iterator[Finding]:
     """Yield what is wrong with the members of a group, which is to have those of some topics alone."""
     with translated(f"read who is in group {group}"):
-        found = admin.describe_consumer_groups([group], request_timeout=PATIENCE)[group].result()
+        description = admin.describe_consumer_groups([group], request_timeout=PATIENCE)[group].result()
     others = {
         each.topic
-        for member in found.members
+        for member in description.members
         if member.assignment is not None
         for each in member.assignment.topic_partitions
     } - set(topics)
@@ -43,7 +43,7 @@ def look_at_group(admin: Any, group: str, topics: Collection[str]) -> Iterator[F
             f"{_OWN}, or the same streams in the files of all bridges.",
         )
     else:
-        yield Finding("group", "ok", f"{group}: {len(found.members)} bridges, of this file's topics alone")
+        yield Finding("group", "ok", f"{group}: {len(description.members)} bridges, of this file's topics alone")
 
 
 def look_at_holders(group: str, entries: Entries, sources: Collection[str]) -> Iterator[Finding]:
@@ -91,10 +91,10 @@ def deliveries(file: BridgeFile, name: str) -> Iterator[Finding]:
 
 
 def _partitions(client: Any, topic: str) -> list[int]:
-    known = client.list_topics(topic, timeout=PATIENCE).topics[topic]
-    if known.error is not None:
-        raise KafkaException(known.error)
-    return sorted(known.partitions)
+    metadata = client.list_topics(topic, timeout=PATIENCE).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    return sorted(metadata.partitions)
 
 
 def requests(file: BridgeFile, admin: Any) -> Iterator[Finding]:

@@ -21,12 +21,12 @@ _LAST_SECONDS = 0.2
 
 def describe(client: Any, topic: str, seconds: float) -> Any:
     """Return what Kafka says of a topic; raise the client's error where it cannot be read, Retryable for another topic's."""
-    known = client.list_topics(topic, timeout=seconds).topics.get(topic)
-    if known is None:
+    metadata = client.list_topics(topic, timeout=seconds).topics.get(topic)
+    if metadata is None:
         raise Retryable(f"Kafka answered about another topic than {topic}")
-    if known.error is not None:
-        raise KafkaException(known.error)
-    return known
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    return metadata
 
 
 def events(consumer: Any, topic: str, most: int, seconds: float) -> Iterator[tuple[Any, bool]]:

@@ -5,7 +5,7 @@ Reads all that is in a partition now, for commands that look for records in topi
 """
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from bridge.kafka.consuming import describe
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import PositionText, parse
+from bridge.model.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 
@@ -31,25 +32,38 @@ class ForeignOffset(NeedsOperator):
     def __init__(self, group: str, place: Partition, offset: int, hint: str = "") -> None:
         self.group, self.place, self.offset = group, place, offset
         message = f"group {group} holds offsets that the bridge did not write: {place[0]}[{place[1]}]"
-        super().__init__(message, hint=hint or "Keep other consumers out of the bridge's groups.")
+        hint = hint or f"If no source is to go on from what was there: {self._deletion()}."
+        super().__init__(message, hint=f"Keep other consumers out of the bridge's groups. {hint}")
 
-    def within(self, source: str, partitions: Sequence[int]) -> NeedsOperator:
-        """Return the error as that of a source that has the partition, with the way out."""
-        topic = f"{self.place[0]}:{','.join(map(str, partitions))}"
-        hint = (
-            f"{self.hint} If {source} had just these partitions until now: stop the bridges, and run 'kafka-consumer-groups "
-            f"--delete-offsets --group {self.group} --topic {topic}', so that the position is read from the last record in them."
-        )
+    def within(self, route: SourceRoute, committed: Committed | None) -> "ForeignOffset":
+        """Return the error as that of a source that has the partition, with the way out; `committed` is what is left of it."""
+        if committed is not None and committed.position is not None:
+            hint = (
+                f"Other partitions still hold the position of {route.source}. If no other source's was in this one: "
+                f"{self._deletion()}; then 'headrace bridge move {route.source}'."
+            )
+        else:
+            hint = (
+                f"If {route.source} had just these partitions until now, or is new and no source had them: "
+                f"{self._deletion(route.partitions)}, so that the position is read from the last record in them."
+            )
         return ForeignOffset(self.group, self.place, self.offset, hint)
 
-    def without(self, source: str) -> NeedsOperator:
+    def without(self, source: str) -> "ForeignOffset":
         """Return the error as that of a source without any position, which may have been in the partition."""
         hint = (
-            f"{self.hint} {source} has no other position, and its position may have been there. If it was, name its former "
+            f"{source} has no other position, and its position may have been there. If it was, name its former "
             f"partitions in the file, and move it ('headrace bridge move') once it has a position again. If not, first put the "
-            "source right that has the partition."
+            f"source right that has the partition; where none has it, {self._deletion()}."
         )
         return ForeignOffset(self.group, self.place, self.offset, hint)
+
+    def _deletion(self, partitions: Sequence[int] = ()) -> str:
+        """Return how the offsets of the partition, and of some others of its topic, are deleted."""
+        topic = f"{self.place[0]}:{','.join(map(str, sorted({self.place[1], *partitions})))}"
+        return (
+            f"stop the bridges, and run 'kafka-consumer-groups --delete-offsets --group {self.group} --topic {topic}'"
+        )
 
 
 @contextmanager
@@ -65,11 +79,11 @@ def reading(connection: KafkaConnection, group: str, *, stable: bool = True) -> 
 
 def partitions_of(client: Any, group: str, topics: Collection[str]) -> list[Partition]:
     """Return all partitions of some topics; raise NeedsOperator when one of them is not there."""
-    found: list[Partition] = []
+    places: list[Partition] = []
     with _hinted(group), translated(f"read the committed positions of group {group}"):
         for topic in sorted(topics):
-            found += [(topic, partition) for partition in describe(client, topic, PATIENCE).partitions]
-    return found
+            places += [(topic, partition) for partition in describe(client, topic, PATIENCE).partitions]
+    return places
 
 
 def read_entries(
@@ -106,24 +120,29 @@ def _text_of(group: str, place: Partition, committed: Any) -> PositionText:
         raise ForeignOffset(group, place, committed.offset) from error
 
 
-def restore(entries: Entries, refused: dict[Partition, ReplicationError]) -> list[Partition]:
-    """Have partitions with foreign offsets hold what is in others of their source, which name them as its own; return these.
+def restore(
+    entries: Entries, refused: dict[Partition, ReplicationError], routes: Iterable[SourceRoute]
+) -> list[Partition]:
+    """Have partitions with foreign offsets hold what the other partitions of their source hold; return these.
 
-    A bridge commits one text in all partitions of a source, in one transaction: the text that is left is that of its last commit,
-    and its next one writes over what is foreign. Texts that name no order, as of releases before, do not show whose it is.
+    They are those that the file gives to a source whose text names them too. A bridge commits one text in all partitions of a
+    source, in one transaction: the text that is left is that of its last commit, and its next one writes over what is foreign.
+    Texts that name no order, as of releases before, do not show whose a partition is.
     """
-    texts: dict[Partition, list[PositionText]] = {}
-    for (topic, _), (_, text) in entries.items():
-        for number in text.order:
-            texts.setdefault((topic, number), []).append(text)
-    restored = []
-    for place, error in refused.items():
-        own = texts.get(place, [])
-        if isinstance(error, ForeignOffset) and len({text.source for text in own}) == 1:
-            entries[place] = error.offset, max(own, key=lambda text: text.at)
-            restored.append(place)
-    for place in restored:
-        del refused[place]
+    restored: list[Partition] = []
+    for route in routes:
+        foreign = {
+            place: error.offset for place in route.places if isinstance(error := refused.get(place), ForeignOffset)
+        }
+        if not foreign:
+            continue
+        own = [text for (topic, _), (_, text) in entries.items() if (topic, text.source) == (route.topic, route.source)]
+        newest = max(own, key=lambda text: text.at, default=None)
+        for place, offset in foreign.items():
+            if newest is not None and place[1] in newest.order:
+                entries[place] = offset, newest
+                del refused[place]
+                restored.append(place)
     return restored
 
 
@@ -136,15 +155,19 @@ def metadata_of(committed: Any) -> str:
 
 
 def read_topics(
-    client: Any, group: str, topics: Collection[str], refused: dict[Partition, ReplicationError] | None = None
+    client: Any,
+    group: str,
+    topics: Collection[str],
+    refused: dict[Partition, ReplicationError] | None = None,
+    routes: Iterable[SourceRoute] = (),
 ) -> Entries:
     """Return what a group has committed in all partitions of some topics; raise errors as `read_entries`.
 
-    With `refused`, foreign offsets are left out of it where other partitions show what belongs there.
+    With `refused`, foreign offsets are left out of it where other partitions of their source, by `routes`, have its position.
     """
     entries = read_entries(client, group, partitions_of(client, group, topics), refused)
     if refused:
-        restore(entries, refused)
+        restore(entries, refused, routes)
     return entries
 
 
@@ -229,9 +252,9 @@ def records(client: Any, topic: str, partition: int) -> Iterator[Any]:
         client.assign([TopicPartition(topic, partition, low)])
         tries = 0
         while low < high and tries < _TRIES:
-            found = client.consume(_MANY, timeout=0.1)
-            tries = 0 if found else tries + 1
-            for record in found:
+            batch = client.consume(_MANY, timeout=0.1)
+            tries = 0 if batch else tries + 1
+            for record in batch:
                 if record.error() is None:
                     yield record
                 elif record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.

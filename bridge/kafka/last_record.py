@@ -23,8 +23,8 @@ def read_last_record(client: Any, source: str, topics: Sequence[str], partitions
     Reads backward from the end in growing steps, over markers, tombstones and records that are not the source's.
     """
     with translated(f"read the last record of {source}"):
-        found = [_last(client, source, topic, partition) for topic in topics for partition in partitions]
-    return max((position for position in found if position is not None), default=None)
+        positions = [_last(client, source, topic, partition) for topic in topics for partition in partitions]
+    return max((position for position in positions if position is not None), default=None)
 
 
 def _last(client: Any, source: str, topic: str, partition: int) -> Position | None:
@@ -90,10 +90,10 @@ def bounds(admin: Any, places: Collection[Partition]) -> Bounds:
 
     Raises NotConnected where nothing is known of any.
     """
-    found: dict[Partition, tuple[int, int] | ReplicationError] = {**_unreadable(admin, places)}
-    readable = [place for place in places if place not in found]
+    ends: dict[Partition, tuple[int, int] | ReplicationError] = {**_unreadable(admin, places)}
+    readable = [place for place in places if place not in ends]
     if not readable:
-        return found
+        return ends
     with translated("read the ends of topics", admin):
         asked = [
             admin.list_offsets({TopicPartition(*place): spec for place in readable}, request_timeout=PATIENCE)
@@ -103,18 +103,18 @@ def bounds(admin: Any, places: Collection[Partition]) -> Bounds:
     for place in readable:
         try:
             with translated(f"read the ends of {place[0]}[{place[1]}]"):
-                found[place] = low[place].result().offset, high[place].result().offset
+                ends[place] = low[place].result().offset, high[place].result().offset
         except (NotConnected, NeedsOperator, Retryable) as error:
-            found[place] = error
-    return found
+            ends[place] = error
+    return ends
 
 
 def _unreadable(admin: Any, places: Collection[Partition]) -> dict[Partition, ReplicationError]:
     """Return those of some partitions that are not there, or have no leader: the ends of no other one are known with them."""
     topics = {topic for topic, _ in places}
-    found: dict[Partition, ReplicationError] = {}
+    errors: dict[Partition, ReplicationError] = {}
     if not topics:
-        return found
+        return errors
     with translated("read the list of topics", admin):
         # One request, also where each table has a topic of its own.
         only = next(iter(topics)) if len(topics) == 1 else None
@@ -122,15 +122,15 @@ def _unreadable(admin: Any, places: Collection[Partition]) -> dict[Partition, Re
     for place in places:
         topic, number = place
         if topic not in there:
-            found[place] = NeedsOperator(
+            errors[place] = NeedsOperator(
                 f"topic {topic!r} is not in Kafka", hint="Run 'headrace bridge init' to make it."
             )
         elif there[topic].error is not None:
-            found[place] = error_of(KafkaException(there[topic].error), f"read the ends of {topic}")
+            errors[place] = error_of(KafkaException(there[topic].error), f"read the ends of {topic}")
         elif number not in there[topic].partitions:
-            found[place] = NeedsOperator(f"{topic} has no partition {number}", hint="Run 'headrace bridge init'.")
+            errors[place] = NeedsOperator(f"{topic} has no partition {number}", hint="Run 'headrace bridge init'.")
         elif there[topic].partitions[number].leader < 0:
-            found[place] = NotConnected(
+            errors[place] = NotConnected(
                 f"Kafka: {topic}[{number}] has no leader", hint="Look at the brokers: 'headrace bridge doctor'."
             )
-    return found
+    return errors

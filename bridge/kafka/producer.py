@@ -183,22 +183,22 @@ class KafkaProducer:
 
     def _without_leader(self) -> dict[Partition, ReplicationError]:
         """Return the partitions that cannot be written by what the cluster reports of them now."""
-        found: dict[Partition, ReplicationError] = {}
+        errors: dict[Partition, ReplicationError] = {}
         for topic in {topic for topic, _ in self._pending}:
             try:
-                known = self._producer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
+                metadata = self._producer.list_topics(topic, timeout=_ANSWER_SECONDS).topics[topic]
             except (KafkaException, KeyError):
                 # No answer, or one about something else.
                 return {}
             for place in [place for place in self._pending if place[0] == topic]:
-                if known.error is not None:
-                    found[place] = error_of(KafkaException(known.error), f"write to {topic}")
-                elif place[1] not in known.partitions or known.partitions[place[1]].leader < 0:
-                    found[place] = NotConnected(
+                if metadata.error is not None:
+                    errors[place] = error_of(KafkaException(metadata.error), f"write to {topic}")
+                elif place[1] not in metadata.partitions or metadata.partitions[place[1]].leader < 0:
+                    errors[place] = NotConnected(
                         f"Kafka: {topic}[{place[1]}] has no leader",
                         hint="Look at the brokers: 'headrace bridge doctor'.",
                     )
-        return found
+        return errors
 
 
 def opener(connection: KafkaConnection, smallest_limit: Callable[[], int]) -> OpenProducer:
@@ -243,9 +243,9 @@ class Leftovers:
 
     def _instances(self, group: str, places: Collection[Partition]) -> set[str]:
         with reading(self._connection, group, stable=False) as client:
-            found = client.committed([TopicPartition(*place) for place in places], timeout=_PATIENCE)
+            answered = client.committed([TopicPartition(*place) for place in places], timeout=_PATIENCE)
         instances = set()
-        for each in found:
+        for each in answered:
             try:
                 instances.add(parse(metadata_of(each)).bridge.split("/", 3)[3])
             except (ReplicationError, IndexError):

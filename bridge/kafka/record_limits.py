@@ -55,11 +55,11 @@ class RecordLimits:
         """Read the limits of some topics again; return whether one has grown, or could not be read."""
         names = set(topics)
         try:
-            found = check(self._admin, {name: self._topics[name] for name in names}, patience=_PATIENCE)
+            limits = check(self._admin, {name: self._topics[name] for name in names}, patience=_PATIENCE)
         except ReplicationError:
             return True
-        grown = any(found[name] > self._limits.get(name, 0) for name in names)
-        self.load(found)
+        grown = any(limits[name] > self._limits.get(name, 0) for name in names)
+        self.load(limits)
         return grown
 
 

@@ -158,7 +158,7 @@ def make(admin: Any, file: BridgeFile, tables: Sequence[str] = ()) -> list[Made]
     """
     there = _partitions(admin)
     expected = {*there, *_of_patterns(file, tables)}
-    made = []
+    topics = []
     for name, stream in file.streams.items():
         for topic, (needed, cleanup, keeps) in _wanted(file, name, expected).items():
             if topic not in there:
@@ -166,21 +166,21 @@ def make(admin: Any, file: BridgeFile, tables: Sequence[str] = ()) -> list[Made]
                 _wait(
                     admin.create_topics([NewTopic(topic, needed, stream.replication, config=settings)]), f"make {topic}"
                 )
-                made.append(Made(topic, needed, "created"))
+                topics.append(Made(topic, needed, "created"))
             elif there[topic] < needed:
                 _wait(admin.create_partitions([NewPartitions(topic, needed)]), f"add partitions to {topic}")
-                made.append(Made(topic, needed, f"grown from {there[topic]}"))
+                topics.append(Made(topic, needed, f"grown from {there[topic]}"))
             else:
-                made.append(Made(topic, there[topic], "already there"))
-    made += _make_for_deliveries(admin, file, there)
+                topics.append(Made(topic, there[topic], "already there"))
+    topics += _make_for_deliveries(admin, file, there)
     if file.requests is not None:
-        made += _make_missing(admin, file.requests, file.requests.topics(file.kafka.prefix), there)
+        topics += _make_missing(admin, file.requests, file.requests.topics(file.kafka.prefix), there)
     _wait_until_seen(admin, file)
-    return made
+    return topics
 
 
 def _of_patterns(file: BridgeFile, tables: Sequence[str]) -> set[str]:
-    found = set()
+    expected = set()
     for table in tables:
         patterns = [TablePatterns(file.prefix(stream), file.patterns(stream)) for stream in file.streams]
         topics = {topic for each in patterns if (topic := each.topic_of(table)) is not None}
@@ -189,8 +189,8 @@ def _of_patterns(file: BridgeFile, tables: Sequence[str]) -> set[str]:
                 f"no pattern of a stream's tables is for {table}",
                 hint="Give it as SCHEMA.TABLE, or name it in the file.",
             )
-        found |= topics
-    return found
+        expected |= topics
+    return expected
 
 
 def _make_for_deliveries(admin: Any, file: BridgeFile, there: Mapping[str, int]) -> list[Made]:
@@ -205,16 +205,16 @@ def _make_for_deliveries(admin: Any, file: BridgeFile, there: Mapping[str, int])
 def _make_missing(
     admin: Any, section: delivery.Delivery | Requests, topics: Iterable[str], there: Mapping[str, int]
 ) -> list[Made]:
-    made = []
+    done = []
     for topic in topics:
         if topic in there:
-            made.append(Made(topic, there[topic], "already there"))
+            done.append(Made(topic, there[topic], "already there"))
             continue
         settings = _settings(section) | {"cleanup.policy": "delete"}
         new = NewTopic(topic, section.partitions, section.replication, config=settings)
         _wait(admin.create_topics([new]), f"make {topic}")
-        made.append(Made(topic, section.partitions, "created"))
-    return made
+        done.append(Made(topic, section.partitions, "created"))
+    return done
 
 
 def _settings(stream: Stream | delivery.Delivery | Requests) -> dict[str, str]:

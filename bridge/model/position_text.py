@@ -26,6 +26,7 @@ _NONE = "-"
 _WITHOUT = 2
 #: A source of more partitions has no order in its text, which Kafka limits to 4,096 bytes.
 _MOST_PARTITIONS = 100
+_VERSION = re.compile(r"[0-9]{1,3}")
 _ORDER = re.compile(r"(.*) (\d+(?:,\d+)+)")
 
 
@@ -59,9 +60,10 @@ def position_text(
 def parse(text: str, where: str = "a committed position") -> PositionText:
     """Return what a text holds; raise CorruptInput when no bridge wrote it, NeedsOperator when a newer one did."""
     version, _, rest = text.partition(" ")
-    is_numbered = version.isascii() and version.isdigit()
+    # Digits alone, and longer ones, are what other tools note: a time for instance.
+    is_numbered = rest != "" and _VERSION.fullmatch(version) is not None
     if is_numbered:
-        COMMITTED_POSITION.check(int(version[:9]), where)
+        COMMITTED_POSITION.check(int(version), where)
     withheld = None
     try:
         if not is_numbered:

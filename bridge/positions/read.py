@@ -48,13 +48,13 @@ def former_group(source: str) -> str:
 
 def read_former(connection: KafkaConnection, route: SourceRoute) -> Committed | None:
     """Return what a former release committed for a source; None for nothing."""
-    group = former_group(route.source)
+    group, refused = former_group(route.source), dict[Partition, ReplicationError]()
     with reading(connection, group) as client:
-        try:
-            entries = read_topics(client, group, {route.topic})
-        except ForeignOffset as error:
-            raise error.within(route.source, route.partitions) from error
-    return newest_of(entries) if entries else None
+        entries = read_topics(client, group, {route.topic}, refused)
+    committed = newest_of(entries) if entries else None
+    for error in refused.values():
+        raise error.within(route, committed) if isinstance(error, ForeignOffset) else error
+    return committed
 
 
 def take_over_former(connection: KafkaConnection, route: SourceRoute) -> Committed | None:
@@ -63,14 +63,14 @@ def take_over_former(connection: KafkaConnection, route: SourceRoute) -> Committ
         return None
     group = former_group(route.source)
     KafkaProducer(connection, group, _SMALLEST).discard()
-    found = read_former(connection, route)
-    if found is not None:
-        text = position_text(route.source, found.position, found.bridge)
-        offsets = [TopicPartition(*place, offset, metadata=text) for place, offset in found.offsets.items()]
+    committed = read_former(connection, route)
+    if committed is not None:
+        text = position_text(route.source, committed.position, committed.bridge)
+        offsets = [TopicPartition(*place, offset, metadata=text) for place, offset in committed.offsets.items()]
         with translated(f"mark the positions of group {group}"):
             commit_offsets(connection, group, offsets)
         _log.info("%s: its position is taken over from the group %s", route.source, group)
-    return found
+    return committed
 
 
 _log = logging.getLogger(__name__)
@@ -119,19 +119,21 @@ class Positions:
         if self._is_stale:
             self._is_stale = False
             self.close()
-        found: dict[str, Committed | ReplicationError | None] = {}
+        committed: dict[str, Committed | ReplicationError | None] = {}
         try:
             for topic in sorted({self._routes[source].topic for source in sources}):
-                found |= self._of_topic(topic, [each for each in sources if self._routes[each].topic == topic])
+                committed |= self._of_topic(topic, [each for each in sources if self._routes[each].topic == topic])
         except ReplicationError:
             self.close()
             raise
-        without = {source: each for source, each in found.items() if each is None or _is_lost(each)}
+        without = {source: each for source, each in committed.items() if each is None or _is_lost(each)}
         if not self._searches:
-            found |= dict.fromkeys(without)
+            committed |= dict.fromkeys(without)
         elif without:
-            found |= self._search(without)
-        return found | known_withheld(self._connected() if self._searches else None, self._admin, self._routes, found)
+            committed |= self._search(without)
+        return committed | known_withheld(
+            self._connected() if self._searches else None, self._admin, self._routes, committed
+        )
 
     def close(self) -> None:
         """Give the client up; the next call makes another one."""
@@ -181,7 +183,7 @@ class Positions:
             if self._leftovers is not None:
                 self._leftovers.end(self._group, own)
             raise
-        for place in restore(entries, refused):
+        for place in restore(entries, refused, self._in_file.values()):
             _log.warning(
                 "%s: another tool has committed for %s[%d]; the source's other partitions have its position",
                 *(entries[place][1].source, *place),
@@ -212,17 +214,17 @@ class Positions:
         ends = bounds(
             self._admin, [(topic, number) for each in routes for topic in each.topics for number in each.partitions]
         )
-        found: dict[str, Committed | ReplicationError | None] = {}
+        committed: dict[str, Committed | ReplicationError | None] = {}
         for source, held in sources.items():
             try:
-                found[source] = self._found(source, held if isinstance(held, Committed) else None, former, ends)
+                committed[source] = self._read_back(source, held if isinstance(held, Committed) else None, former, ends)
             except ReplicationError as error:
                 # No other source's affair; what the client is assigned is not sure any more.
-                found[source] = error
+                committed[source] = error
                 self.close()
-        return found
+        return committed
 
-    def _found(self, source: str, own: Committed | None, former: Collection[str] | None, ends: Bounds) -> Committed:
+    def _read_back(self, source: str, own: Committed | None, former: Collection[str] | None, ends: Bounds) -> Committed:
         route = self._routes[source]
         if own is None and (former is None or former_group(source) in former):
             own = take_over_former(self._connection, route)
@@ -247,22 +249,22 @@ class Positions:
         return None if listed.errors else {each.group_id for each in listed.valid}
 
 
-def _is_lost(found: Committed | ReplicationError) -> bool:
+def _is_lost(committed: Committed | ReplicationError) -> bool:
     """Whether the group has partitions of a source, and no position."""
-    return isinstance(found, Committed) and found.position is None
+    return isinstance(committed, Committed) and committed.position is None
 
 
-def _has_records(found: tuple[int, int] | ReplicationError) -> bool:
+def _has_records(offsets: tuple[int, int] | ReplicationError) -> bool:
     """Whether a partition may have records; raise the error of one of which it is not known."""
-    if isinstance(found, ReplicationError):
-        raise found
-    return found[0] < found[1]
+    if isinstance(offsets, ReplicationError):
+        raise offsets
+    return offsets[0] < offsets[1]
 
 
-def _end(found: tuple[int, int] | ReplicationError) -> int:
-    if isinstance(found, ReplicationError):
-        raise found
-    return found[1]
+def _end(offsets: tuple[int, int] | ReplicationError) -> int:
+    if isinstance(offsets, ReplicationError):
+        raise offsets
+    return offsets[1]
 
 
 def check_refused(
@@ -272,7 +274,7 @@ def check_refused(
     for place in route.places:
         error = refused.get(place)
         if error is not None:
-            raise error.within(route.source, route.partitions) if isinstance(error, ForeignOffset) else error
+            raise error.within(route, committed) if isinstance(error, ForeignOffset) else error
     if committed is None:
         for place in sorted(place for place in refused if place[0] == route.topic):
             error = refused[place]
@@ -281,15 +283,19 @@ def check_refused(
 
 def check_assignment(route: SourceRoute, committed: Committed | None) -> None:
     """Raise NeedsOperator when a source's position is committed in other partitions than those that the file gives it."""
-    owns = set(route.places)
-    if committed is not None and set(committed.offsets) != owns:
+    if committed is None:
+        return
+    owns, held = set(route.places), set(committed.offsets)
+    # A partition in which another tool committed, or deleted, holds nothing of the source, and the source's text still names it.
+    owned = held | {(topic, number) for topic, _ in held for number in committed.order}
+    if not held == owned == owns:
         raise NeedsOperator(
-            f"{route.source} owned {_named(set(committed.offsets))} until now, and the bridge's file names {_named(owns)}",
+            f"{route.source} owned {_named(held if owned == owns else owned)} until now, and the bridge's file names "
+            f"{_named(owns)}",
             hint="Partitions never move silently: name the former ones in the file, or run "
             f"'headrace bridge move {route.source}' to go on in the new ones from the same position.",
         )
-    if committed is not None:
-        check_order(route, committed.order)
+    check_order(route, committed.order)
 
 
 def check_order(route: SourceRoute, before: Sequence[int]) -> None:

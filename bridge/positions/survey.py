@@ -24,28 +24,28 @@ def survey(file: BridgeFile) -> list[dict[str, Any]]:
     """Return what Kafka holds for each source of a file, in the file's order; nulls where it holds nothing, or `error` why."""
     committed = positions_of(file)
     return [
-        {
-            "source": source,
-            "stream": stream,
-            "topic": file.topic(stream),
-            "position": str(held.position) if held is not None and held.position is not None else None,
-            "epoch": datetime.fromtimestamp(held.position.epoch, UTC).isoformat()
-            if held is not None and held.position is not None
-            else None,
-            "committed_at": held.at if held is not None else None,
-            "bridge": held.bridge if held is not None else None,
-            "withheld": sorted(withheld_tables(held)),
-            "offsets": [
-                {"topic": topic, "partition": partition, "offset": offset}
-                for (topic, partition), offset in sorted(held.offsets.items() if held is not None else ())
-            ],
-            "error": f"{found.message}. {found.hint}" if isinstance(found, ReplicationError) else None,
-        }
+        {"source": source, "stream": stream, "topic": file.topic(stream), **_shown(committed[source])}
         for stream, section in file.streams.items()
         for source in section.sources
-        for found in [committed[source]]
-        for held in [None if isinstance(found, ReplicationError) else found]
     ]
+
+
+def _shown(committed: Committed | ReplicationError | None) -> dict[str, Any]:
+    """Return what the survey has of one source's position."""
+    held = None if isinstance(committed, ReplicationError) else committed
+    position = held.position if held is not None else None
+    return {
+        "position": str(position) if position is not None else None,
+        "epoch": datetime.fromtimestamp(position.epoch, UTC).isoformat() if position is not None else None,
+        "committed_at": held.at if held is not None else None,
+        "bridge": held.bridge if held is not None else None,
+        "withheld": sorted(withheld_tables(held)),
+        "offsets": [
+            {"topic": topic, "partition": partition, "offset": offset}
+            for (topic, partition), offset in sorted(held.offsets.items() if held is not None else ())
+        ],
+        "error": f"{committed.message}. {committed.hint}" if isinstance(committed, ReplicationError) else None,
+    }
 
 
 def positions_of(file: BridgeFile) -> dict[str, Committed | ReplicationError | None]:
@@ -53,16 +53,18 @@ def positions_of(file: BridgeFile) -> dict[str, Committed | ReplicationError | N
 
     In its place, what is wrong with the partitions of one source, or with those in which it may have been.
     """
-    known, refused = routes(file), dict[Partition, ReplicationError]()
+    by_source, refused = routes(file), dict[Partition, ReplicationError]()
     with reading(file.kafka, file.group, stable=False) as client:
-        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused)
-    found: dict[str, Committed | ReplicationError | None] = {}
-    for source, route in known.items():
+        entries = read_topics(
+            client, file.group, {route.topic for route in by_source.values()}, refused, by_source.values()
+        )
+    committed: dict[str, Committed | ReplicationError | None] = {}
+    for source, route in by_source.items():
         try:
-            found[source] = _held(file, route, entries, refused)
+            committed[source] = _held(file, route, entries, refused)
         except NeedsOperator as error:
-            found[source] = error
-    return found
+            committed[source] = error
+    return committed
 
 
 def _held(
@@ -86,13 +88,15 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str], *, seconds: flo
     them has no position or withheld tables, or when a partition holds the position of a source that does not leave it, or what
     no bridge committed; then when bridges of the group are running: they would commit the positions in the former partitions.
     """
-    known, refused = routes(file), dict[Partition, ReplicationError]()
+    by_source, refused = routes(file), dict[Partition, ReplicationError]()
     with reading(file.kafka, file.group) as client:
-        entries = read_topics(client, file.group, {route.topic for route in known.values()}, refused)
-    held = {source: _movable(source, _held(file, known[source], entries, refused)) for source in sources}
+        entries = read_topics(
+            client, file.group, {route.topic for route in by_source.values()}, refused, by_source.values()
+        )
+    held = {source: _movable(source, _held(file, by_source[source], entries, refused)) for source in sources}
     for source in held:
-        _check_leaving(known[source], entries, held)
-    taken = {place for source in held for place in known[source].places}
+        _check_leaving(by_source[source], entries, held)
+    taken = {place for source in held for place in by_source[source].places}
     nobody = position_text(NOBODY, None, _MOVE)
     former = [
         TopicPartition(*place, offset, metadata=nobody)
@@ -151,8 +155,10 @@ def commit_positions(
     One request commits all of them, and what Kafka then holds is read back. `by` is noted as the bridge that did it. Raises
     NeedsOperator when bridges of the group run for longer than `seconds`, and when Kafka holds something else afterwards.
     """
-    known = {source: route for source, route in routes(file).items() if source in positions}
-    wanted = {place for route in known.values() for place in [*route.places, route.withheld_place] if place is not None}
+    by_source = {source: route for source, route in routes(file).items() if source in positions}
+    wanted = {
+        place for route in by_source.values() for place in [*route.places, route.withheld_place] if place is not None
+    }
     ends: dict[Partition, int] = {}
     if wanted:
         with translated("read the ends of topics"):
@@ -161,7 +167,7 @@ def commit_positions(
             )
             ends = {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
     offsets = list(former)
-    for source, route in known.items():
+    for source, route in by_source.items():
         # Nothing is withheld, and what is there already is none of this source's any more.
         withheld = Withheld(ends[route.withheld_place]) if route.withheld_place is not None else NOTHING
         text = position_text(source, positions[source], by, withheld, route.partitions)
@@ -185,13 +191,14 @@ def forget(
         )
     refused: dict[Partition, ReplicationError] = {}
     with reading(file.kafka, file.group) as client:
-        entries = read_topics(client, file.group, {file.topic(stream) for stream in file.streams}, refused)
+        topics = {file.topic(stream) for stream in file.streams}
+        entries = read_topics(client, file.group, topics, refused, routes(file).values())
     held = committed_of(source, entries)
     if held is None and refused:
+        messages, hints = {each.message for each in refused.values()}, {each.hint for each in refused.values()}
         raise NeedsOperator(
-            f"group {file.group} holds no position of {source}, unless one of these had it: "
-            + "; ".join(sorted({error.message for error in refused.values()})),
-            hint="First put the sources right that have these partitions.",
+            f"group {file.group} holds no position of {source}, unless one of these had it: {'; '.join(sorted(messages))}",
+            hint=f"First put the sources right that have these partitions. {' '.join(sorted(hints))}",
         )
     if held is None:
         raise NeedsOperator(

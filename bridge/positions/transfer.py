@@ -46,11 +46,11 @@ class Export(msgspec.Struct, frozen=True):
 
 def export_positions(file: BridgeFile) -> tuple[Export, dict[str, ReplicationError]]:
     """Return the committed positions of a file's sources, without those that have none; and the errors of those not known."""
-    found = positions_of(file)
-    errors = {source: each for source, each in found.items() if isinstance(each, ReplicationError)}
+    committed = positions_of(file)
+    errors = {source: each for source, each in committed.items() if isinstance(each, ReplicationError)}
     sources = [
         SourcePosition(source, str(each.position), each.at, sorted(withheld_tables(each)), list(each.order))
-        for source, each in found.items()
+        for source, each in committed.items()
         if isinstance(each, Committed) and each.position is not None
     ]
     # Releases that know nothing of withheld tables read all others.
@@ -82,19 +82,19 @@ def import_positions(
     its partitions hold records beyond the position, or (unless `accept_gap`) end before it or tables were withheld, and when
     bridges of the group run.
     """
-    known, wanted = routes(file), {each.source: each for each in export.sources if not only or each.source in only}
-    missing = sorted((set(only) - set(wanted)) | (set(wanted) - set(known)))
+    by_source, wanted = routes(file), {each.source: each for each in export.sources if not only or each.source in only}
+    missing = sorted((set(only) - set(wanted)) | (set(wanted) - set(by_source)))
     if missing:
         raise ConfigurationError(
             f"not both in the bridge's file and in the export: {', '.join(missing)}",
             hint="Add these sources to the bridge's file, or name those to import with --source.",
         )
     held: dict[str, Committed | None] = {}
-    for source, found in positions_of(file).items():
+    for source, committed in positions_of(file).items():
         if source in wanted:
-            if isinstance(found, ReplicationError):
-                raise found
-            held[source] = found
+            if isinstance(committed, ReplicationError):
+                raise committed
+            held[source] = committed
     differing = [
         f"{source} is at {each.position}, the export has {wanted[source].position}"
         for source, each in held.items()
@@ -110,8 +110,8 @@ def import_positions(
     _check_withheld(absent, accept_gap=accept_gap)
     for each in absent:
         # In other partitions keys are elsewhere anyway.
-        if sorted(each.partitions) == sorted(known[each.source].partitions):
-            check_order(known[each.source], each.partitions)
+        if sorted(each.partitions) == sorted(by_source[each.source].partitions):
+            check_order(by_source[each.source], each.partitions)
     positions = {each.source: Position.parse(each.position) for each in absent}
     _check(file, admin, positions, accept_gap=accept_gap)
     if positions:
@@ -135,14 +135,14 @@ def _check_withheld(sources: Sequence[SourcePosition], *, accept_gap: bool) -> N
 
 def _check(file: BridgeFile, admin: Any, wanted: Mapping[str, Position], *, accept_gap: bool) -> None:
     """Refuse what the records in the sources' partitions contradict, and partitions that are another source's."""
-    known = routes(file)
+    by_source = routes(file)
     if any(file.patterns(stream) for stream in file.streams):
         # The topics that patterns are for may have the last records.
-        learn(known.values(), names(admin))
+        learn(by_source.values(), names(admin))
     with reading(file.kafka, file.group) as client:
         for source, position in wanted.items():
-            route = known[source]
-            others = {other: its for other, its in known.items() if other != source}
+            route = by_source[source]
+            others = {other: its for other, its in by_source.items() if other != source}
             check_free(route, read_entries(client, file.group, route.places), others)
             tail = read_last_record(client, source, list(route.topics), route.partitions)
             if tail is not None and tail > position:

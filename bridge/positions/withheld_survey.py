@@ -12,7 +12,10 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retry
 
 
 def known_withheld(
-    client: Any, admin: Any, routes: Mapping[str, SourceRoute], found: Mapping[str, Committed | ReplicationError | None]
+    client: Any,
+    admin: Any,
+    routes: Mapping[str, SourceRoute],
+    positions: Mapping[str, Committed | ReplicationError | None],
 ) -> dict[str, Committed | ReplicationError | None]:
     """Return those of the sources that are to be changed: with what is withheld, or with the error that keeps them from going on.
 
@@ -21,7 +24,7 @@ def known_withheld(
     """
     changed: dict[str, Committed | ReplicationError | None] = {}
     places: dict[str, Partition] = {}
-    for source, committed in found.items():
+    for source, committed in positions.items():
         place = routes[source].withheld_place
         if committed is None or isinstance(committed, ReplicationError):
             continue
@@ -38,7 +41,7 @@ def known_withheld(
     except (NotConnected, Retryable, NeedsOperator) as error:
         return changed | dict.fromkeys(places, error)
     for source, place in places.items():
-        committed, there = found[source], ends[place]
+        committed, there = positions[source], ends[place]
         assert isinstance(committed, Committed)
         try:
             if isinstance(there, ReplicationError):
@@ -54,13 +57,13 @@ def _look(
     client: Any, source: str, committed: Committed, place: Partition, ends: tuple[int, int]
 ) -> Committed | ReplicationError | None:
     """Return what one source goes on with, given where the partition of its withheld records begins and ends."""
-    (low, high), known = ends, committed.withheld
-    if known is not None and known.end <= high:
+    (low, high), withheld = ends, committed.withheld
+    if withheld is not None and withheld.end <= high:
         return committed
-    if known is not None and known.tables:
+    if withheld is not None and withheld.tables:
         return NeedsOperator(
             f"{place[0]}[{place[1]}] ends at offset {high}, and withheld records of {source} are up to "
-            f"{known.end}: {', '.join(sorted(known.tables))}",
+            f"{withheld.end}: {', '.join(sorted(withheld.tables))}",
             hint="The topic was made again, or the file names another one by its prefix. Put the former one back: these "
             "records are in no other.",
         )

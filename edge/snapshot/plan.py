@@ -109,10 +109,6 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     paused: bool = False
     tables: list[TablePlan] = []
 
-    def add(self, name: str, *, where: str | None, replace: bool, now_ms: int, restart: bool = False) -> bool:
-        """Add a table as `add_all` does; return whether it was added."""
-        return bool(self.add_all([name], where=where, replace=replace, now_ms=now_ms, restart=restart))
-
     def add_all(
         self, names: Iterable[str], *, where: str | None, replace: bool, now_ms: int, restart: bool = False
     ) -> list[TablePlan]:

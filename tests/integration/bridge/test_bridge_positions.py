@@ -14,9 +14,13 @@ from bridge.model.ports import GroupMetadata, PositionCommit, Share
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions.read import Positions
+from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.kafka import KafkaConnection
+from headrace.configuration.load import load
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
+from tests.bridge.bridge_file import bridge_file
+from tests.integration.bridge.test_bridge_command import headrace
 from tests.rules.waiting import eventually
 
 SOURCE, OTHER = "positions/bank", "positions/other"
@@ -146,6 +150,33 @@ def test_a_group_that_somebody_else_uses_is_an_operators_matter_where_nothing_el
     # what a bridge committed for the other partition is stored with it
     other = read(kafka, group, routes, OTHER)
     assert (other.position, other.offsets) == (LAST, {(name, 1): 0, (name, 2): 4})
+
+
+def test_a_position_that_another_partition_still_holds_is_moved_once_the_foreign_offset_is_deleted(
+    kafka, topic, commit, tmp_path
+):
+    name = topic(partitions=2)
+    path = bridge_file(tmp_path, kafka.bootstrap, {SOURCE: [0, 1]}, topic=name)
+    group = load(path, BridgeFile).group
+    # as a release committed that named no order
+    text = position_text(SOURCE, LAST, "one")
+    commit(group, f"id-{name}", PositionCommit(name, 0, 4, text), PositionCommit(name, 1, 4, text))
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(name, 1, 0)], asynchronous=False)
+    code, _, said = headrace("move", "--config", path, SOURCE)
+    assert code == NeedsOperator.exit_code
+    assert f"--delete-offsets --group {group} --topic {name}:1'; then 'headrace bridge move {SOURCE}'" in " ".join(
+        said.split()
+    )
+    # The client has no request to delete single offsets: all are, and the intact one is committed again.
+    client = admin(at(kafka))
+    client.delete_consumer_groups([group])[group].result(60)
+    consumer.commit(offsets=[TopicPartition(name, 0, 4, metadata=text)], asynchronous=False)
+    consumer.close()
+    expected = f"source {SOURCE}: goes on after {LAST} in {name}[0, 1]\n"
+    assert headrace("move", "--config", path, SOURCE)[:2] == (0, expected)
+    found = read(kafka, group, [SourceRoute(SOURCE, name, (0, 1))])
+    assert (found.position, found.order) == (LAST, (0, 1))
 
 
 def at(kafka):

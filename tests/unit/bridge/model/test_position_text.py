@@ -4,7 +4,7 @@ import pytest
 
 from bridge.model.position_text import PositionText, parse, position_text
 from bridge.model.withheld import Withheld
-from headrace.errors import CorruptInput
+from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
 AT = Position(0x692010C0, 0x1A2B3C8, 2)
@@ -22,9 +22,18 @@ def test_the_text_of_a_former_release_is_read():
     assert parse("- 2026-11-01T10:00:00.000Z headrace bridge move").bridge == "headrace bridge move"
 
 
-@pytest.mark.parametrize("text", ["", "2", "2 - now", "anything at all really", "2 x y z w"])
+@pytest.mark.parametrize(
+    "text", ["", "2", "2 - now", "anything at all really", "2 x y z w", "9", "9 ", "1732627200 - a b c"]
+)
 def test_another_text_is_refused(text):
     with pytest.raises(CorruptInput):
+        parse(text)
+
+
+@pytest.mark.parametrize(("text", "is_ours"), [("1732627200", False), ("2026 - now", False), ("999 - a b c", True)])
+def test_digits_that_another_tool_committed_are_no_text_of_a_newer_release(text, is_ours):
+    """The hint was to start a newer release, and there was none."""
+    with pytest.raises(NeedsOperator if is_ours else CorruptInput):
         parse(text)
 
 

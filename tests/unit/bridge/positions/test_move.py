@@ -19,6 +19,7 @@ from headrace.errors import NeedsOperator
 from headrace.position import Position
 
 ONE, TWO = Position(7, 10, 0), Position(8, 20, 0)
+DELETION = "stop the bridges, and run 'kafka-consumer-groups --delete-offsets --group g --topic bank:1'"
 
 
 class Group:
@@ -165,12 +166,25 @@ def test_a_foreign_offset_keeps_a_source_from_being_forgotten_whose_position_it_
     group = Group(monkeypatch, one=(0,))
     group.held["bank", 1] = (9, "")
     survey.forget(group.file, None, "a/gone")
-    with pytest.raises(NeedsOperator, match=r"no position of a/two, unless .* did not write: bank\[1\]"):
+    with pytest.raises(NeedsOperator, match=r"no position of a/two, unless .* did not write: bank\[1\]") as raised:
         survey.forget(group.file, None, "a/two")
-    # Of a source of several partitions it is forgotten as well.
+    assert DELETION in raised.value.hint
+    # Of a source of several partitions the others are forgotten: whose that one was is not known.
     group.held |= {("bank", 1): (9, position_text("a/two", TWO, "b", partitions=(1, 2))), ("bank", 2): (9, "")}
     survey.forget(group.file, None, "a/two")
-    assert group.holders() == {0: ("a/one", ONE), 1: (NOBODY, None), 2: (NOBODY, None)}
+    assert group.held.pop(("bank", 2)) == (9, "")
+    assert group.holders() == {0: ("a/one", ONE), 1: (NOBODY, None)}
+
+
+def test_a_partition_is_not_given_back_to_a_source_that_lost_it(monkeypatch):
+    """The doctor said ok, and the export left its present owner out with exit code 0."""
+    group = Group(monkeypatch, one=(0,))
+    group.held = {("bank", 0): (9, ""), ("bank", 1): (9, position_text("a/gone", TWO, "b", partitions=(0, 1)))}
+    export, errors = export_positions(group.file)
+    assert ([each.source for each in export.sources], errors.keys()) == ([], {"a/one"})
+    assert [each.level for each in doctor.positions(SimpleNamespace(file=group.file))] == ["wrong"]
+    survey.forget(group.file, None, "a/gone")
+    assert export_positions(group.file)[1].keys() == {"a/one"}
 
 
 def test_a_foreign_offset_keeps_those_sources_alone_from_being_imported_that_it_concerns(monkeypatch):
@@ -184,3 +198,41 @@ def test_a_foreign_offset_keeps_those_sources_alone_from_being_imported_that_it_
     assert done == [("a/one", f"is at {ONE} already")]
     with pytest.raises(NeedsOperator, match=r"did not write: bank\[1\]"):
         import_positions(group.file, None, export)
+
+
+def test_a_foreign_offset_in_a_partition_of_no_source_is_named_with_the_way_out(monkeypatch):
+    """It kept sources without a position from being served and imported, and no hint led to its removal."""
+    group = Group(monkeypatch, one=(0,), fresh=(3,))
+    group.held["bank", 1] = (9, "")
+    monkeypatch.setattr("bridge.positions.transfer.routes", survey.routes)
+    export = Export(1, "g", [SourcePosition("a/fresh", str(ONE))])
+    with pytest.raises(NeedsOperator, match=r"did not write: bank\[1\]") as raised:
+        import_positions(group.file, None, export)
+    assert DELETION in raised.value.hint
+    monkeypatch.setattr(doctor, "reading", survey.reading)
+    monkeypatch.setattr(doctor, "look_at_group", lambda *_: ())
+    (finding,) = [each for each in doctor.group(SimpleNamespace(file=group.file, client=None)) if each.level == "wrong"]
+    assert DELETION in finding.fix
+    assert DELETION in doctor_of(group, "a/fresh").fix
+    # as they say
+    del group.held["bank", 1]
+    assert doctor_of(group, "a/fresh").level == "ok"
+
+
+def test_a_position_that_another_partition_still_holds_is_kept(monkeypatch):
+    """The hint was to delete the offsets of all partitions: where records had expired, the source began from nothing."""
+    group = Group(monkeypatch, one=(0, 1))
+    del group.held["bank", 2]
+    group.held["bank", 1] = (9, "")
+    with pytest.raises(NeedsOperator) as raised:
+        group.move("a/one")
+    assert "--delete-offsets --group g --topic bank:1'; then 'headrace bridge move a/one'" in raised.value.hint
+    # as it says
+    del group.held["bank", 1]
+    group.move("a/one")
+    assert group.holders() == {0: ("a/one", ONE), 1: ("a/one", ONE)}
+    assert doctor_of(group, "a/one").level != "wrong"
+
+
+def doctor_of(group, source):
+    return next(each for each in doctor.positions(SimpleNamespace(file=group.file)) if each.text.startswith(source))

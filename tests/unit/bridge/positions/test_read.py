@@ -190,7 +190,7 @@ def test_the_number_of_requests_does_not_grow_with_the_sources(monkeypatch):
     assert len(cluster.asked) == few
 
 
-FOREIGN = ["", "2 not a position 2026 a/s1 b", "9 something of a newer release"]
+FOREIGN = ["", "1732627200", "2 not a position 2026 a/s1 b", "9 something of a newer release"]
 
 
 @pytest.mark.parametrize("text", FOREIGN)
@@ -258,9 +258,24 @@ def test_a_source_of_several_partitions_goes_on_from_what_the_intact_ones_hold(m
         assert "has version 9" in found.message
     # The file has others than the intact text names.
     for found in owner(cluster, "", partitions=(1,), order=(1, 5)):
-        assert "owned bank[1], bank[5] until now" in found.message
+        assert "owned bank[1], bank[5] until now, and the bridge's file names bank[1]" in found.message
     for found in owner(cluster, "", order=(5, 1)):
         assert "had its partitions in the order [5, 1]" in found.message
+
+
+def test_a_partition_is_not_given_back_to_a_source_that_lost_it(monkeypatch):
+    """Its present owner, whose position was there, began from nothing where Kafka had removed its records."""
+    cluster = Cluster(monkeypatch)
+    gone, owner = KNOWN[0], OTHER
+    cluster.held = {("bank", 0): "", ("bank", 1): position_text(gone, AT, "host/1/aa/b2", partitions=(0, 1))}
+    cluster.routes = {owner: SourceRoute(owner, "bank", (0,))}
+    for searches in (False, True):
+        assert "did not write: bank[0]" in cluster.positions(searches=searches).read([owner])[owner].message
+    # What the file gives to the source that names it is its own, whatever the text of one that is gone names.
+    cluster.routes = {owner: SourceRoute(owner, "bank", (2, 0))}
+    cluster.held["bank", 2] = position_text(owner, Position(8, 1, 0), "host/1/aa/b2", partitions=(2, 0))
+    read = cluster.positions(searches=False).read([owner])[owner]
+    assert (read.position, read.offsets.keys()) == (Position(8, 1, 0), {("bank", 0), ("bank", 2)})
 
 
 def test_where_no_text_names_the_partitions_the_hint_leads_out(monkeypatch):
@@ -268,20 +283,37 @@ def test_where_no_text_names_the_partitions_the_hint_leads_out(monkeypatch):
     cluster = Cluster(monkeypatch)
     for found in owner(cluster, "", order=()):
         assert "did not write: bank[5]" in found.message
-        assert "--delete-offsets --group g --topic bank:1,5'" in found.hint
+        assert "--delete-offsets --group g --topic bank:5'; then 'headrace bridge move a/other'" in found.hint
+    # as it says; test_move.py has the move
+    del cluster.held["bank", 5]
+    found = cluster.positions(searches=False).read([OTHER])[OTHER]
+    assert "owned bank[1] until now, and the bridge's file names bank[1], bank[5]" in found.message
+    assert "'headrace bridge move a/other'" in found.hint
+
+
+@pytest.mark.parametrize("other", ["", "2 - 2026-11-01T10:00:00.000Z a/other host/1/aa/b2"])
+def test_where_no_partition_holds_the_position_the_hint_leads_to_the_last_record(monkeypatch, other):
+    cluster = Cluster(monkeypatch)
+    cluster.routes = {OTHER: SourceRoute(OTHER, "bank", (1, 5))}
+    cluster.held = {("bank", 1): other, ("bank", 5): ""}
+    found = cluster.positions(searches=True).read([OTHER])[OTHER]
+    assert "--delete-offsets --group g --topic bank:1,5'" in found.hint
     # as it says
-    del cluster.held["bank", 1], cluster.held["bank", 5]
-    cluster.last[1] = OTHER, AT
+    cluster.held, cluster.last[1] = {}, (OTHER, AT)
     found = cluster.positions(searches=True).read([OTHER])[OTHER]
     assert (found.position, found.offsets.keys()) == (AT, {("bank", 1), ("bank", 5)})
 
 
 def test_a_group_of_a_former_release_with_a_foreign_offset_is_named_with_the_way_out(monkeypatch):
     cluster = Cluster(monkeypatch)
-    cluster.held = {("bank", 5): ""}
+    cluster.held = {("bank", 3): ""}
     with pytest.raises(NeedsOperator, match="did not write") as raised:
         read_former(None, cluster.routes[OTHER])
-    assert "--delete-offsets --group headrace.a/other --topic bank:5'" in raised.value.hint
+    assert "--delete-offsets --group headrace.a/other --topic bank:3,5'" in raised.value.hint
+    cluster.held["bank", 5] = f"{AT} 2026-11-01T10:00:00.000Z host/17/0a1b2c3d"
+    with pytest.raises(NeedsOperator, match="did not write") as raised:
+        read_former(None, cluster.routes[OTHER])
+    assert "--delete-offsets --group headrace.a/other --topic bank:3'; then" in raised.value.hint
 
 
 @pytest.mark.parametrize(("committed", "is_served"), [((1, 0), False), ((0, 1), True), ((), True)])

@@ -7,8 +7,7 @@ from edge.snapshot.store import SnapshotStore
 
 def test_a_copy_that_has_not_ended_at_the_far_side_is_named_l34(tmp_path):
     store, plan = SnapshotStore(tmp_path, "jakarta/bank"), Plan(source="jakarta/bank")
-    for name in ("public.a", "public.b"):
-        plan.add(name, where=None, replace=False, now_ms=1)
+    plan.add_all(("public.a", "public.b"), where=None, replace=False, now_ms=1)
     store.save(plan)
     assert _open_copies(store) == []
 

@@ -27,7 +27,7 @@ class Run:
         self.writes, self.crashes, self.quiet = writes, crashes, False
         self.database, self.consumer = Database(ROWS), Consumer()
         plan = Plan(source="a/b", epoch=1)
-        plan.add("public.t", where=None, replace=replace, now_ms=1)
+        plan.add_all(["public.t"], where=None, replace=replace, now_ms=1)
         self.folder = Folder(plan)
         self.begin(0, 0)
 

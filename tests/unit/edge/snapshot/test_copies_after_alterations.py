@@ -89,12 +89,12 @@ def refused(*_):
 
 def test_a_copy_that_is_under_way_begins_again():
     plan = Plan(source=SOURCE)
-    plan.add("t", where=None, replace=True, now_ms=1)
+    plan.add_all(["t"], where=None, replace=True, now_ms=1)
     plan.tables[0].cursor, plan.tables[0].rows, plan.tables[0].state = ["4"], 4, "running"
 
-    plan.add("t", where=None, replace=True, now_ms=2)
+    plan.add_all(["t"], where=None, replace=True, now_ms=2)
     assert plan.tables[0].cursor == ["4"]
-    plan.add("t", where=None, replace=True, now_ms=3, restart=True)
+    plan.add_all(["t"], where=None, replace=True, now_ms=3, restart=True)
 
     assert [(it.cursor, it.rows, it.state) for it in plan.tables] == [(None, 0, "waiting")]
 

@@ -91,7 +91,7 @@ def test_a_part_of_a_table_has_no_marks():
     run = Quiet()
     run.folder.save(Plan(source="a/b", epoch=1))
     run.begin(0, 0)
-    run.edge.control.plan.add("public.t", where="x", replace=False, now_ms=1)
+    run.edge.control.plan.add_all(["public.t"], where="x", replace=False, now_ms=1)
     run.until(lambda: run.plan.state == "done")
 
     assert run.consumer.of_copy() == ["read"] * READS
@@ -153,7 +153,7 @@ def test_of_a_table_that_is_gone_and_whose_schema_is_not_noted_the_session_gives
     run.edge.refuse = True
     run.cancel()
     run.until(lambda: not run.edge.jobs and run.now > 50)
-    run.edge.control.plan.add("public.other", where=None, replace=False, now_ms=1)
+    run.edge.control.plan.add_all(["public.other"], where=None, replace=False, now_ms=1)
     run.edge.refuse = False
     run.until(lambda: run.edge.control.plan.tables[1].state == "done")
     assert not run.is_ended()
@@ -213,7 +213,7 @@ def test_the_next_copy_of_the_table_ends_what_a_former_one_left_open(where):
     run.restart()
     plan = run.edge.control.plan
     plan.cancel([], 1)
-    plan.add("public.t", where=where, replace=False, now_ms=1)
+    plan.add_all(["public.t"], where=where, replace=False, now_ms=1)
     assert [(it.state, it.marks_open) for it in plan.tables] == [("waiting", True)]
     run.until(lambda: run.plan.state == "done")
 

@@ -35,19 +35,19 @@ def test_requests_take_effect_in_the_order_in_which_they_were_left(folder):
 
 def test_asking_twice_for_the_same_copies_once_and_after_its_end_again():
     plan = Plan(source="a/b")
-    plan.add("s.t", where=None, replace=False, now_ms=1)
-    plan.add("s.t", where=None, replace=False, now_ms=2)
-    plan.add("s.t", where="x", replace=False, now_ms=3)
+    plan.add_all(["s.t"], where=None, replace=False, now_ms=1)
+    plan.add_all(["s.t"], where=None, replace=False, now_ms=2)
+    plan.add_all(["s.t"], where="x", replace=False, now_ms=3)
     assert [it.where for it in plan.tables] == [None, "x"]
 
     plan.tables[0].state = plan.tables[1].state = "done"
-    plan.add("s.t", where=None, replace=False, now_ms=4)
+    plan.add_all(["s.t"], where=None, replace=False, now_ms=4)
     assert [(it.state, it.asked_ms) for it in plan.tables] == [("waiting", 4)]
 
 
 def test_in_another_epoch_what_is_unfinished_begins_anew(folder):
     plan = Plan(source="a/b", epoch=5)
-    plan.add("s.t", where=None, replace=False, now_ms=1)
+    plan.add_all(["s.t"], where=None, replace=False, now_ms=1)
     plan.tables[0].cursor, plan.tables[0].rows, plan.tables[0].state = ["7"], 7, "running"
     folder.save(plan)
 
@@ -76,7 +76,7 @@ def test_a_damaged_request_is_removed_and_the_others_stay(folder, tmp_path):
 
 def test_status_tells_no_keys_of_rows():
     plan = Plan(source="a/b")
-    plan.add("s.t", where=None, replace=False, now_ms=1)
+    plan.add_all(["s.t"], where=None, replace=False, now_ms=1)
     plan.tables[0].cursor, plan.tables[0].again = ["secret"], [["secret"]]
 
     assert "secret" not in str(as_dict(plan, []))
@@ -94,8 +94,8 @@ def test_chunks_grow_and_shrink_with_the_width_of_rows(width, rows):
 def test_a_condition_is_shown_to_nobody():
     """S12: it may hold values of rows, and went to headquarters."""
     plan = Plan(source="a/b")
-    plan.add("s.t", where="card = '4929-1234'", replace=False, now_ms=1)
-    plan.add("s.u", where=None, replace=False, now_ms=1)
+    plan.add_all(["s.t"], where="card = '4929-1234'", replace=False, now_ms=1)
+    plan.add_all(["s.u"], where=None, replace=False, now_ms=1)
     console = Console(width=200, file=StringIO())
     console.print(as_table(plan, []))
     shown = as_dict(plan, [])
@@ -107,8 +107,7 @@ def test_a_condition_is_shown_to_nobody():
 def test_headquarters_receives_how_far_the_table_is_that_is_copied_now():
     plan = Plan(source="a/b")
     assert snapshot_of(plan.figures()) is None
-    for name in ("s.first", "s.second", "s.third"):
-        plan.add(name, where=None, replace=False, now_ms=1)
+    plan.add_all(("s.first", "s.second", "s.third"), where=None, replace=False, now_ms=1)
     plan.tables[0].state = "done"
     assert plan.tables[1].estimate == -1
     assert snapshot_of(plan.figures()) == SnapshotStatus(table="s.second", rows=0, rows_per_second=0.0, tables=2)
@@ -125,14 +124,13 @@ def test_q5_a_copy_that_failed_is_reported_until_the_table_is_copied_again_or_it
     """Q5: all was well after a copy had failed."""
     plan, figures = Plan(source="a/b"), Figures()
     figures.failed_copies = plan.failures
-    for name in ("s.first", "s.second", "s.third"):
-        plan.add(name, where=None, replace=False, now_ms=1)
+    plan.add_all(("s.first", "s.second", "s.third"), where=None, replace=False, now_ms=1)
     assert figures.warnings == []
     for table in plan.tables:
         table.state, table.problem = "failed", "it is not published"
     assert figures.warnings[0] == "the copy of s.first failed: it is not published"
     assert (figures.warned_count, len(figures.for_batch()["warnings"]) > 100) == (3, True)
-    plan.add("s.first", where=None, replace=False, now_ms=1)
+    plan.add_all(["s.first"], where=None, replace=False, now_ms=1)
     plan.cancel(["s.second"], 1)
     assert figures.warnings == ["the copy of s.third failed: it is not published"]
     plan.cancel([], 1)

@@ -74,7 +74,7 @@ def test_rows_that_move_are_written_once_a_round_and_noted_once(tmp_path):
     """G13: the whole plan was written for each row, and each key looked for in a list."""
     store = SnapshotStore(tmp_path, "a/b")
     active = ActivePlan(store, 1)
-    active.plan.add("public.documents", where=None, replace=False, now_ms=1)
+    active.plan.add_all(["public.documents"], where=None, replace=False, now_ms=1)
     table = active.plan.tables[0]
     table.state, table.log_table, table.cursor = "running", LogTable(1, ("id",)), ["5"]
     writes = []
