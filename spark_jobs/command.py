@@ -29,6 +29,7 @@ def lake() -> None:
 lake.add_command(new_lake)
 lake.add_command(query_command.tables)
 lake.add_command(query_command.sql)
+lake.add_command(query_command.sources)
 lake.add_command(query_command.serve)
 lake.add_command(table_command.drop)
 lake.add_command(table_command.erase)

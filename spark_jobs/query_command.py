@@ -47,6 +47,17 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
 
 
 @click.command()
+@command_options.config
+@click.option("--dbt", is_flag=True, help="In the form of dbt's sources.yml, which is the only one.")
+def sources(config: str, *, dbt: bool) -> None:  # noqa: ARG001 - other forms may come.
+    """Print the lake's tables as sources of a dbt project, for models/sources.yml; the plugin headrace.lake.dbt shows them."""
+    from headrace.lake import open as open_lake
+    from headrace.lake.dbt import sources as write
+
+    click.echo(write(open_lake(config).at()), nl=False)
+
+
+@click.command()
 @click.argument("query", required=False)
 @command_options.config_or_server
 @command_options.server

@@ -49,14 +49,14 @@ def _query(storage: Storage, table: LakeTable) -> str:
         if file.deleted is not None
     ]
     if not parts:
-        nothing = ", ".join(f"CAST(NULL AS {_type(column)}) AS {_name(column.name)}" for column in table.columns)
+        nothing = ", ".join(f"CAST(NULL AS {type_name(column)}) AS {_name(column.name)}" for column in table.columns)
         return f"SELECT {nothing} WHERE false"
     return " UNION ALL ".join(parts)
 
 
 def _of_files(storage: Storage, columns: list[Column], files: list[DataFile], deleted: list[int]) -> str:
     # A column that no file has yet would have no name there: the table's own row of nulls has them all.
-    types = {column.stored: "TIMESTAMP" if _type(column) == _AT else _type(column) for column in columns}
+    types = {column.stored: "TIMESTAMP" if type_name(column) == _AT else type_name(column) for column in columns}
     empty = ", ".join(f"CAST(NULL AS {kind}) AS {_name(stored)}" for stored, kind in types.items())
     chosen = ", ".join(f"{_value(column)} AS {_name(column.name)}" for column in columns)
     listed = ", ".join(_text(f"{storage.root}/{file.path}") for file in files)
@@ -67,13 +67,14 @@ def _of_files(storage: Storage, columns: list[Column], files: list[DataFile], de
 
 
 def _value(column: Column) -> str:
-    if _type(column) == _AT:
+    if type_name(column) == _AT:
         # Spark's files have them in UTC without saying so: a cast would take them for times of the session's zone.
         return f"make_timestamptz(epoch_us({_name(column.stored)}))"
-    return f"CAST({_name(column.stored)} AS {_type(column)})"
+    return f"CAST({_name(column.stored)} AS {type_name(column)})"
 
 
-def _type(column: Column) -> str:
+def type_name(column: Column) -> str:
+    """Return what DuckDB calls the type of a column."""
     return _of_arrow(str(column.type))
 
 

@@ -1,0 +1,83 @@
+"""dbt over the lake's files: the sources of a project, and a plugin of dbt-duckdb that shows one publication to a whole run.
+
+In profiles.yml: `plugins: [{module: headrace.lake.dbt, config: {lake: lake.toml}}]`. The tables are views in a database in
+memory, `published`, so nothing stays in the project's file but what its models make. dbt is the user's own.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from headrace.lake.arrow_types import Column
+from headrace.lake.duckdb_views import type_name
+from headrace.lake.lake import Snapshot, open  # noqa: A004 - as `gzip.open` is called.
+
+if TYPE_CHECKING:
+    import duckdb
+try:
+    from dbt.adapters.duckdb.plugins import BasePlugin
+except ModuleNotFoundError:
+    # The command that prints sources runs where dbt need not be.
+    BasePlugin = object
+
+#: The database in memory.
+_DATABASE = "published"
+_STATE = ("lake.published", "lake.tables")
+
+
+class Plugin(BasePlugin):  # type: ignore[misc] # dbt has no types, and may be missing.
+    """What dbt-duckdb calls for each connection; the configuration has `lake`, the lake's file, and may have `as_of`, a time."""
+
+    def initialize(self, plugin_config: dict[str, Any]) -> None:
+        """Take what is published now, for the whole run."""
+        self._snapshot = open(plugin_config["lake"]).at(plugin_config.get("as_of"))
+
+    def configure_connection(self, conn: "duckdb.DuckDBPyConnection") -> None:
+        """Show the tables in a connection."""
+        show(self._snapshot, conn)
+
+
+def show(snapshot: Snapshot, connection: "duckdb.DuckDBPyConnection") -> None:
+    """Make the tables of a snapshot views of a database in memory, `published`; what is current in the connection stays so."""
+    current = connection.execute("SELECT current_database(), current_schema()").fetchone() or ()
+    connection.execute(f"ATTACH IF NOT EXISTS ':memory:' AS {_DATABASE}; USE {_DATABASE}")
+    connection.execute(snapshot.views("duckdb"))
+    connection.execute("CREATE SCHEMA IF NOT EXISTS lake")
+    for name in _STATE:
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+        snapshot.table(name).to_duckdb(connection).create(name)
+    connection.execute("USE " + ".".join(f'"{name}"' for name in current))
+
+
+def sources(snapshot: Snapshot) -> str:
+    """Return a project's `sources.yml`: tables and columns of silver and history, and how old each may be."""
+    # JSON is YAML, and quotes whatever names hold.
+    lines = ["version: 2", "sources:"]
+    databases: dict[str, list[str]] = {}
+    for name in snapshot.names():
+        database, _, table = name.partition(".")
+        if database in {"silver", "history"}:
+            databases.setdefault(database, []).append(table)
+    for database, tables in sorted(databases.items(), reverse=True):
+        lines += [f"  - name: {database}", f"    database: {_DATABASE}", "    tables:"]
+        for table in tables:
+            lines += _table(snapshot, f"{database}.{table}", table)
+    return "\n".join(lines) + "\n"
+
+
+def _table(snapshot: Snapshot, name: str, table: str) -> list[str]:
+    opened = snapshot.table(name)
+    stream = opened.published.stream
+    published = f"SELECT max(finished_at) FROM published.lake.published WHERE stream = '{stream}'"  # noqa: S608 - a stream's name.
+    return [
+        f"      - name: {json.dumps(table, ensure_ascii=False)}",
+        f"        description: {json.dumps(f'{opened.published.table} of stream {stream}', ensure_ascii=False)}",
+        "        config:",
+        f"          loaded_at_query: {json.dumps(published)}",
+        "          freshness: {warn_after: {count: 1, period: hour}}",
+        "        columns:",
+        *(_column(column) for column in opened.columns),
+    ]
+
+
+def _column(column: Column) -> str:
+    return f"          - {{name: {json.dumps(column.name, ensure_ascii=False)}, data_type: {json.dumps(type_name(column))}}}"
