@@ -89,7 +89,7 @@ def test_l22_bronze_that_was_idle_for_weeks_goes_on_from_its_note(spark, feed, l
 def test_maintenance_writes_a_note_that_is_gone_ahead_of_what_rows_show_of_it(spark, feed, lake_file, loaded):
     # given bronze without a note, of which all rows but the last are old
     source = feed()
-    lake = keeping(lake_file(bank=source.topic), 10)
+    lake = keeping(lake_file(bank=source.topic), 20)
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
     loaded(lake)
     path = bronze.table_path(lake, "bank")
@@ -112,7 +112,7 @@ def test_a_load_that_rows_do_not_show_where_to_go_on_is_led_out_by_its_hint(
 ):
     # given bronze without a note, of which rows were removed
     source = feed()
-    lake = keeping(lake_file(bank=source.topic), 10)
+    lake = keeping(lake_file(bank=source.topic), 20)
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
     loaded(lake)
     path = bronze.table_path(lake, "bank")
