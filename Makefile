@@ -174,7 +174,7 @@ test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream'
 	@.setup/readers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-test-readers: setup .setup/readers/ready ## DuckDB with its own extension for Delta, at what loads write (160 MB of disk)
+test-readers: setup .setup/readers/ready ## DuckDB with its own extension for Delta, at what loads write; beeline and PyHive at `headrace lake serve` (200 MB of disk)
 	@$(BIN)/python -m pytest -q tests/readers
 
 .setup/debezium/ready: tests/debezium/requirements.txt tests/servers/mysql.py tests/servers/jars.py
