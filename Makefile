@@ -174,7 +174,7 @@ test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream'
 	@.setup/readers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-test-readers: setup .setup/readers/ready ## DuckDB's own extension for Delta, dbt, and Jupyter with Spark's client, at what loads write (900 MB of disk)
+test-readers: setup .setup/readers/ready ## DuckDB's own extension for Delta, dbt, Jupyter with Spark's client, beeline and PyHive, at what loads write (900 MB of disk)
 	@$(BIN)/python -m pytest -q tests/readers
 
 .setup/debezium/ready: tests/debezium/requirements.txt tests/servers/mysql.py tests/servers/jars.py

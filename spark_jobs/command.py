@@ -142,7 +142,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
 
     spark = session(file, writes=False)
     state = published_tables.positions(spark, file, stream)
-    held = offsets.of_table(spark, bronze.table_path(file, stream), stream, envelope.COLUMNS)
+    held = offsets.of_table(spark, file, bronze.table_path(file, stream), stream, envelope.COLUMNS)
     if not as_json:
         load_report.show_positions(command_options.console(markup=True), state, held)
         return

@@ -252,7 +252,7 @@ def _has_java_options(lake: LakeFile) -> bool:
         return True
     folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home(), "conf"))
     files = [(folder / name, options) for name, options in _JAVA_IN.items()]
-    return any(file.is_file() and options.search(file.read_text(encoding="utf-8")) for file, options in files)
+    return any(file.is_file() and options.search(file.read_text("utf-8", errors="replace")) for file, options in files)
 
 
 def _quiet() -> None:

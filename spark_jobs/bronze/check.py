@@ -76,7 +76,7 @@ def _held(lake: LakeFile, stream: str, path: str) -> Progress:
         return found
     from spark_jobs.session import session
 
-    return offsets.of_table(session(lake), path, stream, envelope.COLUMNS)
+    return offsets.of_table(session(lake), lake, path, stream, envelope.COLUMNS)
 
 
 def _by_log(files: LogFiles, stream: str, path: str) -> Progress | None:

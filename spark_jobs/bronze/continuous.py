@@ -69,7 +69,9 @@ class _Follower(Thread):
     def prepare(self) -> Sink:
         """Read where the table ends, and check that Kafka goes on from there; return what commits from there on."""
         with explained(f"bronze {self._stream}"):
-            held = offsets.of_table(self._aside, table_path(self._lake, self._stream), self._stream, COLUMNS)
+            held = offsets.of_table(
+                self._aside, self._lake, table_path(self._lake, self._stream), self._stream, COLUMNS
+            )
             there = topics.described(self._lake, self._stream, topics.observe(self._lake, self._stream))
             bronze.checked(self._lake, self._stream, held, there, accept_gap=False)
         self._sink = Sink(self._aside, self._lake, self._stream, held, follows=True)

@@ -166,7 +166,7 @@ def bounded(spark: SparkSession, path: str, since: Since | None, newest: int, *,
     """
     rows, chosen, after = 0, None, -1 if since is None else since.version
     reached = offsets.reached(spark, path, topic_per_table=True, version=after) if reaches else None
-    for number, (version, info) in enumerate(offsets.after(spark, path, after)):
+    for number, (version, info) in enumerate(delta_log.after(spark, path, after)):
         if version > newest:
             break
         rows += int((info.get("operationMetrics") or {}).get("numOutputRows", 0))

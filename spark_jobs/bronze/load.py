@@ -63,7 +63,7 @@ def load(
     with explained(f"bronze {stream}"):
         reach = topics.observe(lake, stream)
         there = topics.ready(lake, stream, reach)
-        held = offsets.of_table(spark, table_path(lake, stream), stream, COLUMNS)
+        held = offsets.of_table(spark, lake, table_path(lake, stream), stream, COLUMNS)
         if topics.behind(held, there):
             # Another load has gone on since Kafka's ends were read.
             there = topics.described(lake, stream, reach)

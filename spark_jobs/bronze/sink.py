@@ -6,14 +6,14 @@ seen, so a commit counts when its own note is found in the log.
 
 Rows of a batch are ordered by table within each file, so reading one table touches that table's pages only; files follow
 the source's own order, so a range of positions or time touches the files that hold it. Where tables have topics of their own, a
-note also has the newest positions whose ends all topics have passed: that of a batch, or one without rows. Called by bronze.
+note also has the newest positions whose ends all topics have passed: that of a batch, or one without rows.
 
-Bronze's note of its offsets written again while nothing comes, long before Delta removes old commits from the log.
-
-Rows alone do not show where a load goes on: a transaction's marker, and what Kafka has removed, are beyond the last of them.
-Called by loads that find nothing to do, and by maintenance.
+While nothing comes the note is written again, long before Delta removes old commits from the log: rows alone do not show where a
+load goes on, since a transaction's marker, and what Kafka has removed, are beyond the last of them. Called by bronze, by
+maintenance and by erasures.
 """
 
+import logging
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -44,6 +44,8 @@ _RECORDS_PER_CORE = 100_000
 _MIRRORED_EVERY = 10.0
 #: Columns that a reader chooses files by.
 _STATISTICS = "partition,offset,timestamp,source,table,op,position,commit_time"
+
+_log = logging.getLogger(__name__)
 
 
 def table_path(lake: LakeFile, stream: str) -> str:
@@ -90,7 +92,7 @@ def commit(
         .option(increment.FEED, "true")
         .save(path)
     )
-    for version, info in offsets.after(spark, path, held.version):
+    for version, info in delta_log.after(spark, path, held.version):
         if own in (info.get("userMetadata") or ""):
             base = base or offsets.Base(version, own, time(), after.topics)
             return offsets.at(replace(after, base=base), version), info
@@ -233,16 +235,24 @@ def is_old(committed: datetime | None) -> bool:
 
 
 def renew(spark: SparkSession, lake: LakeFile, stream: str, sink: Sink | None = None) -> None:
-    """Write the newest note again if it is old, by a load's `sink` if there is one; raise Conflict when that was overtaken."""
+    """Write the newest note again if it is old or gone, by a load's `sink` if there is one; raise Conflict if that was overtaken.
+
+    Nothing is written where rows do not show what was noted: the next load reports it.
+    """
     path = table_path(lake, stream)
-    if not delta_log.is_table(spark, path) or not is_old(delta_log.noted_at(spark, path, offsets.NOTE)):
+    if not delta_log.is_table(spark, path):
+        return
+    noted = delta_log.noted_at(spark, path, offsets.NOTE)
+    if noted is not None and not is_old(noted):
         return
     if sink is not None:
         sink.note(sink.progress)
         return
-    held = offsets.of_table(spark, path, stream, COLUMNS)
     try:
+        held = offsets.of_table(spark, lake, path, stream, COLUMNS)
         Sink(spark, lake, stream, held).note(held)
     except Conflict:
         # A load came in between, with a note of its own.
         return
+    except offsets.NotShown as problem:
+        _log.warning("%s", problem.message)

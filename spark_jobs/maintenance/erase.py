@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import storage
-from spark_jobs.bronze import erasures, increment, quarantine
+from spark_jobs.bronze import erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.maintenance.erased_rows import ErasedRows, choose_rows, count_under_other_keys, find_in_bronze
@@ -116,6 +116,8 @@ def erase(
                 f"{table}: rows with these keys had {len(others)} other key(s), before or after a change of key",
                 hint="Give those too: --dry-run lists them. Nothing was erased.",
             )
+        # Ahead of what is committed: old notes leave the log by commits.
+        sink.renew(session, lake, stream)
         one = erasures.new(session, lake, stream, table, reason)
         upto: dict[str, str] = {}
         for source, _, position in found:
@@ -144,7 +146,9 @@ def vacuum(session: SparkSession, lake: LakeFile, stream: str) -> None:
     others = [path for table in tables for path in _former(session, lake, stream, table)]
     others += [quarantine.path(lake)] if tables else []
     kept = [path(lake, stream, table) for table in tables for path in (table_task.path, scd2.path)]
-    kept += [bronze.table_path(lake, stream)] if tables else []
+    if tables:
+        sink.renew(session, lake, stream)
+        kept.append(bronze.table_path(lake, stream))
     for path in [*others, *kept]:
         if not delta_log.is_table(session, path):
             continue

@@ -18,7 +18,7 @@ from spark_jobs.bronze import avro_records, erasures, quarantine
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.bronze.load import BronzeReport
-from spark_jobs.bronze.sink import commit
+from spark_jobs.bronze.sink import Sink, commit, renew
 from spark_jobs.errors import explained
 from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place, Topic
@@ -39,7 +39,8 @@ def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | Non
     with explained(f"replay bronze {stream}"):
         path = bronze.table_path(lake, stream)
         there = topics.described(lake, stream, topics.observe(lake, stream))
-        held = offsets.of_table(spark, path, stream, COLUMNS)
+        # Rows that were removed are no reason to refuse it: what Kafka has of them comes again.
+        held = offsets.of_table(spark, lake, path, stream, COLUMNS, by_rows=True)
         if not held.topics:
             raise NeedsOperator(f"bronze of stream {stream!r} is empty", hint=f"Run 'headrace lake load {stream}'.")
         topics.check(lake, stream, held, there, path)
@@ -49,6 +50,8 @@ def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | Non
         ranges = {name: bronze.ranges_of(wanted, held, name) for name in held.topics}
         ranges = {name: found for name, found in ranges.items() if found}
         metrics = _overwrite(spark, lake, stream, held, ranges) if ranges else {}
+        if not ranges:
+            renew(spark, lake, stream, Sink(spark, lake, stream, held))
     return BronzeReport(
         stream=stream,
         topic=there[0].name,

@@ -1,32 +1,22 @@
 package headrace.serve;
 
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.function.Consumer;
+import java.util.regex.Pattern;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistry;
 import org.apache.spark.sql.catalyst.analysis.FunctionRegistryBase;
 import org.apache.spark.sql.catalyst.analysis.TableFunctionRegistry;
-import org.apache.spark.sql.catalyst.expressions.Abs;
 import org.apache.spark.sql.catalyst.expressions.Cast$;
 import org.apache.spark.sql.catalyst.expressions.CreateMap;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
-import org.apache.spark.sql.catalyst.expressions.GreaterThan;
-import org.apache.spark.sql.catalyst.expressions.If;
-import org.apache.spark.sql.catalyst.expressions.Literal$;
-import org.apache.spark.sql.catalyst.expressions.Multiply;
 import org.apache.spark.sql.catalyst.expressions.NamedArgumentExpression;
-import org.apache.spark.sql.catalyst.expressions.OctetLength;
-import org.apache.spark.sql.catalyst.expressions.RLike;
-import org.apache.spark.sql.catalyst.expressions.RaiseError;
-import org.apache.spark.sql.catalyst.expressions.Subtract;
-import org.apache.spark.sql.catalyst.expressions.UnixMicros;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
@@ -34,6 +24,7 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.unsafe.types.CalendarInterval;
+import org.apache.spark.unsafe.types.UTF8String;
 import scala.Function1;
 import scala.Option;
 import scala.Tuple3;
@@ -106,9 +97,11 @@ public final class Functions {
     private static final Set<String> WITH_OPTIONS =
         Set.of("from_csv", "from_json", "schema_of_csv", "schema_of_json", "to_csv", "to_json");
     private static final Set<String> CLASS_OPTIONS = Set.of("codec", "compression");
-    /** Bytes of a text, or elements of an array, that one call may make. */
+    /** Bytes of a text, or elements of an array, that one call may make by its constants. */
     private static final double MOST = 16 * 1024 * 1024;
     private static final double MICROS_OF_DAY = 86_400e6;
+    /** A width, a precision or the number of an argument, in a format. */
+    private static final Pattern WIDE = Pattern.compile("%[-#+ 0,(<$.0-9]*[0-9]{6}");
     /** Functions that make as much as an argument says, and its place. */
     private static final Map<String, Integer> SIZED = Map.ofEntries(
         Map.entry("array_insert", 1), Map.entry("array_repeat", 1), Map.entry("format_number", 1), Map.entry("format_string", 0),
@@ -171,8 +164,10 @@ public final class Functions {
                 }));
             } else if (SIZED.containsKey(name.funcName())) {
                 Function1<Seq<Expression>, Expression> builder = FunctionRegistry.builtin().lookupFunctionBuilder(name).get();
-                extensions.injectFunction(replacing(
-                    FunctionRegistry.builtin(), name, arguments -> builder.apply(bounded(name.funcName(), arguments))));
+                extensions.injectFunction(replacing(FunctionRegistry.builtin(), name, arguments -> {
+                    checkSize(name.funcName(), arguments);
+                    return builder.apply(arguments);
+                }));
             } else if (WITH_OPTIONS.contains(name.funcName())) {
                 Function1<Seq<Expression>, Expression> builder = FunctionRegistry.builtin().lookupFunctionBuilder(name).get();
                 extensions.injectFunction(replacing(FunctionRegistry.builtin(), name, arguments -> {
@@ -188,8 +183,10 @@ public final class Functions {
                 }));
             } else if (SIZED.containsKey(name.funcName())) {
                 Function1<Seq<Expression>, LogicalPlan> builder = TableFunctionRegistry.builtin().lookupFunctionBuilder(name).get();
-                extensions.injectTableFunction(replacing(
-                    TableFunctionRegistry.builtin(), name, arguments -> builder.apply(bounded(name.funcName(), arguments))));
+                extensions.injectTableFunction(replacing(TableFunctionRegistry.builtin(), name, arguments -> {
+                    checkSize(name.funcName(), arguments);
+                    return builder.apply(arguments);
+                }));
             }
         });
     }
@@ -219,100 +216,71 @@ public final class Functions {
         }
     }
 
-    /** Return the arguments of a call, of which one raises an error for too much; throw Refusal where that is known already. */
-    private static Seq<Expression> bounded(String function, Seq<Expression> arguments) {
-        List<Expression> given = new ArrayList<>(CollectionConverters.asJava(arguments));
-        int place = SIZED.get(function);
+    /** Throw Refusal for a call whose constants show that it makes too much; what Spark refuses itself is left to it. */
+    private static void checkSize(String function, Seq<Expression> arguments) {
+        List<Expression> given = CollectionConverters.asJava(arguments);
         if (given.stream().anyMatch(each -> each instanceof NamedArgumentExpression)) {
             throw new Refusal("the function " + function + " is refused with named arguments");
         }
-        if (given.size() <= place || function.matches("repeat|array_repeat|sequence") && given.size() < 2) {
-            return arguments;
+        double size;
+        try {
+            size = given.size() > SIZED.get(function) ? size(function, given, given.get(SIZED.get(function))) : 0;
+        } catch (Exception notConstant) {
+            return;
         }
-        String text = "this call of " + function + " is refused: it makes too much, the limit is 16 MB or as many elements";
-        Expression tooMuch = tooMuch(function, given, given.get(place));
-        if (tooMuch.foldable()) {
-            try {
-                if (Boolean.TRUE.equals(tooMuch.eval(null))) {
-                    throw new Refusal(text);
-                }
-                return arguments;
-            } catch (Refusal refusal) {
-                throw refusal;
-            } catch (RuntimeException later) {
-                // What cannot be computed yet is, at the latest, when the query runs.
-            }
+        if (size > MOST) {
+            throw new Refusal(
+                "this call of " + function + " is refused: it makes too much, the limit is 16 MB or as many elements");
         }
-        Expression argument = given.get(place);
-        given.set(place, new If(tooMuch, cast(new RaiseError(literal(text)), argument.dataType()), argument));
-        return scala.collection.immutable.List$.MODULE$.from(CollectionConverters.asScala(given));
     }
 
-    private static Expression tooMuch(String function, List<Expression> given, Expression argument) {
+    /** Return how many bytes or elements a call makes; throw an exception where its constants do not show it. */
+    private static double size(String function, List<Expression> given, Expression argument) {
         switch (function) {
             case "format_string", "printf":
-                // A width, a precision or the number of an argument.
-                return new RLike(cast(argument, DataTypes.StringType), literal("[0-9]{6}"));
+                return WIDE.matcher(constant(argument, DataTypes.StringType).toString()).find() ? Double.POSITIVE_INFINITY : 0;
             case "format_number":
-                if (argument.dataType() instanceof StringType) {
-                    return new GreaterThan(number(new OctetLength(argument)), literal(MOST));
-                }
-                return new GreaterThan(whole(argument), literal(MOST));
-            case "stack":
-                return new GreaterThan(whole(argument), literal((double) given.size()));
+                return argument.dataType() instanceof StringType ? 0 : number(argument);
             case "repeat":
-                return new GreaterThan(
-                    new Multiply(number(new OctetLength(cast(given.get(0), DataTypes.StringType))), whole(argument)), literal(MOST));
+                Expression text = given.get(0);
+                return number(argument) * (text.foldable() ? ((UTF8String) constant(text, DataTypes.StringType)).numBytes() : 1);
             case "sequence":
-                boolean numbers = given.get(0).dataType() instanceof IntegralType || argument.dataType() instanceof IntegralType;
-                Expression step = numbers
-                    ? given.size() > 2 ? new Abs(number(given.get(2))) : literal(1.0)
-                    : literal(given.size() > 2 ? micros(given.get(2)) : MICROS_OF_DAY);
-                return new GreaterThan(
-                    new Abs(new Subtract(place(argument, numbers), place(given.get(0), numbers))),
-                    new Multiply(step, literal(MOST)));
+                boolean numbers = argument.dataType() instanceof IntegralType;
+                DataType type = numbers ? DataTypes.LongType : DataTypes.TimestampType;
+                double length = (double) (Long) constant(argument, type) - (Long) constant(given.get(0), type);
+                if (given.size() < 3) {
+                    return Math.abs(numbers ? length : length / MICROS_OF_DAY);
+                }
+                double step = numbers ? number(given.get(2)) : micros(given.get(2));
+                // No step, or one in the other direction, is an error of Spark's.
+                return step == 0 ? 0 : length / step;
+            case "array_insert":
+                return Math.abs(number(argument));
             default:
-                return new GreaterThan(new Abs(whole(argument)), literal(MOST));
+                return number(argument);
         }
-    }
-
-    private static Expression place(Expression argument, boolean isNumber) {
-        return number(isNumber ? argument : new UnixMicros(cast(argument, DataTypes.TimestampType)));
     }
 
     /** Return how long the step of a sequence of times is at least. */
     private static double micros(Expression step) {
-        Object value = step.foldable() && step.resolved() ? step.eval(null) : null;
-        double micros = 0;
+        Object value = constant(step, step.dataType());
         if (value instanceof CalendarInterval interval) {
-            micros = (28.0 * interval.months + interval.days) * MICROS_OF_DAY + interval.microseconds;
-        } else if (value instanceof Integer months) {
-            micros = 28.0 * months * MICROS_OF_DAY;
-        } else if (value instanceof Long long_) {
-            micros = long_;
+            return (28.0 * interval.months + interval.days) * MICROS_OF_DAY + interval.microseconds;
         }
-        if (micros == 0) {
-            throw new Refusal("this call of sequence is refused: its step has to be a constant");
+        return value instanceof Integer months ? 28.0 * months * MICROS_OF_DAY : (Long) value;
+    }
+
+    private static double number(Expression argument) {
+        return (Double) constant(argument, DataTypes.DoubleType);
+    }
+
+    private static Object constant(Expression argument, DataType type) {
+        Option<String> zone = Option.apply(SQLConf.get().sessionLocalTimeZone());
+        Expression typed = Cast$.MODULE$.apply(argument, type, zone, SQLConf.get().ansiEnabled());
+        if (!typed.foldable()) {
+            throw new IllegalArgumentException("not a constant");
         }
-        return Math.abs(micros);
-    }
-
-    /** Return a number as a function takes it that wants a whole one. */
-    private static Expression whole(Expression argument) {
-        return number(cast(argument, DataTypes.IntegerType));
-    }
-
-    private static Expression number(Expression argument) {
-        return cast(argument, DataTypes.DoubleType);
-    }
-
-    private static Expression cast(Expression argument, DataType type) {
-        return Cast$.MODULE$.apply(
-            argument, type, Option.apply(SQLConf.get().sessionLocalTimeZone()), SQLConf.get().ansiEnabled());
-    }
-
-    private static Expression literal(Object value) {
-        return Literal$.MODULE$.apply(value);
+        return typed.eval(null);
     }
 
     private static Refusal refusal(String name) {

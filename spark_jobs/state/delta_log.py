@@ -125,12 +125,26 @@ def mark(spark: SparkSession, path: str) -> tuple[int, str]:
 
 def commit_id(spark: SparkSession, path: str, version: int) -> str | None:
     """Return the id of the commit that made a version; None when the log does not have it."""
+    info = _read_commit(spark, path, version)
+    return None if info is None else _id(info)
+
+
+def after(spark: SparkSession, path: str, version: int) -> Iterator[tuple[int, Note]]:
+    """Yield the versions after one, oldest first, each with its commit's own account of itself.
+
+    Versions are consecutive, so nothing is listed and no Spark job runs, however long the log is.
+    """
+    while (info := _read_commit(spark, path, version := version + 1)) is not None:
+        yield version, info
+
+
+def _read_commit(spark: SparkSession, path: str, version: int) -> Note | None:
     file = _commit_file(path, version)
     if storage.is_local(spark, path):
         text = _LOCAL.read(storage.local(file))
     else:
         text = storage.read(spark, file) if storage.exists(spark, file) else None
-    return None if text is None else _id(_info(text, file))
+    return None if text is None else _info(text, file)
 
 
 def _id(info: Note) -> str:

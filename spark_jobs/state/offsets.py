@@ -5,50 +5,29 @@ tables have topics of their own, also up to where all of each source is in bronz
 that differ from an earlier note, of a few hours ago at most, which it names. No other state decides anything. Every commit
 of a stream has the same Delta transaction id, and a number that follows from the note that was read before it: of several loads
 that read the same note Delta takes the commit of one, whatever became of the others meanwhile. Called by bronze.
-
-What the commits of a Delta table after a version report about themselves, read by the names of their files.
-
-Versions are consecutive, so nothing is listed and no Spark job runs, however long the log is. Called by what has just committed.
 """
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from time import time
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
+from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import storage
-from spark_jobs.state import delta_log
+from spark_jobs.state import delta_log, published
 from spark_jobs.state.log_files import LogFiles
-
-_HEAD = '{"commitInfo"'
-
-
-def after(spark: SparkSession, path: str, version: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the versions after one, oldest first, each with its commit's `commitInfo`."""
-    while True:
-        version += 1
-        name = f"{path}/_delta_log/{version:020d}.json"
-        if storage.is_local(spark, path):
-            if not Path(storage.local(name)).exists():
-                return
-            lines = Path(storage.local(name)).read_text(encoding="utf-8").splitlines()
-        else:
-            if not storage.exists(spark, name):
-                return
-            lines = storage.read(spark, name).splitlines()
-        yield version, next((json.loads(line)["commitInfo"] for line in lines if line.startswith(_HEAD)), {})
-
 
 NOTE = "bronze"
 #: Topics up to which each note has all of them; the share of them that may have changed since a whole note, and its age, in
 #: seconds: Delta keeps bronze's log for three days at least (retention.py).
 _FEW_TOPICS, _CHANGED, _WHOLE_FOR = 100, 0.25, 6 * 60 * 60
+
+
+class NotShown(NeedsOperator):
+    """No note states where a load goes on, and rows do not show it."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +184,14 @@ def reached(
     return positions if positions is not None or not topic_per_table else {}
 
 
-def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) -> Progress:
-    """Return what the table at the path holds; raise NeedsOperator when it is no bronze table of this stream."""
+def of_table(
+    spark: SparkSession, lake: LakeFile, path: str, stream: str, columns: list[str], *, by_rows: bool = False
+) -> Progress:
+    """Return what the table at the path holds; raise NeedsOperator when it is no bronze table of this stream.
+
+    NotShown where its note is gone and rows were removed for their age: the last of a partition may be among them. With
+    `by_rows` what is left shows it nevertheless.
+    """
     if not delta_log.is_table(spark, path):
         return Progress()
     number, found = 0, delta_log.note(spark, path, NOTE)
@@ -223,7 +208,8 @@ def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) ->
         )
     if found is None:
         # There are only commits of other programs: continue after the rows' greatest offsets.
-        _refuse_removed(spark, path, stream)
+        if not by_rows:
+            _refuse_removed(spark, lake, path, stream)
         return Progress(topics=_of_rows(frame), version=version, number=number)
     if found[1]["stream"] != stream:
         raise NeedsOperator(
@@ -233,35 +219,24 @@ def of_table(spark: SparkSession, path: str, stream: str, columns: list[str]) ->
     noted = _resolved(found, lambda version: delta_log.note(spark, path, NOTE, version))
     if noted is None:
         # What did not change since the base is there by its rows.
-        _refuse_removed(spark, path, stream)
+        if not by_rows:
+            _refuse_removed(spark, lake, path, stream)
         ids = _ids(spark, path)
         rows = {name: replace(held, id=ids.get(name)) for name, held in _of_rows(frame).items()}
         noted = replace(parse(found[1], Base(-1, "", 0, rows)), base=None)
     return at(noted, found[0])
 
 
-def _refuse_removed(spark: SparkSession, path: str, stream: str) -> None:
-    """Raise NeedsOperator where rows of the table were removed for their age: the last of a partition may be among them."""
-    if _rows_removed(spark, path, stream):
-        raise NeedsOperator(
+def _refuse_removed(spark: SparkSession, lake: LakeFile, path: str, stream: str) -> None:
+    # Earlier releases removed none.
+    if published.latest(spark, lake, stream).bronze_removed:
+        raise NotShown(
             f"{path} has no note of where its load goes on, and its rows do not show it: some were removed after "
             "'bronze_keep_days'",
-            hint=f"Move that folder to another place and run 'headrace lake load {stream}': what Kafka has is read again, and "
-            "silver takes what is new to it. Where Kafka no longer holds that, copy the tables again ('headrace edge snapshot "
-            "--replace').",
+            hint=f"Run 'headrace lake replay {stream} --layer bronze', then 'headrace lake load {stream}': what was removed and "
+            "Kafka still has comes again, and silver passes over it. Offsets that the load then lacks may be of removed "
+            "records alone.",
         )
-
-
-def _rows_removed(spark: SparkSession, path: str, stream: str) -> bool:
-    state = f"{path.removesuffix(f'/bronze/{stream}')}/state"
-    if not delta_log.is_table(spark, state):
-        return False
-    rows = spark.read.format("delta").load(state)
-    # Earlier releases removed none.
-    return (
-        "bronze_removed" in rows.columns
-        and not rows.filter((F.col("stream") == stream) & (F.size("bronze_removed") > 0)).isEmpty()
-    )
 
 
 def _ids(spark: SparkSession, path: str) -> dict[str, str]:

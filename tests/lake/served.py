@@ -85,19 +85,23 @@ class Server:
         finally:
             session.stop()
 
-    @contextmanager
-    def jdbc(
-        self, spark: SparkSession, user: str = "alice", token: str = TOKEN, more: str = ""
-    ) -> Iterator["Statements"]:
-        """Give a JDBC connection, made in the tests' own JVM."""
+    @property
+    def jdbc_url(self) -> str:
+        """Return the address for JDBC, whose file of the trusted authority is made once."""
         if not self._trusted.exists():
             options = (
                 f"-alias ours -file {self.authority} -keystore {self._trusted} -storetype PKCS12 -storepass {_PASSWORD}"
             )
             subprocess.run(["keytool", "-importcert", "-noprompt", *options.split()], check=True, capture_output=True)
         address = f"jdbc:hive2://localhost:{self.thrift_port}/silver;ssl=true;sslTrustStore={self._trusted}"
-        address += f";trustStorePassword={_PASSWORD}{more}"
-        connection = spark._jvm.java.sql.DriverManager.getConnection(address, user, token)
+        return f"{address};trustStorePassword={_PASSWORD}"
+
+    @contextmanager
+    def jdbc(
+        self, spark: SparkSession, user: str = "alice", token: str = TOKEN, more: str = ""
+    ) -> Iterator["Statements"]:
+        """Give a JDBC connection, made in the tests' own JVM."""
+        connection = spark._jvm.java.sql.DriverManager.getConnection(self.jdbc_url + more, user, token)
         try:
             yield Statements(connection)
         finally:

@@ -6,12 +6,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import ConfigurationError, NeedsOperator, Retryable
-from spark_jobs.bronze import erasures, quarantine
+from spark_jobs.bronze import erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import drop, erase, maintain, replay_silver
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild, tables_load
-from spark_jobs.state import published
+from spark_jobs.state import delta_log, offsets, published
 from tests.lake.age import age
 from tests.lake.logged import LoggedLake
 
@@ -123,6 +123,22 @@ def test_s18_an_erased_row_is_in_no_file_once_maintenance_has_removed_old_ones(l
     # Delta's own commits have the least and greatest values of files, and stay longer (docs/privacy.md)
     assert [name for name in files_with(lake, NAME, FORMER) if "/_delta_log/" not in name] == []
     assert lake.rows("id", "name") == [(J, 1, "kept"), (J, 2, "new"), (L, 7, "another person")]
+
+
+def test_s18_an_erasure_keeps_the_note_by_which_loads_go_on(lake):
+    path = bronze.table_path(lake.file, "bank")
+    # given nothing that came for days: Delta may remove the note's commit with any commit that follows
+    age(lake.spark, lake.file, 5)
+    assert sink.is_old(delta_log.noted_at(lake.spark, path, offsets.NOTE))
+    # when
+    run(lake, "7")
+    # then the note was written again, ahead of what was erased
+    assert not sink.is_old(delta_log.noted_at(lake.spark, path, offsets.NOTE))
+    assert delta_log.note(lake.spark, path, offsets.NOTE)[0] < delta_log.note(lake.spark, path, increment.ERASED)[0]
+    # and ahead of what maintenance removes
+    age(lake.spark, lake.file, 5)
+    erase.vacuum(lake.spark.newSession(), lake.file, "bank")
+    assert not sink.is_old(delta_log.noted_at(lake.spark, path, offsets.NOTE))
 
 
 def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_again(lake):

@@ -177,7 +177,7 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     bronze.load(spark, lake, "bank")
     silver.load(spark, lake, "bank")
     source.commit(source.insert(id=2, name="lost", balance="1.00"), source.insert(id=3, name="kept", balance="1.00"))
-    held = offsets.of_table(spark, bronze.table_path(lake, "bank"), "bank", [])
+    held = offsets.of_table(spark, lake, bronze.table_path(lake, "bank"), "bank", [])
     end = held.of(source.topic).offsets[0]
     found = increment.beyond(spark, lake, "bank", held, Live(spark))
     assert list(found) == [0]

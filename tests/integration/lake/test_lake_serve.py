@@ -16,7 +16,7 @@ from headrace.java import jar_folder
 from spark_jobs import storage
 from spark_jobs.silver import table_task
 from spark_jobs.state import delta_log, publication, published
-from tests.hostile.statements import CALLS, TYPES, requests, statements
+from tests.hostile.statements import AS_SPARK, CALLS, LARGE, TYPES, requests, statements
 from tests.lake.logged import LoggedLake
 from tests.lake.served import LATE, TOKEN, Server
 from tests.rules.waiting import eventually
@@ -256,6 +256,27 @@ def test_functions_that_compute_are_called(spark, lake, server):
         for text, row in texts.items():
             assert jdbc.ask(text) == [row]
             assert [tuple(map(str, each)) for each in session.sql(text).collect()] == [row]
+
+
+def test_calls_of_functions_with_a_limit_are_as_spark_has_them(spark, lake, server):
+    def answer(session, text):
+        try:
+            frame = session.sql(text)
+            return frame.columns, frame.collect()
+        except PySparkException as error:
+            return error.getCondition()
+
+    with server.connect() as session:
+        for text in AS_SPARK:
+            assert (text, answer(session, text)) == (text, answer(spark, text))
+
+
+def test_a_query_that_needs_more_memory_than_there_is_fails_alone(spark, lake, server):
+    with server.connect() as session, server.jdbc(spark) as jdbc:
+        for ask in (jdbc.ask, lambda text: session.sql(text).collect()):
+            for text in LARGE:
+                refused(ask, text)
+            assert len(ask("SELECT * FROM silver.accounts")) == 3
 
 
 def test_jdbc_lists_what_is_published(spark, lake, server):

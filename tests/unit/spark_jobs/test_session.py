@@ -46,7 +46,7 @@ def _own_options_of_a_small_load(folder, monkeypatch, settings, variables=None, 
         (folder / name).mkdir()
     (folder / "spark" / "a.jar").touch()
     for name, text in (files or {}).items():
-        (folder / "conf" / name).write_text(text)
+        (folder / "conf" / name).write_text(text, encoding="latin-1")
     for name in _OPTIONS:
         monkeypatch.delenv(name, raising=False)
     for name, text in {
@@ -70,7 +70,10 @@ def _own_options_of_a_small_load(folder, monkeypatch, settings, variables=None, 
 
 
 def test_the_jvm_of_a_load_of_few_changes_compiles_quickly_and_has_one_collector(tmp_path, monkeypatch):
-    files = {"spark-defaults.conf": "spark.driver.memory 2g\n# spark.driver.defaultJavaOptions -XX:+UseZGC\n"}
+    # Spark's own files need not be UTF-8.
+    files = {
+        "spark-defaults.conf": "# für alle\nspark.driver.memory 2g\n# spark.driver.defaultJavaOptions -XX:+UseZGC\n"
+    }
 
     assert _own_options_of_a_small_load(tmp_path, monkeypatch, {}, files=files) == [
         "-XX:TieredStopAtLevel=1",
@@ -86,7 +89,7 @@ def test_the_jvm_of_a_load_of_few_changes_compiles_quickly_and_has_one_collector
         ({"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}, {}, {}),
         *(({}, {name: "-XX:+UseZGC"}, {}) for name in _OPTIONS),
         ({}, {"JDK_JAVA_OPTIONS": "@/etc/java.options"}, {}),
-        ({}, {}, {"spark-defaults.conf": "spark.driver.memory 2g\nspark.driver.defaultJavaOptions  -XX:+UseZGC\n"}),
+        ({}, {}, {"spark-defaults.conf": "# für alle\nspark.driver.defaultJavaOptions  -XX:+UseZGC\n"}),
         ({}, {}, {"java-opts": "-XX:+UseZGC\n"}),
     ],
 )

@@ -13,7 +13,7 @@ from spark_jobs.state.offsets import Held, Progress
 @pytest.fixture
 def bronze(tmp_path, monkeypatch):
     """Return a function that makes a table's commits, of so many rows each, some with positions."""
-    monkeypatch.setattr(offsets.storage, "is_local", lambda *_: True)
+    monkeypatch.setattr(increment.delta_log.storage, "is_local", lambda *_: True)
     monkeypatch.setattr(increment, "_MOST_ROWS", 100)
     log = tmp_path / "_delta_log"
     log.mkdir()
