@@ -244,3 +244,24 @@ def test_an_init_that_is_killed_during_its_copy_is_simply_run_again(database, en
         for op in "rd"
     }
     assert (sorted(ids["r"]), sorted(ids["d"])) == ([*range(1, 59_999)], [*range(2001, 59_999)])
+
+
+@pytest.mark.timeout(300)
+def test_a_slot_that_is_in_use_is_not_dropped_whatever_is_noted(database, engines, interconnect):
+    reader, other = engines(database, interconnect.url), engines(database, interconnect.url)
+    reader.init()
+    name = f"{database.name}_dbz"
+    slot = ("select active, confirmed_flush_lsn from pg_replication_slots where slot_name = %s", [name])
+    reader.start()
+    try:
+        (kept,) = eventually(
+            lambda: [row for row in database.execute(*slot) if row[0]], 60, saying="the slot is in use"
+        )
+        making = reader.checkpoint | {"stage": "making", "confirmed_place": 0, "offset": None, "slot": name}
+        other.checkpoint_file.parent.mkdir()
+        other.checkpoint_file.write_text(json.dumps(making))
+        with pytest.raises(NotConnected, match="still in use"):
+            other.init()
+        assert database.execute(*slot)[0][0] is kept[0] is True
+    finally:
+        reader.kill()
