@@ -144,7 +144,7 @@ prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STOR
 test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml with them, by podman: load, verify, alerts, kills (root, podman, runc, mmdebstrap)
 	@$(BIN)/python -m pytest -q -p no:randomly tests/containers
 
-.setup/kubernetes/ready: tests/kubernetes/requirements.txt
+.setup/kubernetes/ready: tests/kubernetes/requirements.txt | .setup/python
 	@mkdir -p .setup/kubernetes
 	@$(PYTHON) -m venv .setup/kubernetes/python
 	@.setup/kubernetes/python/bin/python -m pip install --quiet --disable-pip-version-check -r $<
@@ -160,7 +160,7 @@ test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml
 test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its examples: lint, schemas, an API server, pods by podman (root, go, podman, runc)
 	@$(BIN)/python -m pytest -q -p no:randomly tests/kubernetes
 
-.setup/consumers/ready: tests/consumers/requirements.txt tests/servers/jars.py
+.setup/consumers/ready: tests/consumers/requirements.txt tests/servers/jars.py | .setup/python
 	@$(PYTHON) -m venv .setup/consumers
 	@.setup/consumers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@$(BIN)/python -m tests.servers.jars consumers
@@ -177,7 +177,7 @@ test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream'
 test-readers: setup .setup/readers/ready ## DuckDB's own extension for Delta, dbt, Jupyter with Spark's client, beeline and PyHive, at what loads write (900 MB of disk)
 	@$(BIN)/python -m pytest -q tests/readers
 
-.setup/debezium/ready: tests/debezium/requirements.txt tests/servers/mysql.py tests/servers/jars.py
+.setup/debezium/ready: tests/debezium/requirements.txt tests/servers/mysql.py tests/servers/jars.py | .setup/python
 	@$(PYTHON) -m venv .setup/debezium
 	@.setup/debezium/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@$(BIN)/python -m tests.servers.jars connect
@@ -193,7 +193,7 @@ debezium-engine: .setup/debezium-engine ## Fetch Debezium's engine into .setup/j
 test-debezium: setup .setup/debezium/ready .setup/debezium-engine ## The edge's records beside those of Debezium's own connectors, field by field, and its engine behind the edge
 	@$(BIN)/python -m pytest -q tests/debezium
 
-.setup/mysql97/ready: tests/servers/mysql97.py
+.setup/mysql97/ready: tests/servers/mysql97.py | .setup/python
 	@$(BIN)/python -m tests.servers.mysql97
 	@touch $@
 
@@ -215,7 +215,7 @@ monitoring: .setup/python .setup/prometheus/ready ## Prometheus with the alert r
 test-monitoring: .setup/demo .setup/prometheus/ready ## Alerts fire by their causes, done to real parts, and resolve, in a real Prometheus; the dashboard's queries have data
 	@$(BIN)/python -m pytest -q -p no:randomly tests/monitoring
 
-.setup/console/ready: tests/console/requirements.txt
+.setup/console/ready: tests/console/requirements.txt | .setup/python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target .setup/console -r $<
 	@command -v chromium >/dev/null || [ -n "$(CHROMIUM)" ] || { echo "put chromium on PATH (apt-get install chromium), or set CHROMIUM="; exit 1; }
 	@touch $@

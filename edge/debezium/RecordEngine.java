@@ -39,7 +39,7 @@ import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
  * once the hello has said what the server is like: the edge keeps it, with its checkpoint, and nothing is written here.
  */
 public final class RecordEngine {
-    private static final int PROTOCOL = 2;
+    private static final int PROTOCOL = 3;
     private static final ObjectMapper JSON = new ObjectMapper();
     /** SQL states whose words are of connections, names and rights, never of rows. */
     private static final List<String> PLAIN_STATES = List.of("08", "28", "3D", "42", "53", "55", "57");
@@ -47,9 +47,13 @@ public final class RecordEngine {
 
     /** Where the log ends, and whether the slot is there. */
     private static final String LOOK =
-            "select case when pg_is_in_recovery() then coalesce(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())"
+            "select case when pg_is_in_recovery() then greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())"
                     + " else pg_current_wal_lsn() end - '0/0'::pg_lsn,"
                     + " exists (select from pg_replication_slots where slot_name = ?)";
+
+    /** Drops the slot of an `init` that was cut, unless somebody reads from it. */
+    private static final String DROP = "select pg_drop_replication_slot(slot_name) from pg_replication_slots"
+            + " where slot_name = ? and not active and plugin = 'pgoutput' and database = current_database()";
 
     private static byte[][] offset;
 
@@ -104,7 +108,7 @@ public final class RecordEngine {
         hello.get("settings").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
         settings.put("offset.storage", EdgeOffsets.class.getName());
         RecordEngine engine = new RecordEngine(settings);
-        engine.greet(settings, hello.get("protocol").asInt());
+        engine.greet(settings, hello.get("protocol").asInt(), hello.path("drop_slot").asBoolean());
         String begin = in.readLine();
         if (begin == null) {
             Runtime.getRuntime().halt(0);
@@ -121,7 +125,7 @@ public final class RecordEngine {
     }
 
     /** Say which protocol this is and what the server is like now, ahead of anything that Debezium makes there. */
-    private void greet(Properties settings, int protocol) throws IOException {
+    private void greet(Properties settings, int protocol, boolean dropSlot) throws IOException {
         if (protocol != PROTOCOL) {
             frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
             out.flush();
@@ -129,7 +133,12 @@ public final class RecordEngine {
         }
         PostgresConnectorConfig config = new PostgresConnectorConfig(Configuration.from(settings));
         try (PostgresConnection connection = new PostgresConnection(config.getJdbcConfig(), "Headrace");
+                PreparedStatement drop = connection.connection().prepareStatement(DROP);
                 PreparedStatement look = connection.connection().prepareStatement(LOOK)) {
+            if (dropSlot) {
+                drop.setString(1, config.slotName());
+                drop.execute();
+            }
             look.setString(1, config.slotName());
             try (ResultSet row = look.executeQuery()) {
                 row.next();

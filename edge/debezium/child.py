@@ -32,7 +32,7 @@ _READ_BYTES = 1 << 18
 _TAIL_BYTES = 4096
 _KILL_SECONDS = 5.0
 #: What it gets of the edge's environment, which may have secrets.
-_ENVIRONMENT: Final = ("PATH", "LANG", "JAVA_HOME")
+_ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "JAVA_HOME", "KRB5_CONFIG", "KRB5CCNAME")
 #: Words of the Java machine, which name no row, and what they mean.
 _MACHINE_WORDS: Final = (
     (r"OutOfMemoryError", "it had too little memory: raise [source.debezium] memory_megabytes"),
@@ -145,9 +145,10 @@ class EngineProcess:
         """Return the descriptor on which its frames arrive."""
         return self._out.fileno()
 
-    def greet(self, settings: dict[str, str]) -> None:
-        """Give it its settings; it makes nothing at the server until `begin`."""
-        self._unsent += json.dumps({"protocol": PROTOCOL, "settings": settings}).encode() + b"\n"
+    def greet(self, settings: dict[str, str], *, drop_slot: bool = False) -> None:
+        """Give it its settings; it makes nothing at the server until `begin`, and drops a slot only where `drop_slot` says so."""
+        greeting = {"protocol": PROTOCOL, "settings": settings, "drop_slot": drop_slot}
+        self._unsent += json.dumps(greeting).encode() + b"\n"
         self._send()
 
     def hello(self, seconds: float) -> tuple[int, bool]:

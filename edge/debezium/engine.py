@@ -77,7 +77,7 @@ class DebeziumEngine:
                 properties=self._names.fingerprint(),
             )
             self.state.write(checkpoint)
-        rows, offset = self._first_offset(report)
+        rows, offset = self._first_offset(checkpoint, report)
         place = place_of(checkpoint.connector, offset[1])
         made = msgspec.structs.replace(
             checkpoint,
@@ -86,26 +86,38 @@ class DebeziumEngine:
             confirmed_place=place - bool(rows),
             offset=offset,
             properties=self._names.fingerprint(),
+            slot="",
         )
         self.state.write(made)
         report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}, {rows} rows copied")
         return made
 
-    def _first_offset(self, report: Callable[[str], None]) -> tuple[int, tuple[str, str]]:
+    def _first_offset(
+        self, checkpoint: DebeziumCheckpoint, report: Callable[[str], None]
+    ) -> tuple[int, tuple[str, str]]:
         """Run Debezium until its snapshot is done, and keep the rows; return their number, and from where to read on."""
         settings = self._names.settings(self._config.snapshot.mode, new_placeholder())
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         try:
-            process.greet(settings)
-            if process.hello(SILENCE_SECONDS)[1] and self._config.snapshot.mode != "no_data":
+            slot = settings["slot.name"]
+            # Of an 'init' that was cut: nothing was sent from it, and it is made again with the copy.
+            is_ours = checkpoint.slot == slot
+            process.greet(settings, drop_slot=is_ours)
+            has_slot = process.hello(SILENCE_SECONDS)[1]
+            if has_slot and is_ours:
+                raise NotConnected(f"slot {slot} of the 'init' that was cut is still in use: run it again")
+            if has_slot and self._config.snapshot.mode != "no_data":
                 # Debezium would copy what it sees now, and read the log from where the slot is, which has a part of that too.
-                name = settings["slot.name"]
                 raise NeedsOperator(
-                    f"slot {name} is there already: rows copied now would come again from its log",
-                    hint="It is of an 'init' that was cut, or of another reader. Where nobody else needs it, drop it by 'select "
-                    f"pg_drop_replication_slot('{name}')', and run 'headrace edge init' again; else name another slot.",
+                    f"slot {slot} is there already: rows copied now would come again from its log",
+                    hint="It is of another reader, or of an edge whose checkpoint is gone. Where nobody needs it, drop it by "
+                    f"'select pg_drop_replication_slot('{slot}')', and run 'headrace edge init' again; else name another slot.",
                 )
+            if checkpoint.slot and not is_ours:
+                report(f"Slot {checkpoint.slot} of an 'init' that was cut keeps the server's log: drop it by hand")
+            if not has_slot:
+                self.state.write(msgspec.structs.replace(checkpoint, slot=slot))
             process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):

@@ -48,6 +48,12 @@ _RESERVED_FAMILIES: Final = (
     "column.mask.", "column.truncate.", "converters", "custom.", "incremental.", "message.key.columns", "offset.",
     "predicates.", "schema.history.", "signal.", "topic.", "transforms.",
 )  # fmt: skip
+#: What begins so says how the server is reached and how much is read at once, and so changes no transaction.
+_OF_CONNECTION: Final = (
+    "connection.", "database.hostname", "database.port", "database.ssl", "database.tcpKeepAlive", "database.user",
+    "max.batch.size", "max.queue.size", "poll.interval.ms", "query.fetch.size", "snapshot.fetch.size",
+    "status.update.interval.ms",
+)  # fmt: skip
 
 
 class Debezium(Section, frozen=True, kw_only=True):
@@ -84,8 +90,10 @@ class Debezium(Section, frozen=True, kw_only=True):
         return f"{at[0]}:{at[1] or 5432}/{at[2]} (Debezium)"
 
     def fingerprint(self) -> str:
-        """Return a sum over the properties, which decide what a transaction has; secrets do not."""
-        named = sorted((name, str(value)) for name, value in self.properties.items())
+        """Return a sum over the properties that decide what a transaction has; secrets do not."""
+        named = sorted(
+            (name, str(value)) for name, value in self.properties.items() if not name.startswith(_OF_CONNECTION)
+        )
         return hashlib.sha256(repr((self.connector, named)).encode()).hexdigest()
 
     def settings(self, mode: str, placeholder: str) -> dict[str, str]:

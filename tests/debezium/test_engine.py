@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.errors import NotConnected
 from tests.amqp.fix_interconnect import Interconnect
 from tests.debezium.conftest import ENVIRONMENT
 from tests.edge.under_test import EdgeUnderTest, made_in, refused
@@ -213,3 +214,54 @@ def test_a_slot_that_is_gone_ends_in_an_error_and_not_in_a_gap(database, engines
     assert "no longer has the log" in refused(engine).message
     assert database.execute("select count(*) from pg_replication_slots where slot_name = %s", [name]) == [(0,)]
     assert interconnect.changes == []
+
+
+@pytest.mark.timeout(600)
+def test_an_init_that_is_killed_during_its_copy_is_simply_run_again(database, engines, interconnect):
+    database.execute("create table t (id int primary key, note text)")
+    database.execute("insert into t select g, repeat('n', 200) from generate_series(1, 60000) g")
+    engine = engines(database, interconnect.url, rest='[snapshot]\nmode = "initial"')
+    name = f"{database.name}_dbz"
+    slot = ("select confirmed_flush_lsn from pg_replication_slots where slot_name = %s", [name])
+    for killed in ("edge", "engine"):
+        before = database.execute(*slot)
+        engine.start(command="init")
+        none = ([], [(None,)], before)
+        eventually(lambda none=none: database.execute(*slot) not in none, 120, saying="a new slot is there")
+        if killed == "edge":
+            engine.kill()
+        else:
+            os.kill(engine_pid(engine), signal.SIGKILL)
+            assert engine.process.wait(60) == NotConnected.exit_code
+        assert (engine.checkpoint["stage"], engine.checkpoint["slot"]) == ("making", name)
+        database.execute("delete from t where id = (select max(id) from t)")
+    eventually(engine.init, 60, saying="the former session has ended")
+    database.execute("delete from t where id > 2000")
+    with engine.running():
+        eventually(lambda: len(interconnect.changes) >= 59_998 + 57_998, 300, saying="copy and changes arrive")
+    ids = {
+        op: [(change["after"] or change["before"])["id"] for change in interconnect.changes if change["op"] == op]
+        for op in "rd"
+    }
+    assert (sorted(ids["r"]), sorted(ids["d"])) == ([*range(1, 59_999)], [*range(2001, 59_999)])
+
+
+@pytest.mark.timeout(300)
+def test_a_slot_that_is_in_use_is_not_dropped_whatever_is_noted(database, engines, interconnect):
+    reader, other = engines(database, interconnect.url), engines(database, interconnect.url)
+    reader.init()
+    name = f"{database.name}_dbz"
+    slot = ("select active, confirmed_flush_lsn from pg_replication_slots where slot_name = %s", [name])
+    reader.start()
+    try:
+        (kept,) = eventually(
+            lambda: [row for row in database.execute(*slot) if row[0]], 60, saying="the slot is in use"
+        )
+        making = reader.checkpoint | {"stage": "making", "confirmed_place": 0, "offset": None, "slot": name}
+        other.checkpoint_file.parent.mkdir()
+        other.checkpoint_file.write_text(json.dumps(making))
+        with pytest.raises(NotConnected, match="still in use"):
+            other.init()
+        assert database.execute(*slot)[0][0] is kept[0] is True
+    finally:
+        reader.kill()

@@ -83,11 +83,11 @@ class EdgeUnderTest:
             **options,
         )
 
-    def start(self, *options: str) -> None:
-        """Run the edge in a process of its own."""
+    def start(self, *options: str, command: str = "run") -> None:
+        """Run the edge, or another command of it, in a process of its own."""
         with (self.folder / "edge.log").open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "headrace", "edge", "run", *options, "--config", str(self.path)],
+                [sys.executable, "-m", "headrace", "edge", command, *options, "--config", str(self.path)],
                 stderr=log,
                 text=True,
             )

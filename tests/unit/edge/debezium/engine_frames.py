@@ -4,6 +4,7 @@ import json
 import struct
 from typing import Any
 
+PROTOCOL = 3
 OFFSET_KEY = '["headrace",{"server":"headrace"}]'
 HEARTBEATS, TRANSACTIONS, TABLE = "__debezium-heartbeat.headrace", "headrace.transaction", "headrace.public.t"
 KEY_SCHEMA, VALUE_SCHEMA = 0, 1
@@ -13,7 +14,7 @@ def frame(kind: str, content: bytes) -> bytes:
     return struct.pack(">I", len(content) + 1) + kind.encode() + content
 
 
-def hello(protocol: int = 2, *, log_end: int | None = 5000, has_slot: bool = False) -> bytes:
+def hello(protocol: int = PROTOCOL, *, log_end: int | None = 5000, has_slot: bool = False) -> bytes:
     return frame("H", json.dumps({"protocol": protocol, "log_end": log_end, "has_slot": has_slot}).encode())
 
 

@@ -65,7 +65,7 @@ say(frame("R", record("t", line())), frame("R", record("t", line())))
     )
     process.begin(("key", "offset"))
     assert [json.loads(EngineRecord.parse(content).offset) for _, content in read(process, 2)] == [
-        {"protocol": 2, "settings": {"database.password": "s3cret"}},
+        {"protocol": wire.PROTOCOL, "settings": {"database.password": "s3cret"}, "drop_slot": False},
         ["key", "offset"],
     ]
     process.acknowledge(5)
@@ -91,12 +91,15 @@ def test_what_the_server_is_like_is_known_before_anything_is_read(start):
 
 def test_it_has_nothing_of_the_edges_environment_but_what_java_needs(start, monkeypatch):
     monkeypatch.setenv("NO_PASSWORD", "s3cret")
+    given = ("PATH", "HOME", "LANG", "LC_ALL", "JAVA_HOME", "KRB5_CONFIG", "KRB5CCNAME")
+    for name in given[1:]:
+        monkeypatch.setenv(name, "C.UTF-8")
     process = start("""
 settings = line()
 say(hello(), frame("R", record("t", sorted(os.environ.keys() - {"PYTHONPATH", "PWD", "SHLVL", "_", "LC_CTYPE", "OLDPWD"}))))
 """)
     ((_, content),) = read(process, 1)
-    assert set(json.loads(EngineRecord.parse(content).offset)) <= {"PATH", "LANG", "JAVA_HOME"}
+    assert json.loads(EngineRecord.parse(content).offset) == sorted(given)
 
 
 def test_a_process_ends_with_its_standard_input(start):

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from edge.debezium.checkpoint import DebeziumCheckpoint
@@ -136,6 +137,10 @@ say(*[frame("R", change("r", None, {"id": number, "note": "n"}, snapshot="true")
 
 
 EMPTY = 'say(hello())\nline(), line()\nsay(frame("R", heartbeat(500)))\nline()'
+#: As a server with a slot, which it drops where it is told to.
+SLOT_KEPT = EMPTY.replace(
+    "say(hello())\nline(), line()", "say(hello(has_slot=not json.loads(line())['drop_slot']))\nline()"
+)
 SLOT = EMPTY.replace("hello()", "hello(has_slot=True)")
 
 
@@ -153,15 +158,65 @@ def test_a_new_source_without_rows_begins_where_the_log_is(engine):
     assert (made.confirmed, made.has_copy_ahead, json.loads(made.offset[1])["lsn"]) == (500, False, 500)
 
 
-@pytest.mark.parametrize("program", [COPIED, COPIED + 'say(frame("R", begin(7, 900)))\nline()', "sys.exit(3)"])
-def test_an_init_that_is_cut_is_finished_by_the_next_one(engine, program):
+@pytest.mark.parametrize(
+    ("program", "next_program"),
+    [
+        (COPIED, SLOT_KEPT),
+        (COPIED + 'say(frame("R", begin(7, 900)))\nline()', SLOT_KEPT),
+        # Before anything was made.
+        ("sys.exit(3)", EMPTY),
+    ],
+)
+def test_an_init_that_is_cut_is_finished_by_the_next_one(engine, program, next_program):
     first = engine(program)
     with pytest.raises(NotConnected):
         first.initialise(None, None, lambda _words: None)
     cut = first.state.read("jakarta/bank")
     assert (cut.stage, cut.offset) == ("making", None)
-    made = engine(EMPTY).initialise(cut, None, lambda _words: None)
-    assert (made.stage, made.position) == ("made", cut.position)
+    made = engine(next_program).initialise(cut, None, lambda _words: None)
+    assert (made.stage, made.position, made.slot) == ("made", cut.position, "")
+
+
+def test_a_slot_is_dropped_only_where_an_init_of_this_state_has_noted_it(engine):
+    first = engine("line()\nsay(hello(has_slot=True))\nline()")
+    with pytest.raises(NeedsOperator):
+        first.initialise(None, None, lambda _words: None)
+    cut = first.state.read("jakarta/bank")
+    assert cut.slot == ""
+    with pytest.raises(NeedsOperator, match="is there already"):
+        engine(SLOT_KEPT).initialise(cut, None, lambda _words: None)
+    ours = msgspec.structs.replace(cut, slot="own")
+    with pytest.raises(NotConnected, match="still in use"):
+        engine("line()\nsay(hello(has_slot=True))\nline()").initialise(ours, None, lambda _words: None)
+    said = []
+    other = msgspec.structs.replace(cut, slot="other")
+    engine(EMPTY).initialise(other, None, said.append)
+    assert [words for words in said if "Slot other" in words] != []
+
+
+def test_how_the_server_is_reached_and_how_much_is_read_at_once_is_no_other_properties(read):
+    plain = read().source.debezium
+    secrets = {
+        "database.password": plain.secrets["database.password"],
+        "database.sslpassword": plain.secrets["database.password"],
+    }
+    more = {
+        "database.hostname": "elsewhere",
+        "database.port": 1,
+        "database.user": "u",
+        "database.sslmode": "verify-full",
+        "database.sslrootcert": "/ca",
+        "connection.timeout.ms": 5,
+        "max.batch.size": 5,
+        "max.queue.size": 50,
+        "poll.interval.ms": 5,
+        "snapshot.fetch.size": 5,
+    }
+    moved = msgspec.structs.replace(plain, properties=plain.properties | more, secrets=secrets)
+    assert moved.fingerprint() == plain.fingerprint()
+    for name in ("table.include.list", "slot.name", "database.dbname"):
+        other = msgspec.structs.replace(plain, properties=plain.properties | {name: "x"})
+        assert other.fingerprint() != plain.fingerprint()
 
 
 def test_rows_are_not_copied_where_the_slot_is_there_as_its_log_has_a_part_of_them_too(engine):
