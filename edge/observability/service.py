@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edge.observability.figures import Figures
 from headrace import __version__, doors
-from headrace.metrics.process import PROCESS
+from headrace.process import PROCESS
 from headrace.status.answer import Answer, Health, SourceStatus, refused_inputs, snapshot_of
 
 if TYPE_CHECKING:

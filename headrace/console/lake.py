@@ -17,7 +17,7 @@ from headrace.configuration.lake import Stream
 from headrace.console.bridges import defect
 from headrace.errors import ReplicationError
 from headrace.lake.own_tables import NoTable, OwnTables, Row
-from headrace.table_state import table_state
+from headrace.lake.published import table_state
 
 _log = logging.getLogger(__name__)
 

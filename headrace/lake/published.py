@@ -1,4 +1,4 @@
-"""Which version of each table was published, and its name in SQL, by the lake's own tables `state` and `names`.
+"""Which version of each table was published, by the lake's own tables `state` and `names`: its name in SQL, and its state.
 
 The tables of all streams as they were published last, or at a time: `headrace lake sql` shows the same as `silver` and `history`.
 """
@@ -74,3 +74,18 @@ def tables(states: Iterable[Row], names: Iterable[Row], as_of: datetime | None =
                 name = f"{database}.{named[stream, table]}"
                 found[name.casefold()] = PublishedTable(name, folder, version, stream, table, dict(own or {}))
     return found
+
+
+#: Every state, so that one that no table has can be counted as 0.
+TABLE_STATES = ("published", "behind", "copying", "stopped", "not made")
+
+
+def table_state(*, reason: str | None, copying: Mapping[str, str], version: int | None, behind: bool) -> str:
+    """Return the state of a table that stopped for a `reason`, is copied, or has a version that may be `behind` its stream's."""
+    if reason:
+        return "stopped"
+    if copying:
+        return "copying"
+    if version is None:
+        return "not made"
+    return "behind" if behind else "published"

@@ -12,7 +12,7 @@ from headrace.console import metrics
 from headrace.console.bridges import Bridges
 from headrace.console.lake import Lake
 from headrace.console.retention import RetentionView
-from headrace.console.rows import rows
+from headrace.console.sources import rows
 from headrace.metrics.endpoint import Endpoint
 from headrace.retention.headroom import StreamKept
 from headrace.status.answer import Answer, SourceStatus

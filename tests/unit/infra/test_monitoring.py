@@ -19,9 +19,9 @@ from edge.observability.figures import Figures
 from edge.observability.service import PREFIX as EDGE
 from headrace.certificates.files import ConnectionMetrics
 from headrace.console.metrics import HELP as CONSOLE
+from headrace.lake.published import TABLE_STATES
 from headrace.metrics.collector import names
 from headrace.metrics.figure import metrics_of
-from headrace.table_state import TABLE_STATES
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"

@@ -2,7 +2,7 @@
 
 import time
 
-from headrace.console.prometheus import POINTS, STEP, History
+from headrace.console.charts import POINTS, STEP, History
 
 
 def now():

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.amqp.peer import close_silent, is_answered, is_open, peer_of
+from headrace.amqp.security import close_silent, is_answered, is_open, peer_of
 from headrace.amqp.transport import Endpoint
 
 

@@ -5,7 +5,7 @@ import struct
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.lake import arrow_types
+from headrace.lake.table import of_int96
 
 DAY = 86_400_000_000
 #: PostgreSQL's `infinity` and `-infinity`, as a load has them, and times that others read as well.
@@ -36,4 +36,4 @@ def test_times_beyond_arrow_are_those_that_spark_wrote(tmp_path):
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
         (column,) = file.read().combine_chunks().column("t").chunks
 
-    assert arrow_types.of_int96(column).cast("int64").to_pylist() == TIMES
+    assert of_int96(column).cast("int64").to_pylist() == TIMES

@@ -1,4 +1,4 @@
-"""Deletion vectors by hand-built bytes, of each kind of Roaring container, and cut at every length."""
+"""Deletion vectors, as a Delta log has them."""
 
 import struct
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import CorruptInput
-from headrace.lake import deletion_vectors
+from headrace.lake import delta_log
 
 
 def container(numbers):
@@ -38,24 +38,24 @@ def vector(*bitmaps):
 
 @given(st.sets(st.integers(0, 200_000), max_size=300))
 def test_numbers_of_a_vector_are_those_that_were_put_in(numbers):
-    assert list(deletion_vectors.decode(vector((0, bitmap(numbers))))) == sorted(numbers)
+    assert list(delta_log.decode_vector(vector((0, bitmap(numbers))))) == sorted(numbers)
 
 
 def test_every_kind_of_container_is_read():
     many = set(range(0, 60_000, 7))
-    assert list(deletion_vectors.decode(vector((0, bitmap(many)), (1, bitmap({5}))))) == [*sorted(many), (1 << 32) + 5]
+    assert list(delta_log.decode_vector(vector((0, bitmap(many)), (1, bitmap({5}))))) == [*sorted(many), (1 << 32) + 5]
     # runs: of two containers the first is one, 10 to 13 and 20
     heads = struct.pack("<HHHH", 0, 4, 1, 0)
     runs = struct.pack("<HHHHH", 2, 10, 3, 20, 0)
     with_runs = struct.pack("<I", 12347 | 1 << 16) + b"\1" + heads + runs + struct.pack("<H", 9)
-    assert list(deletion_vectors.decode(vector((0, with_runs)))) == [10, 11, 12, 13, 20, (1 << 16) + 9]
+    assert list(delta_log.decode_vector(vector((0, with_runs)))) == [10, 11, 12, 13, 20, (1 << 16) + 9]
 
 
 def test_a_vector_that_is_cut_or_is_none_is_refused():
     for whole in (vector((0, bitmap({1, 70_000}))), vector((0, bitmap(range(5000))))):
         for length in range(0, len(whole), max(1, len(whole) // 50)):
             with pytest.raises((CorruptInput, struct.error, IndexError)):
-                list(deletion_vectors.decode(whole[:length]))
+                list(delta_log.decode_vector(whole[:length]))
     for wrong in (struct.pack("<IQ", 1, 1), vector((0, struct.pack("<II", 7, 1)))):
         with pytest.raises(CorruptInput):
-            list(deletion_vectors.decode(wrong))
+            list(delta_log.decode_vector(wrong))
