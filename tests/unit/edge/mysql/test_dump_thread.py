@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from edge.mysql.dump_thread import check_server_id, note, noted
 from edge.mysql.errors import ServerIdTaken
+from edge.mysql.replication import check_server_id, note_dump_thread, noted_dump_thread
 
 
 class Server:
@@ -36,30 +36,30 @@ class Server:
 def test_the_thread_that_was_noted_is_ended_and_no_other(tmp_path):
     server = Server()
     with pytest.raises(ServerIdTaken):
-        check_server_id(server, 77, noted(tmp_path, server))
-    note(tmp_path, server, 11)
+        check_server_id(server, 77, noted_dump_thread(tmp_path, server))
+    note_dump_thread(tmp_path, server, 11)
     with pytest.raises(ServerIdTaken):
-        check_server_id(server, 77, noted(tmp_path, server))
+        check_server_id(server, 77, noted_dump_thread(tmp_path, server))
     assert server.ended == []
 
-    note(tmp_path, server, 12)
+    note_dump_thread(tmp_path, server, 12)
     # The next process looks later, by a clock that was corrected.
     server.now, server.uptime = server.now + 63, server.uptime + 60
-    check_server_id(server, 77, noted(tmp_path, server))
+    check_server_id(server, 77, noted_dump_thread(tmp_path, server))
     assert server.ended == ["kill 12"]
 
 
 def test_numbers_of_before_the_servers_start_are_of_other_connections(tmp_path):
-    note(tmp_path, Server(), 12)
-    assert noted(tmp_path, Server()) == 12
-    assert noted(tmp_path, Server(started=1060)) == 0
+    note_dump_thread(tmp_path, Server(), 12)
+    assert noted_dump_thread(tmp_path, Server()) == 12
+    assert noted_dump_thread(tmp_path, Server(started=1060)) == 0
 
 
 def test_a_note_that_cannot_be_read_or_written_is_none(tmp_path, monkeypatch, caplog):
     server = Server()
     (tmp_path / "dump-thread.json").write_text("{}")
     with caplog.at_level(logging.WARNING):
-        assert noted(tmp_path, server) == 0
+        assert noted_dump_thread(tmp_path, server) == 0
     assert "is not read" in caplog.text
 
     def full(_descriptor):
@@ -67,5 +67,5 @@ def test_a_note_that_cannot_be_read_or_written_is_none(tmp_path, monkeypatch, ca
 
     monkeypatch.setattr(os, "fsync", full)
     with caplog.at_level(logging.WARNING):
-        note(tmp_path, server, 12)
+        note_dump_thread(tmp_path, server, 12)
     assert "the server's thread 12 is not noted" in caplog.text

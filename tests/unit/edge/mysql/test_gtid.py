@@ -2,8 +2,8 @@
 
 import pytest
 
+from edge.mysql.checkpoint import MariadbGtids, MysqlGtids, listed_gtid
 from edge.mysql.events import Group
-from edge.mysql.gtid import MariadbGtids, MysqlGtids, listed_gtid
 from headrace.errors import CorruptInput
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "5e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -1,8 +1,8 @@
 """What the moment of a copy is known to have."""
 
+from edge.mysql.checkpoint import MysqlGtids
 from edge.mysql.events import Group
-from edge.mysql.gtid import MysqlGtids
-from edge.mysql.moment import Moment, Seen, Transaction, _owned
+from edge.mysql.snapshot_reader import Moment, Seen, Transaction, _owned
 
 A, B = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "4e11fa47-71ca-11e1-9e33-c80aa9429562"
 

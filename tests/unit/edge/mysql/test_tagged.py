@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from edge.mysql.events import HEADER_SIZE, Group
-from edge.mysql.gtid import MysqlGtids
-from edge.mysql.tagged import tagged_group
+from edge.mysql.checkpoint import MysqlGtids
+from edge.mysql.events import HEADER_SIZE, Group, tagged_group
 
 UUID = "e9acaa93-e806-11f1-b992-02fc00000001"
 #: `e9acaa93-e806-11f1-b992-02fc00000001:rds:2`, committed at 1795525325205624 microseconds.
