@@ -92,7 +92,7 @@ def init(
     Tables whose updates the server would refuse once they are published are left out. Safe to run again after a crash at any
     moment. Nothing is dropped.
     """
-    from edge.commands.initialise import Adoption, alter_replica_identities, initialise
+    from edge.commands.lifecycle import Adoption, alter_replica_identities, initialise
 
     if adopt != (text is not None or new_epoch) or (text is not None and new_epoch):
         raise ConfigurationError(
@@ -160,7 +160,7 @@ def retire(path: str, *, dry_run: bool, yes: bool, force: bool, state_only: bool
     Refuses while an edge runs, and while the server or the spool holds changes that were not sent. Records in Kafka and tables in
     the lake stay. Then remove the source from the bridges' files and run 'headrace bridge forget'.
     """
-    from edge.commands.retire import retire as retire_source
+    from edge.commands.lifecycle import retire as retire_source
 
     if state_only and not force:
         raise ConfigurationError("--state-only goes with --force", hint="Give both, or neither.")

@@ -26,8 +26,8 @@ from edge.mysql.table_map import parse_names
 from edge.mysql.xa import ROUND_BYTES, PreparedReader, XaTransactions
 from edge.progress.passed import PREFIX, Passed
 from edge.records.batcher import Batcher
+from edge.records.envelope import History
 from edge.records.form_limits import UNDECODABLE, NoForm
-from edge.records.ports import History
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput, NeedsOperator

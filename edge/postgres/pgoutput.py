@@ -24,9 +24,8 @@ from edge.progress.passed import PREFIX, Passed
 from edge.records.alterations import Catalog
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
-from edge.records.envelope import Undecodable
+from edge.records.envelope import History, Undecodable
 from edge.records.form_limits import UNDECODABLE
-from edge.records.ports import History
 from edge.records.transaction_writer import Instead, TransactionWriter
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from edge.answers.verify import of_policy
+from edge.answers.handlers import of_policy
 from headrace.configuration.edge import EdgeFile
 from headrace.verify.canonical import SourceType
 from headrace.verify.engine import SourceTable

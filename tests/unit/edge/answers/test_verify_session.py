@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from edge.answers import verify_session
-from edge.answers.verify import of_policy
+from edge.answers.handlers import of_policy
 from edge.answers.verify_session import Verification
 from edge.mysql.checkpoint import MysqlCheckpoint, place
 from headrace.configuration.edge import EdgeFile

@@ -1,6 +1,6 @@
 """What keeps a source from being retired."""
 
-from edge.commands.retire import _open_copies
+from edge.commands.lifecycle import _open_copies
 from edge.snapshot.plan import Plan
 from edge.snapshot.store import SnapshotStore
 

@@ -10,8 +10,7 @@ import pytest
 from edge.delivery.outbox import Outbox
 from edge.mysql.checkpoint import GtidProgress, Mark, MysqlCheckpoint, place
 from edge.mysql.events import Group
-from edge.progress.checkpoint import State
-from edge.progress.progress import Progress
+from edge.progress.checkpoint import Progress, State
 from edge.records.batcher import Batcher
 from headrace.errors import NeedsOperator, NoSpace
 from headrace.position import Position
