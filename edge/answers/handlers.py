@@ -1,6 +1,7 @@
-"""What each kind of request does: the same as the command of that name in the region, and its data as `--json` prints them.
+"""What a running edge answers: at its endpoint, and to each kind of request, which does the same as the command of that name.
 
-Requests of kind `snapshot`: what `headrace edge snapshot` does with tables, asked from headquarters.
+Data are as `--json` prints them. Requests of kind `snapshot`: what `headrace edge snapshot` does with tables, asked from
+headquarters.
 
 Requests of kind `verify`: the source's half of a verification, computed by the edge, one verification at a time. Each request
 is one step of a session (headrace/verify/contract.py), answered within its deadline, with `working` where the step takes
@@ -11,29 +12,113 @@ or changes, is not shown to who asks, not even as a hash. The lake has it otherw
 """
 
 import io
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 from rich.console import Console
 
 from edge.answers.verify_session import Verification
-from edge.observability.service import EdgeService
+from edge.observability.figures import Figures
 from edge.progress.checkpoint import Checkpoint
 from edge.records.column_policy import LeftOut, Policy
 from edge.requests.service import Handler, KnownRequests, RequestService
 from edge.snapshot import store
 from edge.snapshot.store import as_dict, as_table, unquoted
+from headrace import __version__, doors
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.findings import is_wrong
+from headrace.process import PROCESS
 from headrace.requests.message import Request
+from headrace.status.answer import Answer, Health, SourceStatus, refused_inputs, snapshot_of
 from headrace.verify import contract, engines
+from headrace.verify.comparison import Database, Reading, SourceTable
 from headrace.verify.contract import IDLE_SECONDS, Reply
-from headrace.verify.engine import Database, Reading, SourceTable
+
+if TYPE_CHECKING:
+    from headrace.metrics.collector import Together
+
+
+PREFIX = "headrace_edge"
+#: A capturing thread that did nothing for so long, in seconds, hangs: every call that it makes ends sooner.
+_HUNG_SECONDS = 180.0
+
+
+class EdgeService:
+    """Implements `headrace.metrics.endpoint.Served` over an edge's figures."""
+
+    def __init__(self, source: str, figures: Figures, position: Callable[[], str]) -> None:
+        self._source = source
+        self._figures = figures
+        self._position = position
+
+    @cached_property
+    def collector(self) -> "Together":
+        """What Prometheus reads; its library is imported only for that."""
+        from headrace.metrics.collector import FiguresCollector, RefusedCollector, Together, process_collector
+
+        return Together(
+            process_collector(),
+            FiguresCollector(PREFIX, Figures, lambda: {self._source: self._figures}),
+            RefusedCollector(PREFIX, doors.refused),
+        )
+
+    def live(self) -> Health:
+        """Return whether the capturing thread still runs."""
+        silent = time.monotonic() - self._figures.turned_at
+        if silent > _HUNG_SECONDS:
+            return Health(well=False, reason=f"the capturing thread has done nothing for {silent:.0f} s")
+        return Health(well=True, reason=f"the capturing thread worked {silent:.1f} s ago")
+
+    def ready(self) -> Health:
+        """Return whether changes are captured and acknowledged."""
+        figures = self._figures
+        state, reason = figures.state, figures.reason
+        return Health(well=state == "capturing", reason=f"{state}: {reason}" if reason else state)
+
+    def status(self) -> Answer:
+        """Return the source's status."""
+        figures, ready = self._figures, self.ready()
+        return Answer(
+            part="edge",
+            running=True,
+            version=__version__,
+            ready=ready.well,
+            reason=ready.reason,
+            cpu_cores=PROCESS.cpu_cores,
+            memory_bytes=PROCESS.memory_bytes,
+            sources=[
+                SourceStatus(
+                    source=self._source,
+                    state=figures.state,
+                    reason=figures.reason,
+                    position=self._position(),
+                    records_per_second=round(figures.rate.read(), 1),
+                    captured_lag_seconds=figures.captured_lag,
+                    accepted_lag_seconds=figures.accepted_lag,
+                    retained_wal_bytes=figures.retained_wal_bytes,
+                    safe_wal_bytes=figures.safe_wal_bytes,
+                    spool_bytes=figures.spool_bytes,
+                    spool_limit_bytes=figures.spool_limit_bytes,
+                    unacknowledged_batches=figures.unacknowledged_batches,
+                    edge_cpu_cores=PROCESS.cpu_cores,
+                    edge_memory_bytes=PROCESS.memory_bytes,
+                    wan_bytes_per_second=round(figures.sent_rate.read(), 1),
+                    in_flight_ratio=figures.in_flight,
+                    edge_version=__version__,
+                    snapshot=snapshot_of(figures.snapshot()),
+                    warnings=figures.warnings,
+                )
+            ],
+            refused=refused_inputs(doors.refused()),
+        )
+
 
 #: An answer waits so long for its step, in seconds, and this share of the time that is left.
 _WAIT_SECONDS, _SHARE = 20.0, 0.5
@@ -225,7 +310,7 @@ def _handlers(config: EdgeFile, service: EdgeService, checkpoint: Callable[[], C
 
     def doctor(_request: Request) -> tuple[int, Any]:
         # Drivers and checks are imported when they are first needed.
-        from edge.doctor.examine import examine  # noqa: PLC0415
+        from edge.doctor.examine import examine
 
         findings = list(examine(config))
         return NeedsOperator.exit_code * is_wrong(findings), [finding._asdict() for finding in findings]

@@ -14,7 +14,7 @@ from headrace.console.bridges import BridgesView
 from headrace.console.lake import LakeView
 from headrace.console.retention import RetentionView
 from headrace.console.sources import SourceRow
-from headrace.lake.published import TABLE_STATES
+from headrace.lake.own_tables import TABLE_STATES
 from headrace.metrics.collector import build_info, text_of
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -9,10 +9,9 @@ Other Delta readers show each table at its newest version, half of a load among 
 
     storage             files under the lake's root
     delta_log           a table's files, their deleted rows and its columns at a version, by its log
-    published           which version of each table was published, and under which name; the states of tables
+    own_tables          the lake's own tables: SQL over them, for the console; which version of each table was published
     table               a table's rows as Arrow, Polars, pandas or a relation of DuckDB
     views               SQL whose views show the tables in DuckDB; `lake.published` and `lake.tables`
-    own_tables          SQL over the lake's own tables, for the console
 
 Nothing here writes, nor imports Spark.
 """

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
-from headrace.lake import delta_log, published, views
-from headrace.lake.published import PublishedTable
+from headrace.lake import delta_log, own_tables, views
+from headrace.lake.own_tables import PublishedTable
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeTable
 
@@ -70,10 +70,12 @@ class Lake:
         state = self._own("state")
         rows = state.to_arrow() if state is not None else None
         states, names = _rows(rows), self._own("names")
-        published_tables = published.tables(states, _rows(names.to_arrow() if names is not None else None), moment)
+        published_tables = own_tables.published_tables(
+            states, _rows(names.to_arrow() if names is not None else None), moment
+        )
         streams = sorted({row["stream"] for row in states})
         places = {
-            f"bronze.{published.bronze_name(stream, streams)}": (f"bronze/{stream}", stream) for stream in streams
+            f"bronze.{own_tables.bronze_name(stream, streams)}": (f"bronze/{stream}", stream) for stream in streams
         }
         for name, (path, stream) in (places | {"headrace.loads": ("loads", "")}).items():
             if (version := delta_log.newest(self._storage, path)) is not None:

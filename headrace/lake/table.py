@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.lake import delta_log
 from headrace.lake.delta_log import DataFile, TableVersion
-from headrace.lake.published import PublishedTable
+from headrace.lake.own_tables import PublishedTable
 from headrace.lake.storage import Storage
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.lake.delta_log import DataFile
-from headrace.lake.published import PublishedTable, is_gone
+from headrace.lake.own_tables import PublishedTable, is_gone
 from headrace.lake.storage import Storage
 from headrace.lake.table import Column, LakeTable
 

@@ -21,8 +21,7 @@ from pathlib import Path
 
 from headrace.errors import NeedsOperator
 from infra.local import jars
-from infra.local.ports import free_port, is_free
-from infra.local.server import Server
+from infra.local.server import Server, free_port, is_free
 
 _SETTINGS = {
     "node.id": "1",

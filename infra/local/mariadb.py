@@ -23,8 +23,7 @@ from typing import ClassVar
 from headrace.errors import NeedsOperator
 from infra.local import jars
 from infra.local.home import make_home, ordinary_account, readable_copy, run_as
-from infra.local.ports import keep_port, kept_port
-from infra.local.server import Server
+from infra.local.server import Server, keep_port, kept_port
 
 #: What an edge needs, and what makes a server small.
 _SETTINGS = {

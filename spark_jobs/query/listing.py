@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from headrace.configuration.lake import LakeFile
-from headrace.lake.published import table_state
+from headrace.lake.own_tables import table_state
 from headrace.schema import TableSchema
 from spark_jobs import storage
 from spark_jobs.errors import explained

@@ -25,7 +25,7 @@ MAY_IMPORT = {
         "headrace.errors",
         "headrace.java",
         # The names of tables and their states, for both.
-        "headrace.lake.published",
+        "headrace.lake.own_tables",
         "headrace.object_store",
         "headrace.position",
         "headrace.registry",

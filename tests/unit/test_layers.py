@@ -8,7 +8,7 @@ from tests.unit.test_import_rules import Module, all_modules, inside
 LAYERS = {
     "headrace": (
         {"__version__", "errors", "java", "object_store", "status.answer", "waiting"},
-        {"configuration", "files", "findings", "formats", "position", "record_names", "schema"},
+        {"configuration", "files", "findings", "formats", "position", "schema"},
         {"batch", "logs", "metrics", "process", "registry", "retention", "schemas", "status"},
         {"doors"},
         {"certificates", "hold", "lake", "requests", "source_plan"},
@@ -18,7 +18,7 @@ LAYERS = {
         {"__main__"},
     ),
     "edge": (
-        {"database", "observability", "records", "requests"},
+        {"observability", "records", "requests"},
         {"delivery"},
         {"progress"},
         {"snapshot"},

@@ -10,7 +10,7 @@ from headrace.amqp import connection, transport
 from headrace.amqp.polling import Polling
 from headrace.errors import NeedsOperator
 from headrace.waiting import Backoff
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.amqp.edge_peers import Crowded, Quiet, Refusing
 from tests.amqp.interconnect_ends import SOURCE, Edge, Far, at, sealed
 from tests.amqp.router_double import Router

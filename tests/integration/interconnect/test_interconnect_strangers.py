@@ -11,7 +11,7 @@ import pytest
 
 from bridge.amqp import pending_connections
 from headrace.amqp import connection
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.amqp.interconnect_ends import Edge, Far, at, pem, sealed
 from tests.rules.waiting import eventually
 

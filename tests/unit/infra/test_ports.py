@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import NeedsOperator
-from infra.local.ports import PortTaken, free_port, is_free, start_on_port
+from infra.local.server import PortTaken, free_port, is_free, start_on_port
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 import msgspec
 import pytest
 
-from edge.answers.handlers import request_service
+from edge.answers.handlers import EdgeService, request_service
 from edge.observability.figures import Figures
-from edge.observability.service import EdgeService
 from headrace.configuration.edge import EdgeFile
 from headrace.findings import Finding
 from headrace.requests.message import content_of, encode, new_request
 from headrace.status.answer import Answer
-from headrace.verify import contract, digest
+from headrace.verify import comparison, contract
 from headrace.verify.canonical import SilverType
 from tests.rules.waiting import eventually
 
@@ -88,7 +87,7 @@ def test_a_verification_of_a_database_that_is_away_fails_with_who_must_act(answe
 def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
     kind = SilverType(name="decimal", scale=scale)
     table = contract.ComparedTable(name="a.b", columns=[contract.ComparedColumn(name=name, in_silver=kind)])
-    grid = digest.Grid(span=span or digest.hashes(), cells=cells, within=within)
+    grid = comparison.Grid(span=span or comparison.hashes(), cells=cells, within=within)
     return contract.arguments("a" * 16, 1, contract.Digests(table=table, grid=grid, cells=wanted))
 
 
@@ -105,7 +104,7 @@ def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
                 1,
                 contract.Rows(
                     table=contract.ComparedTable(name="a.b"),
-                    grid=digest.grid(digest.hashes(), 1),
+                    grid=comparison.grid(comparison.hashes(), 1),
                     cells=[0],
                     key_hashes=["' or ''='"],
                 ),
@@ -117,16 +116,16 @@ def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
                 "a" * 16,
                 1,
                 contract.Digests(
-                    table=contract.ComparedTable(name="a.b"), grid=digest.Grid(span=digest.hashes(), cells=0)
+                    table=contract.ComparedTable(name="a.b"), grid=comparison.Grid(span=comparison.hashes(), cells=0)
                 ),
             ),
             "Expected `int` >= 1",
         ),
-        (digests(span=digest.Span(by="key", low=5, high=5)), "its ranges are none"),
+        (digests(span=comparison.Span(by="key", low=5, high=5)), "its ranges are none"),
         # S8: what is asked for is bounded, since the edge makes statements and texts of it.
         (digests(cells=1 << 60), "Expected `int` <= 4096"),
-        (digests(within=(digest.Span(by="key", low=0, high=1 << 80),)), "its ranges are none"),
-        (digests(within=(digest.hashes(),) * 100), "Expected `array` of length <= 4"),
+        (digests(within=(comparison.Span(by="key", low=0, high=1 << 80),)), "its ranges are none"),
+        (digests(within=(comparison.hashes(),) * 100), "Expected `array` of length <= 4"),
         (digests(wanted=[1]), "its ranges are none"),
         (digests(wanted=[0] * 5000), "Expected `array` of length <= 4096"),
         (digests(scale=200_000_000), "Expected `int` <= 38"),

@@ -5,7 +5,7 @@ import msgspec
 from edge.answers.handlers import of_policy
 from headrace.configuration.edge import EdgeFile
 from headrace.verify.canonical import SourceType
-from headrace.verify.engine import SourceTable
+from headrace.verify.comparison import SourceTable
 
 
 def left(policy, *tables):

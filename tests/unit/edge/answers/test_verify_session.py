@@ -12,15 +12,15 @@ from edge.mysql.checkpoint import MysqlCheckpoint, place
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected
 from headrace.position import Position
-from headrace.verify import canonical, contract, digest
+from headrace.verify import canonical, comparison, contract
 from headrace.verify.canonical import SilverType, SourceType
+from headrace.verify.comparison import Place, SourceTable
 from headrace.verify.contract import ComparedColumn, ComparedTable
-from headrace.verify.engine import Place, SourceTable
 from headrace.verify.postgres.side import PostgresSide
 from tests.rules.waiting import eventually
 
 TEXT = SilverType(name="string")
-GRID = digest.grid(digest.hashes(), 1)
+GRID = comparison.grid(comparison.hashes(), 1)
 
 
 class SourceStub:

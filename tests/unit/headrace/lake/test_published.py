@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.lake import open as open_lake
-from headrace.lake import published
+from headrace.lake import own_tables
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NAMES = [
@@ -38,7 +38,7 @@ STATES = [
 
 
 def versions(as_of=None):
-    return {name: table.version for name, table in published.tables(STATES, NAMES, as_of).items()}
+    return {name: table.version for name, table in own_tables.published_tables(STATES, NAMES, as_of).items()}
 
 
 def test_a_stopped_table_is_as_it_was_and_a_dropped_one_is_not_there_nor_was_it():
@@ -46,7 +46,7 @@ def test_a_stopped_table_is_as_it_was_and_a_dropped_one_is_not_there_nor_was_it(
     # and a table that was made again had other files then
     assert versions(at(2)) == {"silver.accounts": 4, "silver.stopped": 6}
     # and each is where it was published
-    found = published.tables(STATES, NAMES)
+    found = own_tables.published_tables(STATES, NAMES)
     assert found["silver.stopped"].positions == {"a/b": "1"}
     assert found["silver.accounts"].positions == {"a/b": "3"}
 

@@ -7,14 +7,14 @@ import pytest
 from packaging.requirements import Requirement
 
 from infra.local import jars
-from infra.release import sbom
+from infra.release import dist
 
 ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
 def bill():
-    return sbom.document()
+    return dist.bill_of_materials()
 
 
 def libraries(bill, extra):
@@ -51,9 +51,9 @@ def test_each_package_has_the_sums_of_its_files_and_its_licence(bill):
 
 def test_constraints_keep_pip_to_the_versions_of_the_bill(bill):
     """Q9: pip resolved other versions than the bill lists."""
-    given = [Requirement(line) for line in sbom.constraints().splitlines()]
+    given = [Requirement(line) for line in dist.constraints().splitlines()]
     versions = {(each.name, str(each.specifier)) for each in given}
-    assert "--hash" not in sbom.constraints()
+    assert "--hash" not in dist.constraints()
     for each in bill["components"]:
         if each["purl"].startswith("pkg:pypi/"):
             assert (each["name"], f"=={each['version']}") in versions
