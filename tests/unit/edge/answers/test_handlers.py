@@ -1,16 +1,18 @@
-"""What an edge answers to each kind: the data that the command in the region prints, and its exit code."""
+"""What an edge answers to each kind: the data that the command in the region prints, its exit code, and nothing kept back by
+policy."""
 
 import msgspec
 import pytest
 
-from edge.answers.handlers import EdgeService, request_service
+from edge.answers.handlers import EdgeService, of_policy, request_service
 from edge.observability.figures import Figures
 from headrace.configuration.edge import EdgeFile
 from headrace.findings import Finding
 from headrace.requests.message import content_of, encode, new_request
 from headrace.status.answer import Answer
 from headrace.verify import comparison, contract
-from headrace.verify.canonical import SilverType
+from headrace.verify.canonical import SilverType, SourceType
+from headrace.verify.comparison import SourceTable
 from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"
@@ -141,3 +143,58 @@ def test_a_forged_verification_is_refused(answer, arguments, words):
 
 def test_an_edge_whose_file_allows_nothing_receives_nothing(tmp_path):
     assert request_service(config(tmp_path, allow=[]), EdgeService(SOURCE, Figures(), str), never) is None
+
+
+def left(policy, *tables):
+    given = {
+        "source": {"name": "a/b", "postgresql": {"host": "h", "database": "d", "user": "u"}},
+        "interconnect": {"url": "amqp://h:1"},
+        "state": {"folder": "state"},
+        "policy": policy,
+    }
+    return {str(each): each for each in of_policy(msgspec.convert(given, EdgeFile))(list(tables))}
+
+
+def table(name, *columns, partition_of=()):
+    kinds = dict.fromkeys(columns, SourceType(name="text"))
+    return SourceTable(schema="public", name=name, columns=kinds, key=("id",), partition_of=frozenset(partition_of))
+
+
+def test_tables_and_columns_that_do_not_leave_are_left_out_and_named_with_what_is_done_to_them():
+    policy = {
+        "exclude_tables": ["public.secrets"],
+        "columns": [
+            {"columns": ["public.people.name"], "action": "mask"},
+            {"columns": ["*.*.salary"], "action": "exclude"},
+        ],
+    }
+    found = left(policy, table("people", "id", "name", "salary"), table("secrets", "id"), table("others", "id"))
+
+    assert set(found) == {"public.people", "public.others"}
+    assert list(found["public.people"].columns) == ["id"]
+    assert found["public.people"].treated == {"name": "mask", "salary": "exclude"}
+    assert (list(found["public.others"].columns), found["public.others"].treated) == (["id"], {})
+
+
+def test_a_table_that_a_rule_cannot_apply_to_is_not_captured():
+    """S11."""
+    policy = {"columns": [{"columns": ["*.*.id"], "action": "mask"}]}
+    found = left(policy, table("people", "id", "name"))["public.people"]
+
+    assert (found.captured, list(found.columns), found.key) == (False, [], ())
+
+
+def test_a_partition_keeps_back_what_the_table_keeps_back_that_it_is_a_partition_of():
+    policy = {"exclude_tables": ["public.logs"], "columns": [{"columns": ["public.people.name"], "action": "mask"}]}
+    found = left(
+        policy,
+        table("people_1", "id", "name", partition_of=["public.people"]),
+        table("logs_1", "id", partition_of=["public.logs"]),
+    )
+
+    assert set(found) == {"public.people_1"}
+    assert found["public.people_1"].treated == {"name": "as in public.people"}
+
+
+def test_tables_that_are_not_included_do_not_leave():
+    assert set(left({"include_tables": ["public.a*"]}, table("a1", "id"), table("b", "id"))) == {"public.a1"}
