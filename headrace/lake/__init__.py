@@ -7,7 +7,7 @@
 
 Other Delta readers show each table at its newest version, half of a load among them, and refuse what these tables use.
 
-    storage             files under the lake's root
+    storage             files under the lake's root, and what an object store needs
     delta_log           a table's files, their deleted rows and its columns at a version, by its log
     own_tables          the lake's own tables: SQL over them, for the console; which version of each table was published
     table               a table's rows as Arrow, Polars, pandas or a relation of DuckDB

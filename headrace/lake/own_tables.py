@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from headrace import object_store
 from headrace.errors import NeedsOperator, NotConnected
-from headrace.lake.storage import location
+from headrace.lake.storage import is_remote, location, store_options
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -47,7 +46,7 @@ class OwnTables:
     def __init__(self, root: str, settings: Mapping[str, str] | None = None) -> None:
         """Take the lake's root, and [spark.settings] of its file."""
         self._root = location(root)
-        self._options = object_store.options(root, settings or {})
+        self._options = store_options(root, settings or {})
         self._read: dict[tuple[str, str], tuple[str, list[Row]]] = {}
         self._notes: dict[str, tuple[str, Note]] = {}
 
@@ -101,7 +100,7 @@ class OwnTables:
             # Of the library's engines each has errors of its own, none of which is a reason to end the console.
             raise NotConnected(
                 f"{place} cannot be read: {str(error).splitlines()[0][:300]}",
-                hint=_HINT if object_store.is_remote(self._root) else "",
+                hint=_HINT if is_remote(self._root) else "",
             ) from error
 
     def _is_missing(self, place: str) -> bool:

@@ -26,7 +26,7 @@ MAY_IMPORT = {
         "headrace.java",
         # The names of tables and their states, for both.
         "headrace.lake.own_tables",
-        "headrace.object_store",
+        "headrace.lake.storage",
         "headrace.position",
         "headrace.registry",
         "headrace.requests",

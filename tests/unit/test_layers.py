@@ -7,7 +7,7 @@ from tests.unit.test_import_rules import Module, all_modules, inside
 #: From the lowest up. What is in one line imports nothing of the others there; edge/__init__.py and its siblings explain them.
 LAYERS = {
     "headrace": (
-        {"__version__", "errors", "java", "object_store", "status.answer", "waiting"},
+        {"__version__", "errors", "java", "status.answer", "waiting"},
         {"configuration", "files", "findings", "formats", "position", "schema"},
         {"batch", "logs", "metrics", "process", "registry", "retention", "schemas", "status"},
         {"doors"},
