@@ -13,7 +13,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_bridge
 from headrace.hold import HOLD
-from headrace.memory import give_back_freed
+from headrace.process import give_back_freed
 
 _CONFIG = click.option(
     "--config", "path", required=True, type=click.Path(path_type=Path), help="The bridge's file, TOML."

@@ -23,7 +23,7 @@ from bridge.model.ports import Committed, Partition
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import check_assignment
 from bridge.positions.survey import positions_of, withheld_tables
-from headrace import descriptors
+from headrace import process
 from headrace.amqp.errors import shown
 from headrace.certificates import files
 from headrace.configuration.bridge import BridgeFile
@@ -248,7 +248,7 @@ def requests(cluster: Cluster) -> Iterator[Finding]:
 def open_files(cluster: Cluster) -> Iterator[Finding]:
     """Look at the limit of open files."""
     sources = sum(len(stream.sources) for stream in cluster.file.streams.values())
-    yield from descriptors.limit(_DESCRIPTORS + _OF_SOURCE * sources)
+    yield from process.examine_open_files(_DESCRIPTORS + _OF_SOURCE * sources)
 
 
 def certificates(cluster: Cluster) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from bridge.model.withheld import Withheld
 from bridge.source.state import SourceState
 from headrace import __version__, doors
 from headrace.certificates.files import ConnectionMetrics
-from headrace.metrics.process import PROCESS
+from headrace.process import PROCESS
 from headrace.status.answer import Answer, DeliveryStatus, Health, SourceStatus, refused_inputs, snapshot_of
 
 if TYPE_CHECKING:

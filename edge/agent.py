@@ -8,15 +8,13 @@ import logging
 import select
 import time
 
-from edge.answers.handlers import request_service
+from edge.answers.handlers import EdgeService, request_service
 from edge.delivery.link import Sender
 from edge.delivery.outbox import Heartbeat, Outbox
 from edge.engine import CheckpointChanged, LogTaken, StreamFailed
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
-from edge.observability.service import EdgeService
-from edge.progress.checkpoint import Checkpoint
-from edge.progress.progress import Progress
+from edge.progress.checkpoint import Checkpoint, Progress
 from edge.progress.record_settings import RecordSettings
 from edge.progress.spool import Spool, spool_limit
 from edge.progress.spooler import Spooler

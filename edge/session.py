@@ -13,8 +13,8 @@ from collections.abc import Callable
 from edge.delivery.outbox import Outbox
 from edge.engine import Engine
 from edge.observability.figures import Figures
+from edge.progress.checkpoint import Progress
 from edge.progress.passed import PassedTransactions
-from edge.progress.progress import Progress
 from edge.progress.record_settings import RecordSettings
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch

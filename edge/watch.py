@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from edge.database import Database
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures, look_seconds
 from edge.progress.checkpoint import Checkpoint
 from edge.records.column_policy import Policy, PolicyTable, unused_words
+from edge.snapshot.ports import Database
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace import __version__
-from headrace.descriptors import raise_limit
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError
 from headrace.metrics.endpoint import Endpoint
+from headrace.process import raise_open_files
 from headrace.status.answer import Answer, Health, SourceStatus
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def run_part(
         asked = True
         stop()
 
-    raise_limit()
+    raise_open_files()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     if reload is not None:

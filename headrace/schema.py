@@ -1,14 +1,49 @@
-"""The schema record: what a table looks like from a position on, whatever the engine.
+"""The schema record: what a table looks like from a position on, whatever the engine; and which table any other record names.
 
-It goes ahead of a table's first change, in order, and again whenever the table changes. Its form is that of Debezium's
-schema change events (`tableChanges`), so consumers that skip those skip these. The edge writes it, the lake reads it.
+A schema record goes ahead of a table's first change, in order, and again whenever the table changes. Its form is that of
+Debezium's schema change events (`tableChanges`), so consumers that skip those skip these. The edge writes it, the lake reads
+it.
+
+A record has the names of its table (docs/records.md) in its `source`, which is behind the rows; a text of a row that holds the
+same bytes has them escaped. Called by the bridge for topics of tables, and by the edge for CloudEvents.
 """
 
+import re
 from typing import Any, Self
 
 import msgspec
+from msgspec import DecodeError, json
 
 from headrace.errors import CorruptInput
+
+#: How a record's own `source` begins.
+SOURCE = b'"source":{"version":'
+#: Names of databases are shorter, in characters.
+_LONGEST_NAME = 256
+_TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
+_NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
+
+
+def find_names(value: bytes, at: int) -> re.Match[bytes]:
+    """Return where the names are in a record whose source begins at an index, below 0 for none; CorruptInput without names."""
+    names = _NAMES.search(value, at) if at >= 0 else None
+    if names is None:
+        raise CorruptInput("a record does not name its table", hint="Edges of this release do: upgrade the source's.")
+    return names
+
+
+def schema_and_table(names: re.Match[bytes]) -> tuple[str, str]:
+    """Return the names that were found; both are empty for a record that is about no table."""
+    try:
+        schema, table = json.decode(names[1], type=str), json.decode(names[2], type=str)
+        # A half of a surrogate pair is no text, and has no form in UTF-8.
+        (schema + table).encode()
+    except (DecodeError, UnicodeError) as error:
+        raise CorruptInput("the name of a record's table is no text") from error
+    if max(len(schema), len(table)) > _LONGEST_NAME:
+        raise CorruptInput(f"the name of a record's table has more than {_LONGEST_NAME} characters")
+    return schema, table
+
 
 #: `source.snapshot` of the records ahead of a whole table's copy, and behind it, in Debezium's words.
 COPY_BEGINS, COPY_ENDS = "first_in_data_collection", "last_in_data_collection"

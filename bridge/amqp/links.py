@@ -21,7 +21,7 @@ from headrace import doors
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import TOO_LARGE, described
 from headrace.amqp.links import TRANSFER_LIMIT, Arriving, Decoder, close, discard, settle
-from headrace.amqp.peer import abort, identity, name_of, peer_of
+from headrace.amqp.security import abort, identity, name_of, peer_of
 from headrace.amqp.transport import Handler
 from headrace.errors import CorruptInput
 from headrace.logs import RateLimitedLog

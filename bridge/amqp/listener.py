@@ -12,8 +12,7 @@ from bridge.amqp.pending_connections import PendingConnections, key
 from headrace import doors
 from headrace.amqp import transport
 from headrace.amqp.errors import described
-from headrace.amqp.peer import abort, close_silent, name_of, peer_of
-from headrace.amqp.security import CertificateWatch, server_trust
+from headrace.amqp.security import CertificateWatch, abort, close_silent, name_of, peer_of, server_trust
 from headrace.amqp.transport import Acceptor, EndpointStateHandler, Loop
 from headrace.certificates import files
 from headrace.configuration.bridge import Interconnect

@@ -23,10 +23,9 @@ from bridge.amqp.request_links import Received
 from bridge.deliveries.outbox import Outbox
 from bridge.model.delivery import Granted, Outcome
 from bridge.requests.pending import PendingRequests
-from headrace.amqp.connection import Connection
-from headrace.amqp.connector import Connector
+from headrace.amqp.connection import Connection, Connector
 from headrace.amqp.errors import Role, shown
-from headrace.amqp.peer import abort
+from headrace.amqp.security import abort
 from headrace.amqp.transport import EndpointStateHandler, Loop
 from headrace.configuration.bridge import Interconnect
 from headrace.errors import ConfigurationError, ReplicationError

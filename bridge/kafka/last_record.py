@@ -14,7 +14,7 @@ from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Partition
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.position import Position
-from headrace.schemas import avro_types
+from headrace.schemas import column_types
 
 
 def read_last_record(client: Any, source: str, topics: Sequence[str], partitions: Sequence[int]) -> Position | None:
@@ -76,7 +76,7 @@ def _position_of(value: bytes | None, source: str) -> Position | None:
     """Return the position that a record's value names, None when it is not a record of the source."""
     value = value or b""
     try:
-        origin = avro_types.read(value) if value[:1] == avro_types.MARK else _ENVELOPE.decode(value).source
+        origin = column_types.read_origin(value) if value[:1] == column_types.MARK else _ENVELOPE.decode(value).source
         return Position.parse(origin.position) if origin.name == source else None
     except (msgspec.MsgspecError, CorruptInput):
         return None

@@ -1,6 +1,6 @@
 """Which topic a record goes to, in a stream with a topic for each table.
 
-A record names its table (headrace/record_names.py). A record that is about no table goes to the stream's own topic, and so
+A record names its table (headrace/schema.py). A record that is about no table goes to the stream's own topic, and so
 does one without a key whose table's topic Kafka compacts, since it takes none there, and of a table that has no topic. Called
 where a batch is shared out.
 
@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from headrace.configuration.bridge import TableTopic, topic_of
-from headrace.record_names import SOURCE, find_names, schema_and_table
+from headrace.schema import SOURCE, find_names, schema_and_table
 
 #: How a record begins of where a transaction begins or ends (edge/records/envelope.py): no other one begins so.
 _ENDS = b'{"status":"'

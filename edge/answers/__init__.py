@@ -1,1 +1,1 @@
-"""What headquarters may ask an edge, answered: verification and copies of tables."""
+"""What an edge answers: at its endpoint, and to headquarters, which may ask for verification and copies of tables."""

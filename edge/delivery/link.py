@@ -17,10 +17,9 @@ from edge.observability.figures import Figures
 from edge.records.batcher import SealedBatch
 from edge.requests.links import RequestLinks
 from edge.requests.service import RequestService
-from headrace.amqp.connection import Connection
-from headrace.amqp.connector import Connector
+from headrace.amqp.connection import Connection, Connector
 from headrace.amqp.errors import TOO_LARGE, Role, described
-from headrace.amqp.peer import is_open
+from headrace.amqp.security import is_open
 from headrace.amqp.transport import Delivery, Endpoint, Event, Message, symbol
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
 from headrace.configuration.edge import Interconnect

@@ -8,10 +8,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from edge.database import Database as AnyDatabase
 from edge.debezium.child import class_path
 from edge.doctor import machine
 from edge.engine_registry import engine_of
+from edge.snapshot.ports import Database as AnyDatabase
 from headrace.configuration.debezium import Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError

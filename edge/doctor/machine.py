@@ -12,7 +12,7 @@ from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
 from edge.progress.spool import spool_limit
 from edge.records.column_policy import LeftOut, Policy, PolicyTable, unused_words
-from headrace import descriptors
+from headrace import process
 from headrace.certificates import files
 from headrace.configuration.edge import EdgeFile, Mysql, Postgresql
 from headrace.findings import Check, Finding
@@ -135,7 +135,7 @@ def _megabytes(number: int) -> str:
 
 def open_files(_config: EdgeFile) -> Iterator[Finding]:
     """Look at the limit of open files."""
-    yield from descriptors.limit(_DESCRIPTORS)
+    yield from process.examine_open_files(_DESCRIPTORS)
 
 
 CHECKS: tuple[Check[EdgeFile], ...] = (state_folder, open_files, checkpoint, certificates, interconnect)

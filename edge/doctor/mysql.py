@@ -13,7 +13,7 @@ from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
 from edge.mysql.coverage import gaps, unmatched
 from edge.mysql.ddl import tokens
-from edge.mysql.dump_thread import dump_threads, noted, replicas
+from edge.mysql.replication import dump_threads, noted_dump_thread, replicas
 from edge.mysql.snapshot_columns import quoted
 from edge.mysql.table_cache import SYSTEM, Chosen, described_columns
 from edge.records.column_policy import Policy
@@ -120,7 +120,7 @@ def _is_own(context: CheckContext) -> bool:
 
     kind = "mariadb" if context.database.is_mariadb else "mysql"
     state = MysqlEngine(context.config, context.names, kind).state  # type: ignore[arg-type]
-    return state.in_use() or noted(state.folder, context.database) in dump_threads(context.database)
+    return state.in_use() or noted_dump_thread(state.folder, context.database) in dump_threads(context.database)
 
 
 def checkpoint(context: CheckContext) -> Iterator[Finding]:

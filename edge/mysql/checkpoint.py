@@ -1,22 +1,199 @@
-"""What a MariaDB or MySQL source's checkpoint holds in addition to its position: where the binlog is read again, and whose it is.
+"""What a MariaDB or MySQL source's checkpoint holds in addition to its position: GTID sets, the place in the binlog, whose it is.
+
+GTID sets are the resume token: what of a log is read, by transaction and whatever server it comes from. MariaDB's set is the
+last number of each domain (`0-1-42,7-2-9`); MySQL's the ranges of each server, and of each tag of a server
+(`UUID:1-42:44-50:tag:1-3,UUID:1`). Both are values: `with_group` returns another one. Text forms are the servers' own.
 
 A place in a binlog is a file's number and an offset in it as one number, which grows as the log does (`number << 32 | offset`).
 A server begins a new file once one is larger than `max_binlog_size`, 1 GiB at most. So only one transaction can begin ahead of
 4 GiB and end behind it; but others that were committed together with it follow in the same file, and the log has offsets of 32
-bits alone. From COUNTED on, places are no offsets: they count the transactions, of which each has two, its beginning and its end.
+bits alone. From COUNTED on, places are no offsets: they count the transactions, of which each has two, its beginning and its
+end.
 """
 
 import re
+import struct
 from collections import deque
 from typing import Literal, NamedTuple, Self
+from uuid import UUID
 
 import msgspec
 
 from edge.mysql.events import Group
-from edge.mysql.gtid import Gtids, MariadbGtids, MysqlGtids
 from edge.progress.checkpoint import Checkpoint
 from headrace.errors import CorruptInput
 from headrace.position import Position
+
+_MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
+_RANGES = r"(?::\d+(?:-\d+)?)+"
+_TAG = r":[a-zA-Z_]\w{0,31}"
+_MYSQL = re.compile(
+    rf"([0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}})((?:{_RANGES})?(?:{_TAG}{_RANGES})*)", re.ASCII
+)
+#: The GTID that a listed event gives to a transaction: MySQL's between quotes, MariaDB's behind a word.
+_LISTED = re.compile(r"'([0-9a-f-]{36}(?::\w+)?:\d+)'|\bGTID (\d+-\d+-\d+)", re.IGNORECASE)
+
+
+class MariadbGtids:
+    """The last transaction of each domain."""
+
+    def __init__(self, last: dict[int, tuple[str, int]]) -> None:
+        self._last = last
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the set that a text names; raise CorruptInput when it is none."""
+        last: dict[int, tuple[str, int]] = {}
+        for part in text.split(",") if text else []:
+            match = _MARIADB.fullmatch(part.strip())
+            if match is None:
+                raise CorruptInput(f"{part[:60]!r} is no GTID", hint="A GTID of MariaDB looks like 0-1-42.")
+            last[int(match[1])] = (match[2], int(match[3]))
+        return cls(last)
+
+    def __str__(self) -> str:
+        """Return the set as the server writes it, domains in order."""
+        return ",".join(f"{domain}-{origin}-{number}" for domain, (origin, number) in sorted(self._last.items()))
+
+    def with_group(self, group: Group) -> Self:
+        """Return the set with one more transaction."""
+        return type(self)(self._last | {group.domain: (group.origin, group.number)})
+
+    def has(self, group: Group) -> bool:
+        """Say whether a transaction is in the set."""
+        return group.domain in self._last and group.number <= self._last[group.domain][1]
+
+    def covers(self, other: "Gtids") -> bool:
+        """Say whether everything of another set is in this one."""
+        if not isinstance(other, MariadbGtids):
+            return False
+        return all(
+            domain in self._last and number <= self._last[domain][1]
+            for domain, (_, number) in other._last.items()  # noqa: SLF001 - of one kind.
+        )
+
+    def is_left_of(self, whole: "Gtids") -> bool:
+        """Say whether the set is another one from which the server may have deleted domains.
+
+        `FLUSH BINARY LOGS DELETE_DOMAIN_ID` takes a domain out of what the log says of itself. A log that has no domain at all
+        was reset.
+        """
+        if not isinstance(whole, MariadbGtids):
+            return False
+        known = whole._last  # noqa: SLF001 - of one kind.
+        return self._last.items() <= known.items() and bool(self._last or not known)
+
+    def joined(self, other: "MariadbGtids") -> Self:
+        """Return the set that reaches as far as either does, in each domain."""
+        last = dict(self._last)
+        for domain, (origin, number) in other._last.items():  # noqa: SLF001 - of one kind.
+            if domain not in last or last[domain][1] < number:
+                last[domain] = origin, number
+        return type(self)(last)
+
+    def missing_in(self, other: "MariadbGtids") -> str:
+        """Return the transactions up to which another set, of the same domains, does not reach; empty for none."""
+        there = other._last  # noqa: SLF001 - of one kind.
+        missing = {
+            domain: (origin, number)
+            for domain, (origin, number) in self._last.items()
+            if domain in there and there[domain][1] < number
+        }
+        return str(type(self)(missing))
+
+
+class MysqlGtids:
+    """Ranges of numbers of each origin, both ends within: a server's UUID, or a UUID with a tag, `UUID:tag`."""
+
+    def __init__(self, ranges: dict[str, tuple[tuple[int, int], ...]]) -> None:
+        self._ranges = ranges
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the set that a text names; raise CorruptInput when it is none."""
+        found = cls({})
+        for part in text.replace("\n", "").split(",") if text.strip() else []:
+            match = _MYSQL.fullmatch(part.strip())
+            if match is None or not match[2]:
+                raise CorruptInput(f"{part[:60]!r} is no GTID set", hint="A GTID set of MySQL looks like UUID:1-42.")
+            server = origin = match[1].lower()
+            for bounds in match[2][1:].split(":"):
+                if bounds[0].isdigit():
+                    first, _, last = bounds.partition("-")
+                    found = found._with(origin, int(first), int(last or first))
+                else:
+                    origin = f"{server}:{bounds.lower()}"
+        return found
+
+    def __str__(self) -> str:
+        """Return the set as the server writes it: a server's own numbers first, then those of its tags."""
+        shown: dict[str, str] = {}
+        for origin, ranges in sorted(self._ranges.items()):
+            server, mark, tag = origin.partition(":")
+            numbers = "".join(f":{first}" if first == last else f":{first}-{last}" for first, last in ranges)
+            shown[server] = shown.get(server, server) + mark + tag + numbers
+        return ",".join(shown.values())
+
+    def with_group(self, group: Group) -> Self:
+        """Return the set with one more transaction."""
+        return self._with(group.origin, group.number, group.number)
+
+    def has(self, group: Group) -> bool:
+        """Say whether a transaction is in the set."""
+        return any(first <= group.number <= last for first, last in self._ranges.get(group.origin, ()))
+
+    def covers(self, other: "Gtids") -> bool:
+        """Say whether everything of another set is in this one."""
+        if not isinstance(other, MysqlGtids):
+            return False
+        return all(
+            any(first <= start and end <= last for first, last in self._ranges.get(origin, ()))
+            for origin, ranges in other._ranges.items()  # noqa: SLF001 - of one kind.
+            for start, end in ranges
+        )
+
+    def joined(self, other: "MysqlGtids") -> Self:
+        """Return the set with everything of another one."""
+        found = self
+        for origin, ranges in other._ranges.items():  # noqa: SLF001 - of one kind.
+            for first, last in ranges:
+                found = found._with(origin, first, last)
+        return found
+
+    def encoded(self) -> bytes:
+        """Int64 origins, then for each Byte16 UUID, Int64 ranges, and for each Int64 first, Int64 after the last.
+
+        With a tag anywhere: Int8 1, Int48 origins, Int8 1; and behind each UUID Int8 twice the length of its tag, and the tag.
+        Servers before MySQL 8.3 know no tags and are sent none.
+        """
+        tagged = any(":" in origin for origin in self._ranges)
+        parts = [struct.pack("<Q", len(self._ranges) << 8 | 1 << 56 | 1 if tagged else len(self._ranges))]
+        for origin, ranges in sorted(self._ranges.items()):
+            server, _, tag = origin.partition(":")
+            parts += [UUID(server).bytes, bytes([len(tag) << 1]) + tag.encode() if tagged else b""]
+            parts += [struct.pack("<Q", len(ranges)), *(struct.pack("<QQ", first, last + 1) for first, last in ranges)]
+        return b"".join(parts)
+
+    def _with(self, origin: str, first: int, last: int) -> Self:
+        kept: list[tuple[int, int]] = []
+        for known in self._ranges.get(origin, ()):
+            if known[1] + 1 < first or last + 1 < known[0]:
+                kept.append(known)
+            else:
+                first, last = min(first, known[0]), max(last, known[1])
+        return type(self)(self._ranges | {origin: tuple(sorted([*kept, (first, last)]))})
+
+
+Gtids = MariadbGtids | MysqlGtids
+
+
+def listed_gtid(kind: str, info: str) -> Gtids | None:
+    """Return the set of the one transaction that an event begins, as the server lists it; None for any other event."""
+    found = _LISTED.search(info) if kind.startswith("Gtid") else None
+    if found is None:
+        return None
+    return MysqlGtids.parse(found[1]) if found[1] else MariadbGtids.parse(found[2])
+
 
 _NAME = re.compile(r"(.*)\.(\d{1,9})")
 _LARGEST = 0xFFFFFFFF

@@ -7,10 +7,9 @@ if anything is, and what to run. Called by `init`, at each connection, and, whil
 import re
 from typing import Any, NamedTuple
 
-from edge.mysql.checkpoint import COUNTED, MysqlCheckpoint, split_name
+from edge.mysql.checkpoint import COUNTED, MariadbGtids, MysqlCheckpoint, listed_gtid, split_name
 from edge.mysql.connection import Database
 from edge.mysql.errors import CAPTURE_AGAIN, NEW_EPOCH, NoEvent
-from edge.mysql.gtid import MariadbGtids, listed_gtid
 from headrace.errors import NeedsOperator, NotConnected
 
 #: The release of MySQL from which on replicas have other words in statements.

@@ -14,8 +14,8 @@ import pymysql
 from pymysql import Error, MySQLError
 from pymysql.cursors import DictCursor
 
-from edge import database
 from edge.mysql.errors import connecting, running, statement_failed
+from edge.snapshot import ports
 from headrace.configuration.edge import Mysql
 from headrace.errors import NotConnected, ReplicationError
 
@@ -51,7 +51,7 @@ def number_and_text(error: MySQLError) -> tuple[int, str]:
     return (number, str(words[0]) if words else "") if isinstance(number, int) else (0, str(number))
 
 
-class Database(database.Database):
+class Database(ports.Database):
     """An ordinary connection, for queries and for `init`."""
 
     def __init__(self, config: Mysql, source: str) -> None:

@@ -17,18 +17,17 @@ from edge.mysql import errors, events
 from edge.mysql.checkpoint import COUNTED, Mark, file_name, place, split_name
 from edge.mysql.ddl import Kind, Name, Statement
 from edge.mysql.envelope import DebeziumTransaction, Transaction, message
-from edge.mysql.events import Group
+from edge.mysql.events import Group, tagged_group
 from edge.mysql.passed_events import PassedEvents
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
 from edge.mysql.table_map import parse_names
-from edge.mysql.tagged import tagged_group
 from edge.mysql.xa import ROUND_BYTES, PreparedReader, XaTransactions
 from edge.progress.passed import PREFIX, Passed
 from edge.records.batcher import Batcher
+from edge.records.envelope import History
 from edge.records.form_limits import UNDECODABLE, NoForm
-from edge.records.ports import History
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.records import Records
 from headrace.errors import CorruptInput, NeedsOperator

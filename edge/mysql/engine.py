@@ -12,14 +12,12 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, DecodedLog
 from edge.mysql import setup
 from edge.mysql.binlog_reader import BinlogReader
-from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, place, split_name
+from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, MysqlGtids, place, split_name
 from edge.mysql.checks import check_gtids, check_identity, check_log, check_settings, log, retention_seconds
 from edge.mysql.connection import Database, SnapshotConnection
 from edge.mysql.coverage import check_logged
-from edge.mysql.dump_thread import check_server_id, note, noted
-from edge.mysql.gtid import MysqlGtids
-from edge.mysql.replication import ReplicationStream
-from edge.mysql.retirement import MysqlRetirement
+from edge.mysql.replication import ReplicationStream, check_server_id, note_dump_thread, noted_dump_thread
+from edge.mysql.setup import MysqlRetirement
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_reader import SnapshotReader
 from edge.mysql.snapshot_rows import SnapshotOrdinals
@@ -60,10 +58,10 @@ class MysqlEngine:
             check_log(database, checkpoint)
             check_gtids(database, checkpoint)
             folder = self.state.folder
-            check_server_id(database, self._names.server_id, former_pid or noted(folder, database))
+            check_server_id(database, self._names.server_id, former_pid or noted_dump_thread(folder, database))
             stream = ReplicationStream(self._names, source)
             try:
-                note(folder, database, stream.pid)
+                note_dump_thread(folder, database, stream.pid)
             except BaseException:
                 stream.close()
                 raise

@@ -13,15 +13,13 @@ from typing import Any
 
 from edge.mysql import envelope, events
 from edge.mysql.careful_rows import Undecodable
-from edge.mysql.checkpoint import file_name
+from edge.mysql.checkpoint import MysqlGtids, file_name
 from edge.mysql.ddl import Kind, Name
 from edge.mysql.decoder import Decoder
 from edge.mysql.envelope import Transaction
-from edge.mysql.gtid import MysqlGtids
-from edge.mysql.moment import Seen
-from edge.mysql.moment import Transaction as MomentTransaction
 from edge.mysql.rows import Table
-from edge.mysql.snapshot_reader import Watermark
+from edge.mysql.snapshot_reader import Seen, Watermark
+from edge.mysql.snapshot_reader import Transaction as MomentTransaction
 from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.table_cache import Copied
 from edge.records import envelope as envelope_of_all

@@ -1,29 +1,144 @@
-"""Reads chunks, each in a short read-only transaction with a consistent snapshot, and looks up where the binlog ends.
+"""Reads chunks, each in a short transaction with a consistent snapshot, or for a table without a key at one moment of the server.
 
 Nothing is written at the source: a watermark is the end of the binlog as it is then, and it comes back when the stream has got
 there. MariaDB reports the place of the binlog at which a snapshot is, MySQL which transactions it has at least: so one that is
 in the log already and that readers do not see yet is noticed. Used by the snapshot's thread alone.
+
+A moment is one statement in one transaction, read as it is sent on. Rows without a key have no order in which another statement
+could go on, so the statement lasts as long as the copy. What that costs: the server cannot purge rows that became old since
+then, and whoever alters the table waits until the copy ends.
 """
 
+import logging
+import time
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 from edge.mysql import events, snapshot_rows
-from edge.mysql.checkpoint import MysqlCheckpoint, file_name, place, split_name
+from edge.mysql.checkpoint import MariadbGtids, MysqlCheckpoint, MysqlGtids, file_name, place, split_name
 from edge.mysql.checks import executed, gtids_at, log_status
 from edge.mysql.connection import SnapshotConnection
-from edge.mysql.gtid import MariadbGtids, MysqlGtids
-from edge.mysql.moment import Moment
+from edge.mysql.events import Group
 from edge.mysql.snapshot_table import SnapshotTable, describe, listed, shape
 from edge.mysql.table_cache import Copied, TableCache
 from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.plan import Key
 from edge.snapshot.ports import Chunk, Described, MomentGone
-from headrace.errors import NeedsOperator, Retryable
+from headrace.errors import NeedsOperator, NotConnected, Retryable
+
+_log = logging.getLogger(__name__)
+
+#: What is sent waits for headquarters, which may take hours.
+_UNLIMITED = "set session net_write_timeout = 31536000, wait_timeout = 31536000"
+_NO_LIMIT = {True: "set session max_statement_time = 0", False: "set session max_execution_time = 0"}
+_BEGIN = "start transaction with consistent snapshot, read only"
+
+
+class Transaction(NamedTuple):
+    """A transaction of the log: the place where it begins, and its GTID."""
+
+    place: int
+    group: Group
+
+
+class Seen(NamedTuple):
+    """What a moment of MySQL has: these transactions, and perhaps some that were being committed, of which it is not known."""
+
+    certain: MysqlGtids
+    perhaps: MysqlGtids
+
+
+class Moment:
+    """A moment, from its beginning until it is left; used by the snapshot's thread alone."""
+
+    def __init__(
+        self,
+        connection: SnapshotConnection,
+        table: Copied,
+        place: Callable[[SnapshotConnection], int],
+        check: Callable[[SnapshotConnection, int | MysqlGtids], None],
+    ) -> None:
+        """`place` returns that of a snapshot of MariaDB, `check` raises Retryable where a table or the log is not as needed."""
+        self._connection, self._table = connection, table
+        self._began, self._read = time.monotonic(), 0
+        #: What it has: MariaDB's up to a place in the log, MySQL's by GTIDs.
+        self.seen: int | Seen
+        try:
+            connection.rows(_UNLIMITED)
+            connection.rows(_NO_LIMIT[connection.is_mariadb])
+            if connection.is_mariadb:
+                connection.rows(_BEGIN)
+                self.seen = place(connection)
+                check(connection, self.seen)
+            else:
+                certain = MysqlGtids.parse(executed(connection))
+                connection.rows(_BEGIN)
+                # What is not visible as executed by then was owned while the snapshot was made.
+                owned = str(connection.value("select @@global.gtid_owned") or "")
+                self.seen = Seen(certain, _owned(owned).joined(MysqlGtids.parse(executed(connection))))
+                check(connection, certain)
+            self._packets: Iterator[bytes] = connection.selected_on(table.source.select_all())
+        except BaseException:
+            connection.close()
+            raise
+        _log.info("a table without a key is copied: a transaction of the server stays open until that has ended")
+
+    def lacks(self, transaction: Transaction) -> bool:
+        """Whether a transaction is not certain to be seen."""
+        if isinstance(self.seen, Seen):
+            return not self.seen.certain.has(transaction.group)
+        return transaction.place > self.seen
+
+    def is_unsure(self, transaction: Transaction) -> bool:
+        """Whether it is not known of a transaction whether the moment has it."""
+        return isinstance(self.seen, Seen) and self.lacks(transaction) and self.seen.perhaps.has(transaction.group)
+
+    def chunk(self, after: Key | None, count: int, limit_bytes: int) -> Chunk:
+        """Return the next rows, fewer when they grow beyond a size; raise MomentGone when they cannot be read any more."""
+        if after is not None and after != [str(self._read)]:
+            raise MomentGone("rows without a key are read once, and the next ones are not those that were asked for")
+        rows: list[bytes] = []
+        size, end = 0, False
+        try:
+            while len(rows) < count and size <= limit_bytes:
+                packet = next(self._packets, None)
+                if packet is None:
+                    end = True
+                    break
+                rows.append(packet)
+                size += len(packet)
+        except NotConnected as error:
+            raise MomentGone(f"rows without a key are of one moment, and {error.message}") from error
+        self._read += len(rows)
+        return Chunk(
+            table=self._table,
+            rows=rows,
+            size=size,
+            last=[str(self._read)],
+            end=end,
+            seen=self.seen if after is None else None,
+            lacks=self.lacks if after is None else None,
+            is_unsure=self.is_unsure if after is None else None,
+        )
+
+    def leave(self) -> None:
+        """End the statement and its transaction."""
+        self._connection.abandon()
+        _log.info("the transaction of the copied moment has ended, after %.0f s", time.monotonic() - self._began)
+
+
+def _owned(text: str) -> MysqlGtids:
+    """Return the GTIDs that threads own, `UUID:1#thread:2#thread,…`, as the server writes them."""
+    found = []
+    for part in text.replace("\n", "").split(","):
+        origin, *numbers = part.strip().split(":")
+        found += [f"{origin}:{':'.join(number.partition('#')[0] for number in numbers)}"] if numbers else []
+    return MysqlGtids.parse(",".join(found))
+
 
 #: What a chunk saw: everything ahead of a place of the binlog, or these transactions at least.
-Seen = int | MysqlGtids
+_Saw = int | MysqlGtids
 _NOT_VISIBLE = "a transaction that is in the log is not visible yet"
 
 
@@ -138,7 +253,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
     def _key_of(self, table: Copied, row: bytes) -> Key:
         return table.source.key_of(snapshot_rows.columns(row))
 
-    def _run(self, table: Copied, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool, Seen]:
+    def _run(self, table: Copied, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool, _Saw]:
         database = self._database
         if database.is_mariadb:
             self._check_decided()
@@ -165,7 +280,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
         found = {str(name).lower(): str(value) for name, value in shown}
         return place(split_name(found["binlog_snapshot_file"])[1], int(found["binlog_snapshot_position"]))
 
-    def _check_behind(self, saw: Seen) -> None:
+    def _check_behind(self, saw: _Saw) -> None:
         """Raise Retryable while a snapshot does not see what the stream carried before this session, and not again."""
         behind = self._behind
         if behind is None:

@@ -18,11 +18,10 @@ from edge.mysql.connection import Database
 from edge.mysql.ddl import Name, Statement, read_statement
 from edge.mysql.debezium_types import with_debezium_form
 from edge.mysql.events import Query
-from edge.mysql.rows import Table
+from edge.mysql.rows import SystemVersioning, Table, may_have_period, period
 from edge.mysql.snapshot_columns import taken
 from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
-from edge.mysql.system_versioning import SystemVersioning, may_have_period, period
 from edge.mysql.table_map import Field, TableMap, parse, parse_names
 from edge.records.alterations import Catalog
 from edge.records.column_policy import LeftOut, Policy, PolicyTable

@@ -1,1 +1,1 @@
-"""The edge's figures, how far behind its log it is, and what its endpoint answers."""
+"""The edge's figures, and how far behind its log it is."""

@@ -19,7 +19,7 @@ from headrace.certificates.files import Expiry
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.sections import Certificates
 from headrace.metrics.figure import Rate, counter, gauge, worked_out
-from headrace.metrics.process import PROCESS
+from headrace.process import PROCESS
 
 STATES = (
     "starting", "capturing", "database down", "interconnect down", "not acknowledged", "stopped",

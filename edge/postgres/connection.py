@@ -15,8 +15,8 @@ from psycopg import Error, pq
 from psycopg.errors import Diagnostic
 from psycopg.rows import tuple_row
 
-from edge import database
 from edge.postgres.errors import connecting, running, statement_failed
+from edge.snapshot import ports
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NotConnected
 
@@ -68,7 +68,7 @@ def text(value: bytes | None) -> str:
 _CANCELLED = "57014"
 
 
-class Database(database.Database):
+class Database(ports.Database):
     """An ordinary connection, for queries and for `init`."""
 
     def __init__(self, config: Postgresql, source: str) -> None:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from edge.postgres import errors, rows_compiled
-from edge.postgres.careful_rows import without_undecodable
+from edge.postgres.careful_rows import find_large, without_undecodable
 from edge.postgres.checkpoint import format_lsn
 from edge.postgres.envelope import Around, DebeziumTransaction, LogicalMessage, MessageRecords, Transaction
-from edge.postgres.large_rows import find_large
 from edge.postgres.relation_cache import RelationCache
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD, Change, Table
@@ -25,9 +24,8 @@ from edge.progress.passed import PREFIX, Passed
 from edge.records.alterations import Catalog
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
-from edge.records.envelope import Undecodable
+from edge.records.envelope import History, Undecodable
 from edge.records.form_limits import UNDECODABLE
-from edge.records.ports import History
 from edge.records.transaction_writer import Instead, TransactionWriter
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records

@@ -10,9 +10,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from edge.postgres import rows_avro, rows_compiled, rows_in_c, snapshot_reader
-from edge.postgres.careful_rows import without_undecodable
+from edge.postgres.careful_rows import find_large, without_undecodable
 from edge.postgres.envelope import CONNECTOR, LogicalMessage
-from edge.postgres.large_rows import find_large
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
 from edge.postgres.snapshot_reader import PREFIX

@@ -17,10 +17,10 @@ from typing import Any
 
 from edge.postgres.catalog import tables_above
 from edge.postgres.connection import Database
-from edge.postgres.moment import Moment
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD
 from edge.postgres.snapshot_table import SnapshotTable, describe, literal, named, published
+from edge.postgres.visibility import Moment
 from edge.records.column_policy import Policy
 from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.dead_letters import check_keys, unclear

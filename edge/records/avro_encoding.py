@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import json
 
-from headrace.schemas.connect_types import DECIMAL
+from headrace.schemas.column_types import DECIMAL
 
 Encode = Callable[[Any], bytes]
 
@@ -106,7 +106,7 @@ def optional(encode: Encode) -> Encode:
 
 
 def encoder(kind: Any) -> Encode:
-    """Return the function for an Avro type (headrace.schemas.avro_types), from what JSON decodes to."""
+    """Return the function for an Avro type (headrace.schemas.column_types), from what JSON decodes to."""
     if isinstance(kind, list):
         # Of null and another type.
         return optional(encoder(kind[1]))

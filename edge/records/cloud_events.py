@@ -12,7 +12,7 @@ from msgspec import json
 
 from edge.records.envelope import AVRO_MARK, OLD_KEY
 from headrace.batch import Batch, Headers
-from headrace.record_names import SOURCE, find_names, schema_and_table
+from headrace.schema import SOURCE, find_names, schema_and_table
 
 #: The type of an event by the operation of its record.
 TYPES = {

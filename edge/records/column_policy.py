@@ -89,10 +89,6 @@ class Policy:
         """Whether anything is done to one of these columns of `schema.table`, whichever table that is."""
         return any(self._treatment([parts], column) for parts in _readings(name) for column in columns)
 
-    def excludes_name(self, name: str) -> bool:
-        """Whether `exclude_tables` names `schema.table`, whichever table that is."""
-        return any(map(self._excludes, _readings(name)))
-
     def treatments(
         self,
         schema: str,

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from edge.records import envelope
 from edge.records.alterations import Announcement
 from edge.records.batcher import Batcher
-from edge.records.ports import Envelope, History, Table, Transaction
+from edge.records.envelope import Envelope, History, Table, Transaction
 from headrace.configuration.records import Records
 from headrace.errors import NeedsOperator
 from headrace.position import Position

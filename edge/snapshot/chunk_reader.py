@@ -14,9 +14,8 @@ from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from edge.database import Database
 from edge.snapshot.plan import Key
-from edge.snapshot.ports import Chunk, Reader
+from edge.snapshot.ports import Chunk, Database, Reader
 from headrace.errors import NeedsOperator
 
 _NO_LIMIT = 1 << 62

@@ -1,20 +1,50 @@
-"""What a database engine gives the snapshot: a reader for chunks, and the place where they join the log.
+"""What a database engine gives the snapshot: an ordinary connection, a reader for chunks, and the place where they join the log.
 
-The reader has a connection of its own, and a thread of its own uses it. The stream belongs to the decoder of the running session
-and is used by the capturing thread alone, mostly from within `read` of that session: a watermark that was written comes back
-in the log, and the decoder calls `on_watermark` at its place.
+The reader has a connection of its own, and a thread of its own uses it. The stream belongs to the decoder of the running
+session and is used by the capturing thread alone, mostly from within `read` of that session: a watermark that was written comes
+back in the log, and the decoder calls `on_watermark` at its place.
 
 What the log has of a table while a chunk of it was read: sans-I/O, and of no engine.
+
+Of the connection, which all that the edge reads next to the log goes over: every failure is NotConnected (try again) or
+NeedsOperator (with what fixes it). A connection serves one thread. Implemented by edge/postgres/connection.py and
+edge/mysql/connection.py.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 from edge.snapshot.plan import Key, LogTable
 from headrace.errors import Retryable
 from headrace.position import Position
 from headrace.schema import TableSchema
+
+
+class Database(ABC):
+    """An open connection, on which each statement commits by itself; a context that closes it."""
+
+    @abstractmethod
+    def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Run a statement and return its rows, none for a statement without a result."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    def value(self, query: str, *parameters: Any) -> Any:
+        """Return the first column of the first row, None when there is no row."""
+        rows = self.rows(query, *parameters)
+        return rows[0][0] if rows else None
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self.close()
 
 
 class MomentGone(Retryable):

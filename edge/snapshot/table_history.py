@@ -22,9 +22,8 @@ from pathlib import Path
 import msgspec
 
 from edge.records.alterations import Announcement, Published, TableDescription, alterations
-from edge.snapshot import history_file
-from edge.snapshot.history_file import Form, HistoryFile, Mark, rows_moved, unreported
-from edge.snapshot.store import Request, SnapshotStore
+from edge.snapshot import store
+from edge.snapshot.store import Form, HistoryFile, Mark, Request, SnapshotStore, rows_moved, unreported
 from headrace import files
 from headrace.errors import ReplicationError
 
@@ -57,7 +56,7 @@ class TableHistory:
         self._sent_until = 0
         self._dirty = False
         self._saved_at = 0.0
-        known = history_file.read(self._path)
+        known = store.read(self._path)
         self._is_new, self._known = known is None, known or HistoryFile()
         # Identities of tables by their last names, in the order in which they were met; None where that is to be made.
         self._by_name: dict[str, dict[str, None]] | None = None

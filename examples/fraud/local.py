@@ -12,7 +12,7 @@ import psycopg2
 import pymysql
 
 from infra.local import files
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from infra.local.stack import Stack
 
 HERE = Path(__file__).resolve().parent

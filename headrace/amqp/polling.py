@@ -20,11 +20,6 @@ class Polling:
         self._all: dict[Any, int] = {}
         self._by_descriptor: dict[int, Any] = {}
 
-    @property
-    def selectables(self) -> int:
-        """How many there are."""
-        return len(self._all)
-
     def add(self, selectable: Any) -> None:
         """Watch one more."""
         self.update(selectable)

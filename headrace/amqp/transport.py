@@ -31,9 +31,9 @@ from proton.handlers import EndpointStateHandler, IOHandler
 from proton.reactor import AtLeastOnce, Container, LinkOption
 
 from headrace.amqp.polling import Polled
-from headrace.descriptors import reason
 from headrace.errors import ReplicationError
 from headrace.logs import RateLimitedLog
+from headrace.process import open_file_reason
 from headrace.waiting import Wakeup
 
 __all__ = [
@@ -224,7 +224,7 @@ class Acceptor(ProtonAcceptor):  # type: ignore[misc]
         try:
             super().on_selectable_readable(event)
         except OSError as error:
-            _cannot_accept("a connection could not be accepted: %s", reason(error))
+            _cannot_accept("a connection could not be accepted: %s", open_file_reason(error))
 
 
 _cannot_accept = RateLimitedLog(_log.error)

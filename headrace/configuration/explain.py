@@ -191,11 +191,6 @@ def _in_words(rule: str) -> str:
     return rule
 
 
-def suggestion_of(name: str, kind: type, place: Sequence[str]) -> str:
-    """Return `; did you mean 'x'?` for the name nearest to one that is not known at a place of a file, or nothing."""
-    return _suggestion(name, _fields(kind, list(place)))
-
-
 def _suggestion(name: str, fields: list[str]) -> str:
     near = difflib.get_close_matches(name, fields, n=1, cutoff=0.6)
     if near:

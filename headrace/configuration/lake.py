@@ -18,8 +18,7 @@ from headrace.configuration.explain import URI
 from headrace.configuration.kafka import KafkaConnection, Value, as_texts, check_java, check_librdkafka
 from headrace.configuration.load import File, Section
 from headrace.configuration.secret import Secret
-from headrace.configuration.sections import Registry, RequestTopics
-from headrace.configuration.serve import Serve
+from headrace.configuration.sections import Registry, RequestTopics, Serve
 from headrace.errors import ConfigurationError
 
 #: Of Kafka's Java client: the class that fetches a token.

@@ -6,7 +6,7 @@ configured, Prometheus. It has no database of its own, changes nothing, and is o
     command                  the options, and what must not be combined
     server                   the listening socket, the application, its threads
     pages · security         requests to HTML; who may ask
-    next_steps · rows · plots    what to run, a source's hops and figures, charts in SVG
-    bridges · lake · retention · prometheus · history    what is known: each has a thread or a client of its own; the lake's
-                                 own tables are read by headrace/lake
+    sources · charts         a source's hops and what to run, which sources a page lists; which figures charts show
+    hops · plots             the hops of a source, each with a state; charts in SVG
+    bridges · lake · retention    what is known: each has a thread of its own; the lake's own tables are read by headrace/lake
 """

@@ -1,6 +1,6 @@
 """The seven hops of a source from its database to silver, each with a state, a figure and a sentence that explains it.
 
-Pure. States are `ok`, `warn`, `bad`, `idle` (nothing to do here) and `unknown`. Called by rows.py.
+Pure. States are `ok`, `warn`, `bad`, `idle` (nothing to do here) and `unknown`. Called by sources.py.
 """
 
 from typing import NamedTuple

@@ -16,8 +16,7 @@ from typing import Any
 from headrace.configuration.lake import Stream
 from headrace.console.bridges import defect
 from headrace.errors import ReplicationError
-from headrace.lake.own_tables import NoTable, OwnTables, Row
-from headrace.table_state import table_state
+from headrace.lake.own_tables import NoTable, OwnTables, Row, table_state
 
 _log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 from headrace.console.bridges import BridgesView
 from headrace.console.lake import LakeView
 from headrace.console.retention import RetentionView
-from headrace.console.rows import SourceRow
+from headrace.console.sources import SourceRow
+from headrace.lake.own_tables import TABLE_STATES
 from headrace.metrics.collector import build_info, text_of
-from headrace.table_state import TABLE_STATES
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: The names of all metrics, with what each means.

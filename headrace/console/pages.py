@@ -12,15 +12,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from headrace import __version__
-from headrace.console import charts, listing, metrics, next_steps
+from headrace.console import charts, metrics, sources
 from headrace.console.bridges import Bridges, BridgesView
+from headrace.console.charts import History, Prometheus
 from headrace.console.hops import NAMES
 from headrace.console.lake import Lake, LakeView
-from headrace.console.next_steps import Files
 from headrace.console.plots import FILTERS
-from headrace.console.prometheus import History, Prometheus
 from headrace.console.retention import Retention
-from headrace.console.rows import IN_WORDS, STATES, SourceRow, counts, rows
+from headrace.console.sources import IN_WORDS, STATES, Files, SourceRow, counts, rows
 from headrace.status.answer import cost_of_all
 
 #: Seconds of a chart, by the name in the address.
@@ -65,8 +64,8 @@ class Pages:
     def overview(self, request: Request) -> Response:
         """Show all sources on their path."""
         bridges, lake, found = self._now()
-        asked = listing.asked(request.query_params)
-        shown = listing.listed(found, asked)
+        asked = sources.asked(request.query_params)
+        shown = sources.listed(found, asked)
         return self._page(
             request,
             "overview.html",
@@ -103,7 +102,7 @@ class Pages:
             row=row,
             bridges=bridges,
             lake=lake,
-            steps=next_steps.of_source(row, lake, self._known.files),
+            steps=sources.steps_of_source(row, lake, self._known.files),
             published=lake.streams[row.stream].positions.get(name) if row.stream in lake.streams else None,
             reached={step: lake.reached.get((step, name)) for step in ("bronze", "silver")},
             tables=[table for table in lake.tables if table.stream == row.stream and name in table.positions],
@@ -143,7 +142,7 @@ class Pages:
         text = request.query_params.get("q", "").strip()
         state = request.query_params.get("state", "")
         every = [
-            listing.TableLine(table, listing.verdict(lake, table), next_steps.of_table(table, self._known.files))
+            sources.TableLine(table, sources.verdict(lake, table), sources.step_of_table(table, self._known.files))
             for table in lake.tables
         ]
         shown = [

@@ -15,7 +15,6 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
-from headrace.console.prometheus import Point
 from headrace.status.table import cores, duration, size
 
 #: Units of a chart's own; the page scales it to its column.
@@ -29,6 +28,9 @@ _BAR = 2.6
 _TIMES = 5
 #: Lines of one chart: each has a colour and a pattern of dashes of its own.
 MOST_LINES = 6
+
+#: Seconds since 1970 and a value; None where it was not known.
+Point = tuple[float, float | None]
 
 
 class Line(NamedTuple):

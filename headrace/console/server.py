@@ -16,13 +16,12 @@ from starlette.staticfiles import StaticFiles
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.console.bridges import Bridges
+from headrace.console.charts import STEP, History, Prometheus
 from headrace.console.lake import Lake
-from headrace.console.next_steps import Files
 from headrace.console.pages import Known, Pages
-from headrace.console.prometheus import STEP, History, Prometheus
 from headrace.console.retention import Retention
-from headrace.console.rows import figures, rows
 from headrace.console.security import Guard, Identity
+from headrace.console.sources import Files, figures, rows
 from headrace.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)

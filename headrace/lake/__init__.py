@@ -7,15 +7,11 @@
 
 Other Delta readers show each table at its newest version, half of a load among them, and refuse what these tables use.
 
-    storage             files under the lake's root
-    delta_log           a table's files and columns at a version, by its log
-    deletion_vectors    rows of a file that are deleted
-    arrow_types         the types of columns in Arrow
-    published           which version of each table was published, and under which name
+    storage             files under the lake's root, and what an object store needs
+    delta_log           a table's files, their deleted rows and its columns at a version, by its log
+    own_tables          the lake's own tables: SQL over them, for the console; which version of each table was published
     table               a table's rows as Arrow, Polars, pandas or a relation of DuckDB
-    duckdb_views        SQL whose views show the tables in DuckDB
-    state_views         `lake.published` and `lake.tables`
-    own_tables          SQL over the lake's own tables, for the console
+    views               SQL whose views show the tables in DuckDB; `lake.published` and `lake.tables`
 
 Nothing here writes, nor imports Spark.
 """

@@ -7,9 +7,9 @@ memory, `published`, so nothing stays in the project's file but what its models 
 import json
 from typing import TYPE_CHECKING, Any
 
-from headrace.lake.arrow_types import Column
-from headrace.lake.duckdb_views import type_name
 from headrace.lake.lake import Snapshot, open  # noqa: A004 - as `gzip.open` is called.
+from headrace.lake.table import Column
+from headrace.lake.views import type_name
 
 if TYPE_CHECKING:
     import duckdb

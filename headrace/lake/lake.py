@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
-from headrace.lake import delta_log, duckdb_views, published, state_views
-from headrace.lake.published import PublishedTable
+from headrace.lake import delta_log, own_tables, views
+from headrace.lake.own_tables import PublishedTable
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeTable
 
@@ -54,7 +54,7 @@ class Snapshot:
         if engine != "duckdb":
             raise ConfigurationError(f"no views for {engine!r}", hint="There are views for 'duckdb'.")
         names = (name for name in self.names() if name.startswith(("silver.", "history.")))
-        return duckdb_views.script(self._storage, map(self.table, names))
+        return views.script(self._storage, map(self.table, names))
 
 
 class Lake:
@@ -70,19 +70,21 @@ class Lake:
         state = self._own("state")
         rows = state.to_arrow() if state is not None else None
         states, names = _rows(rows), self._own("names")
-        published_tables = published.tables(states, _rows(names.to_arrow() if names is not None else None), moment)
+        published_tables = own_tables.published_tables(
+            states, _rows(names.to_arrow() if names is not None else None), moment
+        )
         streams = sorted({row["stream"] for row in states})
         places = {
-            f"bronze.{published.bronze_name(stream, streams)}": (f"bronze/{stream}", stream) for stream in streams
+            f"bronze.{own_tables.bronze_name(stream, streams)}": (f"bronze/{stream}", stream) for stream in streams
         }
         for name, (path, stream) in (places | {"headrace.loads": ("loads", "")}).items():
             if (version := delta_log.newest(self._storage, path)) is not None:
                 published_tables[name.casefold()] = PublishedTable(name, path, version, stream, "", {})
         tables = {name: LakeTable(self._storage, table) for name, table in published_tables.items()}
-        views = {}
+        of_state = {}
         if state is not None and rows is not None:
-            views = state_views.build(state.published, rows, self._storage, moment)
-        return Snapshot(self._storage, tables | views)
+            of_state = views.state_views(state.published, rows, self._storage, moment)
+        return Snapshot(self._storage, tables | of_state)
 
     def names(self, *, as_of: Moment = None) -> list[str]:
         """Return the names of all tables: those of a snapshot."""

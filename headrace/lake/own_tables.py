@@ -1,21 +1,28 @@
-"""Answers SQL over the lake's own small tables by `deltalake`, for programs that look again and again: the console.
+"""The lake's own tables: SQL over them without Spark, and what they tell: which version of each table was published, its state.
 
-The package is imported on the first read, so that a console without a lake does not need it.
+SQL is answered by `deltalake`, for programs that look again and again: the console. The package is imported on the first read,
+so that a console without a lake does not need it.
+
+What is published is known by the tables `state` and `names`: the tables of all streams as they were published last, or at a
+time: `headrace lake sql` shows the same as `silver` and `history`.
 """
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from headrace import object_store
-from headrace.errors import NotConnected
-from headrace.lake.storage import location
+from headrace.errors import NeedsOperator, NotConnected
+from headrace.lake.storage import is_remote, location, store_options
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
+
 
 Row = dict[str, Any]
 #: What a commit carries of its own (spark_jobs/state/delta_log.py).
@@ -39,7 +46,7 @@ class OwnTables:
     def __init__(self, root: str, settings: Mapping[str, str] | None = None) -> None:
         """Take the lake's root, and [spark.settings] of its file."""
         self._root = location(root)
-        self._options = object_store.options(root, settings or {})
+        self._options = store_options(root, settings or {})
         self._read: dict[tuple[str, str], tuple[str, list[Row]]] = {}
         self._notes: dict[str, tuple[str, Note]] = {}
 
@@ -93,7 +100,7 @@ class OwnTables:
             # Of the library's engines each has errors of its own, none of which is a reason to end the console.
             raise NotConnected(
                 f"{place} cannot be read: {str(error).splitlines()[0][:300]}",
-                hint=_HINT if object_store.is_remote(self._root) else "",
+                hint=_HINT if is_remote(self._root) else "",
             ) from error
 
     def _is_missing(self, place: str) -> bool:
@@ -115,3 +122,85 @@ def _newest(commits: Sequence[Mapping[str, Any]], kind: str) -> Note | None:
         if isinstance(found, dict) and found.get("headrace") == kind:
             return found
     return None
+
+
+_Row = Mapping[str, Any]
+_SUFFIX = 8
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table at a published version."""
+
+    #: As SQL names it: `silver.accounts`, `history.accounts`.
+    name: str
+    #: Path under the lake's root.
+    path: str
+    version: int
+    stream: str
+    #: `schema.table` at the source.
+    table: str
+    #: Up to which position of each source its rows go.
+    positions: dict[str, str]
+
+
+def bronze_name(stream: str, streams: Collection[str]) -> str:
+    """Return the name of a stream's table of bronze: SQL takes no `-`."""
+    name = stream.replace("-", "_")
+    taken = name != stream and name in streams
+    return f"{name}_{hashlib.sha256(stream.encode()).hexdigest()[:_SUFFIX]}" if taken else name
+
+
+def is_gone(then: _Row, newest: _Row) -> bool:
+    """Whether a table is no more what it was: it was dropped, or made again, which gave it versions of its own."""
+    return newest.get("dropped") is not None or (newest.get("since") or 0) > then["load"]
+
+
+def published_tables(
+    states: Iterable[_Row], names: Iterable[_Row], as_of: datetime | None = None
+) -> dict[str, PublishedTable]:
+    """Return all tables by name, as published last, or by a time; raise NeedsOperator when nothing was published by then."""
+    newest: dict[tuple[str, str | None], _Row] = {}
+    then: dict[tuple[str, str | None], _Row] = {}
+    for row in states:
+        key = (row["stream"], row["table"])
+        if key not in newest or newest[key]["load"] < row["load"]:
+            newest[key] = row
+        if (as_of is None or row["finished_at"] <= as_of) and (key not in then or then[key]["load"] < row["load"]):
+            then[key] = row
+    if not then:
+        when = f" by {as_of.isoformat()}" if as_of is not None else " yet"
+        raise NeedsOperator(
+            f"nothing is published{when}", hint="Name a later time, or load a stream: 'headrace lake load'."
+        )
+    named = {(row["stream"], row["table"]): row["name"] for row in names}
+    found: dict[str, PublishedTable] = {}
+    for (stream, table), row in then.items():
+        if table is None or is_gone(row, newest[stream, table]) or (stream, table) not in named:
+            continue
+        own = (
+            then[stream, None]["positions"] if row["positions"] is None and (stream, None) in then else row["positions"]
+        )
+        for database, version, folder in (
+            ("silver", row["version"], row["path"]),
+            ("history", row["history"], f"history/{row['path'].partition('/')[2]}" if row["path"] else None),
+        ):
+            if version is not None and folder:
+                name = f"{database}.{named[stream, table]}"
+                found[name.casefold()] = PublishedTable(name, folder, version, stream, table, dict(own or {}))
+    return found
+
+
+#: Every state, so that one that no table has can be counted as 0.
+TABLE_STATES = ("published", "behind", "copying", "stopped", "not made")
+
+
+def table_state(*, reason: str | None, copying: Mapping[str, str], version: int | None, behind: bool) -> str:
+    """Return the state of a table that stopped for a `reason`, is copied, or has a version that may be `behind` its stream's."""
+    if reason:
+        return "stopped"
+    if copying:
+        return "copying"
+    if version is None:
+        return "not made"
+    return "behind" if behind else "published"

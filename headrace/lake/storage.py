@@ -1,7 +1,10 @@
 """Files under a lake's root: a folder of this machine, or an object store that `deltalake` knows.
 
-`s3://` (and `s3a://`), `gs://`, `abfss://` and `az://` are read with the credentials of this process's environment and, for S3,
-what the lake's file sets of Hadoop's client (headrace/object_store.py). HDFS is not supported. Called here and by the console.
+`s3://` (and `s3a://`), `gs://`, `abfss://` and `az://` are read with the credentials of this process's environment, or a role
+of the machine, and, for S3, what the lake's file sets of Hadoop's client, as `deltalake` takes it: so one file is enough for
+both. A credential provider of Hadoop (a JCEKS file, a class) is for Spark alone. HDFS is not supported.
+
+Called here, by the console, and by a load that looks at tables' logs before it starts Spark.
 """
 
 from collections.abc import Mapping
@@ -9,11 +12,52 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from headrace import object_store
 from headrace.errors import NeedsOperator, NotConnected
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
+
+
+_S3 = frozenset({"s3", "s3a", "s3n"})
+_HADOOP = "spark.hadoop.fs.s3a."
+#: Names that the two use for the same.
+_NAMES = {
+    "endpoint.region": "aws_region",
+    "access.key": "aws_access_key_id",
+    "secret.key": "aws_secret_access_key",
+    "session.token": "aws_session_token",
+}
+
+
+def store_options(root: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the storage options for a root, by [spark.settings] of the lake's file; settings of its bucket go first."""
+    parts = urlsplit(root)
+    if not is_s3(root):
+        return {}
+
+    def given(name: str) -> str:
+        return settings.get(f"{_HADOOP}bucket.{parts.netloc}.{name}") or settings.get(f"{_HADOOP}{name}") or ""
+
+    found = {ours: given(name) for name, ours in _NAMES.items() if given(name)}
+    plain = given("connection.ssl.enabled").lower() == "false"
+    if endpoint := given("endpoint"):
+        scheme = "" if "://" in endpoint else "http://" if plain else "https://"
+        found["aws_endpoint"] = f"{scheme}{endpoint}"
+        found["aws_virtual_hosted_style_request"] = "false"
+        if found["aws_endpoint"].startswith("http://"):
+            found["aws_allow_http"] = "true"
+    return found
+
+
+def is_remote(root: str) -> bool:
+    """Whether a root is on an object store."""
+    return urlsplit(root).scheme not in {"", "file"}
+
+
+def is_s3(root: str) -> bool:
+    """Whether a root is on S3, or on a server of its protocol."""
+    return urlsplit(root).scheme in _S3
+
 
 #: What Spark calls a store, and what `deltalake` does.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
@@ -43,12 +87,12 @@ class Storage:
         try:
             from pyarrow import fs  # noqa: PLC0415 - an extra.
 
-            if not object_store.is_remote(root):
+            if not is_remote(root):
                 self._system: Any = fs.SubTreeFileSystem(str(Path(self.root)), fs.LocalFileSystem())
             else:
                 from deltalake.fs import DeltaStorageHandler  # noqa: PLC0415 - as above.
 
-                options = object_store.options(root, settings)
+                options = store_options(root, settings)
                 self._system = fs.PyFileSystem(DeltaStorageHandler(self.root, options))
         except ModuleNotFoundError as error:
             raise NeedsOperator(

@@ -1,18 +1,20 @@
-"""A table of the lake at one version, as Arrow, Polars, pandas or a relation of DuckDB.
+"""A table of the lake at one version, as Arrow, Polars, pandas or a relation of DuckDB, and its columns in Arrow.
 
 The rows are those of `headrace lake sql`, the lake's own columns among them (`_source`, `_position`, `_commit_time`). Files are
 read as they are needed: batches fit into memory, whatever the table's size.
 """
 
+import json
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from headrace.lake import arrow_types, deletion_vectors, delta_log
-from headrace.lake.arrow_types import Column
+from headrace.lake import delta_log
 from headrace.lake.delta_log import DataFile, TableVersion
-from headrace.lake.published import PublishedTable
+from headrace.lake.own_tables import PublishedTable
 from headrace.lake.storage import Storage
 
 if TYPE_CHECKING:
@@ -20,6 +22,74 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import polars as pl
     import pyarrow as pa
+
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_PHYSICAL = "delta.columnMapping.physicalName"
+#: Microseconds of the beginning of Julian day 0, before which Spark's 96 bits have a negative day and time of day. Arrow takes
+#: both for positive ones, which adds this much, modulo 2**64.
+_JULIAN = -2_440_588 * 86_400_000_000
+_ADDED = (2**32 * 86_400_000_000) % 2**64 + 2**64 // 1000
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    #: Its name in the table's files.
+    stored: str
+    type: "pa.DataType"
+
+
+def of_int96(times: "pa.Array") -> "pa.Array":
+    """Return times of 96 bits as Spark has them, from what Arrow makes of them: `infinity` of PostgreSQL is beyond Arrow's."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra.
+    import pyarrow.compute as pc  # noqa: PLC0415 - as above.
+
+    plain = times.cast(pa.timestamp("us")).view(pa.int64())
+    # Wraps, as Spark's own does.
+    right = pc.subtract(plain, pa.scalar(_ADDED - 2**64 if _ADDED >= 2**63 else _ADDED, pa.int64()))
+    return pc.if_else(pc.less(plain, _JULIAN), right, plain).view(pa.timestamp("us"))
+
+
+def columns(schema: str) -> list[Column]:
+    """Return the columns of a schema as a Delta log has it; raise NeedsOperator for a type that has none in Arrow here."""
+    return [
+        Column(field["name"], field.get("metadata", {}).get(_PHYSICAL, field["name"]), _type(field["type"]))
+        for field in json.loads(schema)["fields"]
+    ]
+
+
+def _type(of_delta: Any) -> "pa.DataType":
+    import pyarrow as pa  # noqa: PLC0415 - an extra.
+
+    plain = {
+        "long": pa.int64(),
+        "integer": pa.int32(),
+        "short": pa.int16(),
+        "byte": pa.int8(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "boolean": pa.bool_(),
+        "date": pa.date32(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+    }
+    if isinstance(of_delta, str):
+        if match := _DECIMAL.fullmatch(of_delta):
+            return pa.decimal128(int(match[1]), int(match[2]))
+        if of_delta in plain:
+            return plain[of_delta]
+    elif of_delta["type"] == "array":
+        return pa.list_(_type(of_delta["elementType"]))
+    elif of_delta["type"] == "map":
+        return pa.map_(_type(of_delta["keyType"]), _type(of_delta["valueType"]))
+    elif of_delta["type"] == "struct":
+        return pa.struct([(field["name"], _type(field["type"])) for field in of_delta["fields"]])
+    raise NeedsOperator(f"a column of Delta type {of_delta!r} cannot be read here", hint="Read the table with Spark.")
 
 
 class LakeTable:
@@ -56,7 +126,7 @@ class LakeTable:
         return [by_name[name] for name in self._only]
 
     def _all_columns(self) -> list[Column]:
-        return arrow_types.columns(self.content.schema)
+        return columns(self.content.schema)
 
     def select(self, *columns: str) -> "LakeTable":
         """Return the table with some of its columns: the others are not read."""
@@ -86,7 +156,7 @@ class LakeTable:
         """Return the numbers of deleted rows of a file."""
         if file.deleted is None:
             return []
-        return sorted(deletion_vectors.rows(self._storage, self.published.path, file.deleted))
+        return sorted(delta_log.deleted_rows(self._storage, self.published.path, file.deleted))
 
     def _of_file(self, file: DataFile) -> "Iterator[pa.RecordBatch]":
         import pyarrow as pa  # noqa: PLC0415 - an extra.
@@ -155,4 +225,4 @@ class LakeTable:
 
 def _stored(batch: "pa.RecordBatch", column: Column, int96: set[str]) -> "pa.Array":
     found = batch.column(column.stored)
-    return arrow_types.of_int96(found) if column.stored in int96 else found
+    return of_int96(found) if column.stored in int96 else found

@@ -24,8 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from headrace import doors
-from headrace.amqp.connection import Connection
-from headrace.amqp.connector import Connector
+from headrace.amqp.connection import Connection, Connector
 from headrace.amqp.errors import Role, shown
 from headrace.amqp.links import Accept, Arriving, Outcome, Reject, Release, settle
 from headrace.configuration.sections import Client

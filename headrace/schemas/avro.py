@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import MsgspecError, json
 
 from headrace.schema import Column, TableSchema
-from headrace.schemas.avro_types import NULL, Schema, optional, type_of
+from headrace.schemas.column_types import NULL, Schema, avro_type_of, optional
 
 #: What has the prefix's place in a schema until it is known.
 PREFIX: Final = "@prefix"
@@ -223,7 +223,7 @@ def _names(schema: TableSchema) -> Mapping[str, str]:
 
 
 def _field(column: Column, name: str, *, required: bool) -> Schema:
-    kind = type_of(column)
+    kind = avro_type_of(column)
     made: Schema = {"name": name, "type": kind} if required else _nullable(name, kind)
     if name != column.name:
         made["headrace.column"] = column.name

@@ -1,11 +1,76 @@
-"""A table's schema as text, in each of the forms of `headrace bridge schema`."""
+"""A table's schema as text, in each of the forms of `headrace bridge schema`, Kafka Connect's in JSON among them.
+
+Kafka Connect's is what JsonConverter takes as `schema.content`, since Kafka 4.2. Names are Debezium's, so that its sinks and
+transforms take the records for its own. Every column but the key's may be null: a record may hold the key alone, and what the log
+does not carry is absent. JsonConverter passes over fields that a schema has not.
+"""
 
 import json
-from typing import Any, Final
+from typing import Final
 
 from headrace.errors import ConfigurationError
 from headrace.schema import Column, TableSchema
-from headrace.schemas import avro, connect, connect_types
+from headrace.schemas import avro
+from headrace.schemas.column_types import Schema, connect_type_of
+
+_OF_AVRO: Final = {"string": "string", "long": "int64", "int": "int32"}
+
+
+def connect_key(schema: TableSchema, prefix: str) -> Schema | None:
+    """Return the schema of a table's keys; None for a table without a key."""
+    if not schema.key:
+        return None
+    by_name = {column.name: column for column in schema.columns}
+    return _struct(f"{_base(schema, prefix)}.Key", [_field(by_name[name], schema) for name in schema.key])
+
+
+def connect_value(schema: TableSchema, connector: str, prefix: str) -> Schema:
+    """Return the schema of a table's values: Debezium's envelope. `connector` is `source.connector` of its records."""
+    base = _base(schema, prefix)
+    row = _struct(f"{base}.Value", [_field(column, schema) for column in schema.columns]) | {"optional": True}
+    times = [_optional({"type": "int64"}, name) for name in ("ts_ms", "ts_us", "ts_ns")]
+    fields = [
+        _optional(row, "before"),
+        _optional(row, "after"),
+        _struct(f"io.debezium.connector.{connector}.Source", _source(connector)) | {"field": "source"},
+        _optional(_transaction(), "transaction"),
+        {"type": "string", "optional": False, "field": "op"},
+        *times,
+        _optional({"type": "array", "items": {"type": "string", "optional": False}}, "unchanged"),
+    ]
+    return _struct(f"{base}.Envelope", fields) | {"version": 2}
+
+
+def _base(schema: TableSchema, prefix: str) -> str:
+    return ".".join(avro.adjusted(name) for name in (prefix, schema.schema, schema.table))
+
+
+def _field(column: Column, schema: TableSchema) -> Schema:
+    return connect_type_of(column) | {"optional": column.name not in schema.key, "field": column.name}
+
+
+def _source(connector: str) -> list[Schema]:
+    """Return the fields of `source`, which are those of its Avro form."""
+    found = []
+    for field in avro.source_fields(connector):
+        kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+        kind = next((_OF_AVRO[each] for each in kinds if isinstance(each, str) and each in _OF_AVRO), "string")
+        found.append(_optional({"type": kind}, field["name"]))
+    return found
+
+
+def _transaction() -> Schema:
+    fields = [{"type": "string", "optional": False, "field": "id"}]
+    fields += [_optional({"type": "int64"}, name) for name in ("total_order", "data_collection_order")]
+    return _struct("event.block", fields)
+
+
+def _struct(name: str, fields: list[Schema]) -> Schema:
+    return {"type": "struct", "name": name, "version": 1, "optional": False, "fields": fields}
+
+
+def _optional(kind: Schema, name: str) -> Schema:
+    return kind | {"optional": True, "field": name}
 
 
 def printed(form: str, schema: TableSchema, connector: str, prefix: str, *, of_key: bool) -> str:
@@ -26,13 +91,11 @@ def printed(form: str, schema: TableSchema, connector: str, prefix: str, *, of_k
         made = avro.schemas(schema, connector).with_prefix(prefix)
         return str(made.key) if of_key else made.value
     if form == "connect":
-        found = connect.key(schema, prefix) if of_key else connect.value(schema, connector, prefix)
+        found = connect_key(schema, prefix) if of_key else connect_value(schema, connector, prefix)
     else:
         found = key(schema) if of_key else value(schema)
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
-
-Schema = dict[str, Any]
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _NUMBER: Final = {"type": ["number", "string"]}
@@ -85,11 +148,11 @@ def value(schema: TableSchema) -> Schema:
 
 def of_column(column: Column, *, required: bool) -> Schema:
     """Return the schema of a column's values."""
-    made = _of_type(connect_types.type_of(column))
+    made = _of_type(connect_type_of(column))
     return made if required else _nullable(made)
 
 
-def _of_type(kind: connect_types.Schema) -> Schema:
+def _of_type(kind: Schema) -> Schema:
     name = kind["type"]
     if name == "array":
         return {"type": "array", "items": _nullable(_of_type(kind["items"]))}

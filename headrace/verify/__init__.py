@@ -4,10 +4,9 @@ Needs no Spark: the edge uses it in the region, `headrace verify` where it conne
 importing only those to its right:
 
     remote                           a source whose half is computed in its region
-    transfer, contract               what is asked of a region, and answered
+    contract                         what is asked of a region, and answered
     engines                          which engine a source has
     postgres/   mysql/               the engines: neither imports the other; `database.py` of each alone imports a driver
-    engine, canonical                what an engine gives; how values are written, alike at the source and in silver
-    digest                           what a side of a comparison offers
-    ranges                           how rows are cut into ranges
+    comparison                       what an engine and a side of a comparison give, and how rows are cut into ranges
+    canonical                        how values are written, alike at the source and in silver
 """

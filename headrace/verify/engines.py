@@ -7,7 +7,7 @@ from headrace.configuration.databases import PostgresqlConnection
 from headrace.configuration.edge import Mysql
 from headrace.configuration.lake import VerifiedMysql
 from headrace.verify import canonical
-from headrace.verify.engine import Database, Forms, Reading
+from headrace.verify.comparison import Database, Forms, Reading
 from headrace.verify.mysql import canonical as mysql_canonical
 
 Engine = Literal["postgresql", "mysql"]

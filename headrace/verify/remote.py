@@ -1,4 +1,4 @@
-"""A source whose half of a verification is computed in its region: its database, as engine.py has it, over requests to its edge.
+"""A source whose half of a verification is computed in its region: its database (comparison.py) over requests to its edge.
 
 Guarantees one snapshot for all steps: the edge holds it, and an edge that lost it reports that. Each request has a deadline of
 its own, so an edge that dies is noticed within that; while headquarters computes, the session is kept by a request now and then.
@@ -20,9 +20,8 @@ from headrace.requests.asking import Answered
 from headrace.requests.message import new_request
 from headrace.verify import contract, engines
 from headrace.verify.canonical import Column
+from headrace.verify.comparison import Digest, Forms, Grid, Place, Row, RowHash, SourceTable
 from headrace.verify.contract import IDLE_SECONDS, MOST_KEYS, Listed, Measured, Opened, Reply, Step
-from headrace.verify.digest import Digest, Grid, Row, RowHash
-from headrace.verify.engine import Forms, Place, SourceTable
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")

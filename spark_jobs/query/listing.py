@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from headrace.configuration.lake import LakeFile
+from headrace.lake.own_tables import table_state
 from headrace.schema import TableSchema
-from headrace.table_state import table_state
 from spark_jobs import storage
 from spark_jobs.errors import explained
 from spark_jobs.silver import copies, table_task, target_schema

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from headrace.lake.published import bronze_name
+from headrace.lake.own_tables import bronze_name
 from spark_jobs import run_log, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import scd2, table_task

@@ -7,7 +7,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.configuration.serve import Serve
+from headrace.configuration.sections import Serve
 from headrace.errors import ConfigurationError, NeedsOperator
 
 #: Minutes after which Hive closes what its client has left.

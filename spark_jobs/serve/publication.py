@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, ReplicationError
-from headrace.lake.published import bronze_name
+from headrace.lake.own_tables import bronze_name
 from spark_jobs import storage
 from spark_jobs.errors import explained
 from spark_jobs.query import published_tables

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from headrace import object_store
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NotConnected
+from headrace.lake.storage import is_s3, store_options
 
 #: A store that does not answer must not delay the load that asks it: Spark's own client retries for minutes.
 _IMPATIENT = {"connect_timeout": "2s", "timeout": "5s", "max_retries": "1", "retry_timeout": "5s"}
@@ -88,7 +88,7 @@ class StoreFiles:
             raise Unreadable("the packages deltalake and pyarrow are not installed") from error
         self._selector, self._missing = FileSelector, FileType.NotFound
         place = urlsplit(root)._replace(scheme="s3").geturl().rstrip("/")
-        self._store = self._tried(DeltaStorageHandler, place, object_store.options(root, settings) | _IMPATIENT)
+        self._store = self._tried(DeltaStorageHandler, place, store_options(root, settings) | _IMPATIENT)
 
     def path(self, *names: str) -> str:
         """Return the path of something under the root."""
@@ -132,7 +132,7 @@ def of_lake(lake: LakeFile) -> LogFiles | None:
     """Return the files under a lake's root, None where Spark alone can read them; raise Unreadable as well."""
     if lake.folder is not None:
         return LocalFiles(lake.folder)
-    return StoreFiles(lake.root, lake.spark_settings()) if object_store.is_s3(lake.root) else None
+    return StoreFiles(lake.root, lake.spark_settings()) if is_s3(lake.root) else None
 
 
 def version(spark: SparkSession, path: str) -> int:

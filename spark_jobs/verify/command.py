@@ -18,7 +18,7 @@ from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NotConnected, ReplicationError
 
 if TYPE_CHECKING:
-    from headrace.verify.engine import Database
+    from headrace.verify.comparison import Database
     from spark_jobs.verify.lake import LakeAt, Reached
     from spark_jobs.verify.report import Shown, TableReport
     from spark_jobs.verify.tables import Sources

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from headrace.verify.canonical import Column
-from headrace.verify.digest import Digest, Grid, LakeSide, Row, Span
-from headrace.verify.engine import SourceSide
+from headrace.verify.comparison import Digest, Grid, LakeSide, Row, SourceSide, Span
 
 #: Rows of one side that are listed at most, all in all.
 LISTED = 8192

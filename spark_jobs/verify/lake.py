@@ -18,7 +18,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
 from headrace.schema import TableSchema
 from headrace.verify import canonical
-from headrace.verify.engine import Database, Place
+from headrace.verify.comparison import Database, Place
 from spark_jobs import scratch, storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze

@@ -23,8 +23,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from headrace.verify import canonical, engines
 from headrace.verify.canonical import Column, SilverType
-from headrace.verify.digest import DIGITS, Digest, Grid, Row, Span, hashes
-from headrace.verify.engine import Database, Forms, SourceTable
+from headrace.verify.comparison import DIGITS, Database, Digest, Forms, Grid, Row, SourceTable, Span, hashes
 from headrace.verify.remote import RemoteDatabase
 from spark_jobs.kafka.requests import RequestTopics
 from spark_jobs.silver import target_schema

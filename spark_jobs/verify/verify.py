@@ -14,9 +14,8 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from headrace.errors import CorruptInput, NeedsOperator, Retryable
-from headrace.verify import digest
-from headrace.verify.digest import Grid
-from headrace.verify.engine import Database, SourceSide, SourceTable
+from headrace.verify import comparison
+from headrace.verify.comparison import Database, Grid, SourceSide, SourceTable
 from spark_jobs.errors import explained
 from spark_jobs.verify import tables
 from spark_jobs.verify.compare import compare
@@ -26,7 +25,7 @@ from spark_jobs.verify.tables import Plan, SilverSide
 _LOG = logging.getLogger(__name__)
 
 #: Rows of a range, about; and ranges of a table, at most, and at least when some of them are sampled.
-_ROWS, _MOST_RANGES, _LEAST_SAMPLED = 100_000, digest.MOST_CELLS, 100
+_ROWS, _MOST_RANGES, _LEAST_SAMPLED = 100_000, comparison.MOST_CELLS, 100
 _INTEGERS = {"short", "integer", "long"}
 
 #: Receives the source, the table, how many rows of it the source has summed up, and about how many there are.
@@ -205,8 +204,8 @@ def _one_sided(
 def _grid(side: SourceSide, about: int, *, by_number: bool, least: int) -> Grid:
     """Return the ranges of a table, by its leading key column where that is an integer on both sides; `least` or more."""
     bounds = side.bounds() if by_number else None
-    span = digest.keys(*bounds) if bounds else None
-    return digest.grid(span or digest.hashes(), max(least, min(_MOST_RANGES, -(-about // _ROWS))))
+    span = comparison.keys(*bounds) if bounds else None
+    return comparison.grid(span or comparison.hashes(), max(least, min(_MOST_RANGES, -(-about // _ROWS))))
 
 
 def _verdict(equal: bool, plan: Plan) -> Verdict:

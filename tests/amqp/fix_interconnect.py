@@ -16,7 +16,7 @@ from headrace.amqp.transport import Condition, Delivery, Endpoint
 from headrace.batch import Batch, decode
 from headrace.position import Position
 from headrace.schemas.avro_json.envelope import Records
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.amqp.peer import Listener
 
 _CREDIT = 64

@@ -17,7 +17,7 @@ from rich.console import Console
 from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.mariadb import Mariadb
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.benchmarks.results import Result, compared
 from tests.benchmarks.usage import usage
 from tests.end_to_end.pipeline import command, headrace

@@ -15,7 +15,7 @@ from edge.snapshot.store import SnapshotStore
 from infra.local import files
 from infra.local.kafka import Kafka
 from infra.local.mariadb import Mariadb
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.benchmarks import binlog
 from tests.benchmarks.results import Result, compared
 from tests.benchmarks.usage import usage

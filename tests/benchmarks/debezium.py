@@ -16,8 +16,8 @@ from headrace.errors import NeedsOperator
 from infra.local.jars import unpacked
 from infra.local.kafka import Kafka
 from infra.local.mariadb import Mariadb
-from infra.local.ports import free_port
 from infra.local.postgres import Postgres
+from infra.local.server import free_port
 from tests.end_to_end.supervised import Supervised
 from tests.servers import jars
 

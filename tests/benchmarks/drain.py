@@ -19,8 +19,8 @@ from rich.console import Console
 
 from infra.local import files
 from infra.local.kafka import Kafka
-from infra.local.ports import free_port
 from infra.local.postgres import Postgres
+from infra.local.server import free_port
 from tests.benchmarks import orders, shapes
 from tests.benchmarks.results import Result, compared
 from tests.benchmarks.usage import usage

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from infra.local import files
 from infra.local.kafka import Kafka
-from infra.local.ports import free_port
 from infra.local.postgres import Postgres
+from infra.local.server import free_port
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.bridge.bridge_file import bridge_file
 from tests.edge.fix_edge import PostgresEdge
 from tests.rules.waiting import eventually

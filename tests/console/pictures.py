@@ -23,10 +23,10 @@ from bridge.service import BridgeService
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from headrace.console import rows
-from headrace.console.next_steps import Files
+from headrace.console import sources
 from headrace.console.retention import RetentionView
 from headrace.console.server import Console, Settings
+from headrace.console.sources import Files
 from headrace.metrics.endpoint import Endpoint
 from headrace.retention.headroom import StreamKept
 from tests.console.conftest import CHROMIUM
@@ -146,11 +146,11 @@ def make_history(console: Console) -> None:
             name: 900 + 350 * math.sin(ago / 90 + place) + random.random() * 60 for place, name in enumerate(SOURCES)
         }
         fresh = 900 - ago * 10 % 900 + 20.0
-        noted = {(rows.LAG, name): value for name, value in lags.items()}
-        noted |= {(rows.RATE, name): value for name, value in rates.items()}
-        noted |= {(rows.FRESH, name): fresh for name in SOURCES}
-        noted |= {(rows.LAG, rows.ALL): max(lags.values()), (rows.RATE, rows.ALL): sum(rates.values())}
-        console.pages.history.record(noted | {(rows.FRESH_OF_STREAM, "bank"): fresh}, now - ago * 10)
+        noted = {(sources.LAG, name): value for name, value in lags.items()}
+        noted |= {(sources.RATE, name): value for name, value in rates.items()}
+        noted |= {(sources.FRESH, name): fresh for name in SOURCES}
+        noted |= {(sources.LAG, sources.ALL): max(lags.values()), (sources.RATE, sources.ALL): sum(rates.values())}
+        console.pages.history.record(noted | {(sources.FRESH_OF_STREAM, "bank"): fresh}, now - ago * 10)
 
 
 def take(url: str, folder: Path) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 from bridge.metrics import Complete, SourceMetrics
 from bridge.service import BridgeService
 from headrace.metrics.endpoint import Endpoint
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.console.pictures import REASON, SOURCES, make_lake
 
 pytest_plugins = ["tests.bridge.fix_bridge"]

@@ -12,7 +12,7 @@ from bridge.kafka.topics import make
 from bridge.positions.survey import positions_of
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.amqp.edge_double import message, send
 from tests.bridge.bridge_file import bridge_file
 from tests.consumers.mirror import mirror

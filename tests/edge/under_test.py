@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from edge.agent import Agent
-from edge.commands.initialise import Adoption, initialise
+from edge.commands.lifecycle import Adoption, initialise
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator, ReplicationError

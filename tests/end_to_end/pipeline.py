@@ -13,8 +13,8 @@ import psycopg2
 
 from infra.local import files
 from infra.local.kafka import Kafka
-from infra.local.ports import free_port
 from infra.local.postgres import Postgres
+from infra.local.server import free_port
 from tests.end_to_end.follower import Follower
 from tests.end_to_end.supervised import Supervised
 from tests.end_to_end.workload import ROWS, Workload

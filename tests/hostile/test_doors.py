@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bridge.service import BridgeService
+from edge.answers.handlers import EdgeService
 from edge.observability.figures import Figures
-from edge.observability.service import EdgeService
 from headrace import doors
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.hostile import bodies, peers, test_amqp, test_records

@@ -17,7 +17,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.kubernetes import api_server
 from tests.kubernetes.helm import ENVIRONMENT, ROOT
 from tests.rules.waiting import eventually

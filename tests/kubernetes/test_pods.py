@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.containers.engine import Podman
 from tests.kafka.reading import values as records
 from tests.kubernetes import values

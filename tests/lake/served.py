@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from headrace.certificates.authority import Authority
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.rules.waiting import eventually
 
 TOKEN = "a-token-of-alice"

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from infra.local import files
 from infra.local.kafka import Kafka
-from infra.local.ports import free_port
 from infra.local.postgres import Postgres
+from infra.local.server import free_port
 from tests.end_to_end.pipeline import command, headrace
 from tests.end_to_end.supervised import Supervised
 from tests.monitoring.rules import shortened

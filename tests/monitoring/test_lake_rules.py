@@ -12,11 +12,11 @@ from headrace.console import metrics
 from headrace.console.bridges import Bridges
 from headrace.console.lake import Lake
 from headrace.console.retention import RetentionView
-from headrace.console.rows import rows
+from headrace.console.sources import rows
 from headrace.metrics.endpoint import Endpoint
 from headrace.retention.headroom import StreamKept
 from headrace.status.answer import Answer, SourceStatus
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.monitoring.rules import shortened
 from tests.rules.waiting import eventually
 from tests.servers.prometheus import MONITORING, Prometheus, read_rules

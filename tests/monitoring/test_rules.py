@@ -15,8 +15,8 @@ from bridge.deliveries.record import DeliveryMetrics
 from bridge.lanes.state import LaneMetrics
 from bridge.metrics import Complete, SourceMetrics
 from bridge.service import BridgeService
+from edge.answers.handlers import EdgeService
 from edge.observability.figures import Figures
-from edge.observability.service import EdgeService
 from headrace import doors
 from headrace.certificates.authority import Authority
 from headrace.certificates.files import ConnectionMetrics, Expiry
@@ -24,7 +24,7 @@ from headrace.configuration.sections import Certificates
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.hold import HeldService
 from headrace.metrics.endpoint import Endpoint
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.monitoring.rules import shortened
 from tests.rules.waiting import eventually
 from tests.servers.prometheus import MONITORING, Prometheus, program, read_rules

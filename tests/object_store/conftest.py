@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from infra.local import ports
+from infra.local import server
 from spark_jobs import session as made_for_users
 from tests.rules.waiting import eventually
 
@@ -22,7 +22,7 @@ _USER = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests"}
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield the address of an S3 server that has the bucket."""
-    port = ports.free_port()
+    port = server.free_port()
     log = (tmp_path_factory.mktemp("s3") / "server.log").open("wb")
     command = [str(ROOT / ".setup/object-store/bin/python"), str(Path(__file__).with_name("server.py")), str(port)]
     address = f"http://127.0.0.1:{port}"

@@ -12,7 +12,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from infra.local import ports
+from infra.local import server
 from infra.local.jars import unpacked
 from tests.rules.waiting import eventually
 from tests.servers import jars
@@ -49,7 +49,7 @@ def running(folder: Path, port: int, *options: str) -> Iterator[str]:
     )
     command = [
         java.stdout.strip(), "-Xmx400m", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1",
-        f"-Dquarkus.http.port={port}", f"-Dquarkus.management.port={ports.free_port()}",
+        f"-Dquarkus.http.port={port}", f"-Dquarkus.management.port={server.free_port()}",
         "-Dapicurio.rest.deletion.artifact.enabled=true", "-Dapicurio.rest.deletion.artifact-version.enabled=true",
         *options, "-jar", str(unpacked(jars.REGISTRY) / "quarkus-run.jar"),
     ]  # fmt: skip
@@ -67,7 +67,7 @@ def running(folder: Path, port: int, *options: str) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     """Yield the registry, shared by the session: do not stop it."""
-    with running(tmp_path_factory.mktemp("registry"), ports.free_port()) as url:
+    with running(tmp_path_factory.mktemp("registry"), server.free_port()) as url:
         made = Registry(url)
         eventually(lambda: _answers(made), 240, every=0.5, saying="the registry answers")
         yield made

@@ -17,7 +17,7 @@ from bridge.kafka.topics import make
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from infra.local import ports
+from infra.local import server
 from tests.bridge.bridge_file import bridge_file
 from tests.registry.conftest import running
 from tests.registry.test_registry import SOURCE, reason, values
@@ -35,7 +35,7 @@ def started(tmp_path):
 
 def basic(folder, started):
     url = started(running(
-        folder, ports.free_port(), "-Dquarkus.http.auth.basic=true", "-Dquarkus.security.users.embedded.enabled=true",
+        folder, server.free_port(), "-Dquarkus.http.auth.basic=true", "-Dquarkus.security.users.embedded.enabled=true",
         "-Dquarkus.security.users.embedded.plain-text=true", "-Dquarkus.security.users.embedded.users.bridge=right",
         "-Dquarkus.security.users.embedded.roles.bridge=sr-admin", "-Dquarkus.http.auth.permission.all.paths=/*",
         "-Dquarkus.http.auth.permission.all.policy=authenticated",
@@ -49,7 +49,7 @@ def bearer(folder, started):
     key = rsa.generate_private_key(65537, 2048)
     public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     url = started(running(
-        folder, ports.free_port(), "-Dquarkus.oidc.tenant-enabled=true", "-Dquarkus.oidc.application-type=service",
+        folder, server.free_port(), "-Dquarkus.oidc.tenant-enabled=true", "-Dquarkus.oidc.application-type=service",
         f"-Dquarkus.oidc.public-key={base64.b64encode(public).decode()}", "-Dquarkus.oidc.client-id=registry",
     ))  # fmt: skip
     secret = folder / "token"
@@ -61,7 +61,7 @@ def certificate(folder, started):
     """Apicurio's own build asks for no certificate: a process of TLS ahead of it does, as a company's gateway."""
     authority, stranger = Authority(folder / "authority"), Authority(folder / "stranger")
     authority.server("registry", ["127.0.0.1"])
-    port = ports.free_port()
+    port = server.free_port()
     started(running(folder, port))
     outer = started(demanding(authority, port))
     for maker in (authority, stranger):
@@ -123,7 +123,7 @@ def demanding(authority, port):
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate_file)
     context.load_cert_chain(authority.folder / "registry.pem", authority.folder / "registry.key")
     context.verify_mode = ssl.CERT_REQUIRED
-    own, ready, ends = ports.free_port(), threading.Event(), []
+    own, ready, ends = server.free_port(), threading.Event(), []
 
     async def copy(reader, writer):
         try:

@@ -8,7 +8,7 @@ from bridge.kafka.client import admin
 from bridge.kafka.topics import make
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.amqp.edge_double import Edge
 from tests.bridge.bridge_file import bridge_file
 from tests.integration.bridge.test_bridge_tables import change

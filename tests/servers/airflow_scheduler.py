@@ -20,8 +20,8 @@ import psutil
 
 from headrace.errors import NeedsOperator
 from infra.local.airflow import environment
-from infra.local.ports import free_port
 from infra.local.process import Process
+from infra.local.server import free_port
 
 _STOP_SECONDS = 15.0
 

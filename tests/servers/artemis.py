@@ -13,8 +13,7 @@ from pathlib import Path
 
 from headrace.errors import NeedsOperator
 from infra.local.jars import unpacked
-from infra.local.ports import keep_port, kept_port
-from infra.local.server import Server
+from infra.local.server import Server, keep_port, kept_port
 from tests.servers import jars
 
 _CONFIGURATION = Path(__file__).resolve().parents[2] / "infra" / "artemis"

@@ -8,8 +8,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from infra.local.binlog_server import BinlogServer
-from infra.local.mariadb import Mariadb
+from infra.local.mariadb import BinlogServer, Mariadb
 from tests.amqp.fix_interconnect import Interconnect
 from tests.edge.under_test import EdgeUnderTest, made_in
 from tests.servers.fix_stack import served

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from infra.local.ports import free_port
+from infra.local.server import free_port
 
 _CHUNK = 256 * 1024
 #: SO_LINGER on, for 0 seconds: closing sends a reset, as a firewall that drops its state would.

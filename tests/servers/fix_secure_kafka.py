@@ -30,7 +30,7 @@ from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.secret import Secret
 from infra.local import jars
 from infra.local.kafka import Kafka
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.rules.waiting import eventually
 
 _numbers = itertools.count(1)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
-from edge.commands.retire import retire
+from edge.commands.lifecycle import retire
 from edge.doctor.examine import examine
 from edge.engine import Adoption
 from headrace.errors import NeedsOperator

@@ -35,7 +35,7 @@ def load(kafka_client: dict[str, Any] | None = None) -> None:
     finally:
         sys.modules.update(real)
     # As with the disk: they are in what an edge sends.
-    use = sys.modules["headrace.metrics.process"].ProcessUse
+    use = sys.modules["headrace.process"].ProcessUse
     use.cpu_cores, use.memory_bytes = 0.25, 80 << 20
     for module in [module for name, module in list(sys.modules.items()) if name.split(".")[0] in _PACKAGES]:
         for attribute, value in list(vars(module).items()):

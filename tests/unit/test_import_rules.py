@@ -24,16 +24,14 @@ MAY_IMPORT = {
         "headrace.configuration",
         "headrace.errors",
         "headrace.java",
-        # The names of tables, for both; and what is printed of the lake without Spark.
+        # The names of tables and their states, for both; and what is printed of the lake without Spark.
         "headrace.lake",
-        "headrace.object_store",
         "headrace.position",
         "headrace.registry",
         "headrace.requests",
         "headrace.retention",
         "headrace.schema",
         "headrace.schemas.avro_json",
-        "headrace.table_state",
         "headrace.waiting",
         "headrace.verify",
     },

@@ -7,9 +7,9 @@ from tests.unit.test_import_rules import Module, all_modules, inside
 #: From the lowest up. What is in one line imports nothing of the others there; edge/__init__.py and its siblings explain them.
 LAYERS = {
     "headrace": (
-        {"__version__", "errors", "java", "object_store", "status.answer", "table_state", "waiting"},
-        {"configuration", "files", "findings", "formats", "position", "record_names", "schema"},
-        {"batch", "descriptors", "logs", "memory", "metrics", "registry", "retention", "schemas", "status"},
+        {"__version__", "errors", "java", "status.answer", "waiting"},
+        {"configuration", "files", "findings", "formats", "position", "schema"},
+        {"batch", "logs", "metrics", "process", "registry", "retention", "schemas", "status"},
         {"doors"},
         {"certificates", "hold", "lake", "requests", "source_plan"},
         {"amqp", "source_command", "verify"},
@@ -18,7 +18,7 @@ LAYERS = {
         {"__main__"},
     ),
     "edge": (
-        {"database", "observability", "records", "requests"},
+        {"observability", "records", "requests"},
         {"delivery"},
         {"progress"},
         {"snapshot"},

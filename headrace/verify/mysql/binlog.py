@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from headrace.errors import Retryable
-from headrace.verify.engine import Place
+from headrace.verify.comparison import Place
 
 Ask = Callable[[str], list[tuple[Any, ...]]]
 

@@ -20,7 +20,7 @@ from headrace.configuration.edge import Mysql
 from headrace.configuration.lake import VerifiedMysql
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.verify.canonical import Column, SourceType
-from headrace.verify.engine import Forms, Place, Reading, SourceTable
+from headrace.verify.comparison import Forms, Place, Reading, SourceTable
 from headrace.verify.mysql import binlog, canonical, side
 from headrace.verify.mysql.side import MysqlSide
 

@@ -12,8 +12,7 @@ from typing import Any
 from headrace.configuration.databases import MysqlConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.verify.canonical import Column
-from headrace.verify.digest import DIGITS, Digest, Grid, Row, RowHash, checked
-from headrace.verify.engine import SourceTable
+from headrace.verify.comparison import DIGITS, Digest, Grid, Row, RowHash, SourceTable, checked
 from headrace.verify.mysql import canonical
 
 # Statements are built from quoted names of the catalog and from numbers, nothing else.

@@ -21,7 +21,7 @@ from headrace.configuration.databases import PostgresqlConnection
 from headrace.configuration.edge import Postgresql
 from headrace.verify import canonical
 from headrace.verify.canonical import Column, SourceType
-from headrace.verify.engine import Forms, Place, Reading, SourceTable
+from headrace.verify.comparison import Forms, Place, Reading, SourceTable
 from headrace.verify.postgres import side
 from headrace.verify.postgres.side import PostgresSide
 

@@ -13,8 +13,7 @@ from headrace.configuration.databases import PostgresqlConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.verify import canonical
 from headrace.verify.canonical import Column
-from headrace.verify.digest import DIGITS, Digest, Grid, Row, RowHash, Span, checked
-from headrace.verify.engine import SourceTable
+from headrace.verify.comparison import DIGITS, Digest, Grid, Row, RowHash, SourceTable, Span, checked
 
 # Statements are built from quoted names of the catalog, its row filters, and numbers, nothing else.
 # ruff: noqa: S608

@@ -21,7 +21,7 @@ from infra.local.airflow import Airflow, DagRun
 from infra.local.demo.bank import Bank, Pay
 from infra.local.demo.region import Part, Region, headrace
 from infra.local.demo.screen import Screen
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from infra.local.stack import Stack
 
 _WIDTH = 66

@@ -14,7 +14,7 @@ from bridge.positions.survey import forget
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.amqp.edge_double import message, send
 from tests.amqp.router_double import Router
 from tests.bridge.bridge_file import bridge_file

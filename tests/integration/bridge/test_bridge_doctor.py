@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from bridge.doctor import examine
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.amqp.edge_double import message, send
 from tests.bridge.bridge_file import bridge_file
 from tests.edge.source_log import cut, log

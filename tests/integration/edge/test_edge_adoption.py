@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from edge.commands.initialise import Adoption
+from edge.commands.lifecycle import Adoption
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import State
 from headrace.errors import NeedsOperator

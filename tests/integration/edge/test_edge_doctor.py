@@ -11,7 +11,7 @@ from edge.postgres import rows_in_c
 from edge.postgres.connection import Database
 from edge.postgres.engine import PostgresEngine
 from headrace.errors import NeedsOperator
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.rules.waiting import eventually
 
 

@@ -5,7 +5,7 @@ import contextlib
 import psycopg2
 import pytest
 
-from edge.commands.initialise import Adoption
+from edge.commands.lifecycle import Adoption
 from headrace.errors import NeedsOperator
 from tests.edge.fix_edge import arrive, ids
 from tests.rules.waiting import eventually

@@ -7,8 +7,8 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from edge.answers.handlers import PREFIX
 from edge.observability.figures import Figures
-from edge.observability.service import PREFIX
 from headrace import __version__
 from headrace.metrics.collector import names
 from tests.rules.waiting import eventually

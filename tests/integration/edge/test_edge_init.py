@@ -6,7 +6,7 @@ from contextlib import closing
 import psycopg2
 import pytest
 
-from edge.commands.initialise import initialise
+from edge.commands.lifecycle import initialise
 from edge.postgres import connection, publishing, setup
 from headrace.errors import NeedsOperator
 from tests.edge.fix_edge import arrive

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.commands.retire import retire
+from edge.commands.lifecycle import retire
 from headrace.errors import NeedsOperator
 from tests.edge.fix_edge import arrive
 from tests.rules.waiting import eventually

@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from edge.postgres.errors import SlotTaken
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.edge.fix_edge import arrive
 from tests.edge.under_test import refused
 from tests.rules.waiting import eventually

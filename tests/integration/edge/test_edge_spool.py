@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from edge.commands.initialise import Adoption
+from edge.commands.lifecycle import Adoption
 from edge.postgres.checkpoint import parse_lsn
 from headrace.errors import NeedsOperator
 from headrace.position import Position

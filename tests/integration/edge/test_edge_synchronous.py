@@ -6,7 +6,7 @@ import threading
 import psycopg2
 import pytest
 
-from edge.commands.initialise import Adoption
+from edge.commands.lifecycle import Adoption
 from headrace.verify.postgres.database import SourceDatabase
 from tests.edge.fix_edge import arrive
 from tests.integration.edge.snapshots import ask, ended, held, records, stored

@@ -10,7 +10,7 @@ from headrace.amqp import connection, transport
 from headrace.amqp.polling import Polling
 from headrace.errors import NeedsOperator
 from headrace.waiting import Backoff
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.amqp.edge_peers import Crowded, Quiet, Refusing
 from tests.amqp.interconnect_ends import SOURCE, Edge, Far, at, sealed
 from tests.amqp.router_double import Router
@@ -214,7 +214,7 @@ def test_an_edge_goes_back_over_what_was_accepted_past_a_hole(ends, interconnect
 
 def test_a_limit_that_lasts_does_not_end_an_edge_and_when_it_passes_the_edge_goes_on(ends, monkeypatch, caplog):
     """A vhost's maxConnections may be reached for a while: the edge ended with exit code 3 after seconds (R6, R7)."""
-    monkeypatch.setattr("headrace.amqp.connector.Backoff", lambda **_options: Backoff(first=0.001, longest=0.001))
+    monkeypatch.setattr("headrace.amqp.connection.Backoff", lambda **_options: Backoff(first=0.001, longest=0.001))
     crowded = Crowded()
     edge = ends(Edge, f"amqp://127.0.0.1:{crowded.port}")
     edge.put(sealed(1, 5))

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from bridge.amqp import pending_connections
-from headrace.amqp import connector
-from infra.local.ports import free_port
+from headrace.amqp import connection
+from infra.local.server import free_port
 from tests.amqp.interconnect_ends import Edge, Far, at, pem, sealed
 from tests.rules.waiting import eventually
 
@@ -149,7 +149,7 @@ def test_a_far_side_that_is_long_away_costs_no_memory(ours, monkeypatch, end):
         backoffs.append(_AtOnce(**options))
         return backoffs[-1]
 
-    monkeypatch.setattr(connector, "Backoff", backoff)
+    monkeypatch.setattr(connection, "Backoff", backoff)
     url = f"amqps://localhost:{free_port()}"
     made = Far(url=url, **pem(ours, "bridge")) if end == "bridge" else Edge(url, **pem(ours, "jakarta-bank"))
     try:

@@ -6,8 +6,7 @@ import signal
 
 import pytest
 
-from edge.commands.initialise import Adoption
-from edge.commands.retire import retire
+from edge.commands.lifecycle import Adoption, retire
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.edge.fix_edge import arrive, ids
 from tests.edge.undecodable import go_on_behind_what_cannot_be_decoded

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.commands.initialise import Adoption
+from edge.commands.lifecycle import Adoption
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from tests.edge.fix_edge import arrive, ids

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.bridge.bridge_file import bridge_file
 from tests.integration.requests.deliveries import is_all_committed, produce, section
 from tests.rules.waiting import eventually

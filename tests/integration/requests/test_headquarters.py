@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bridge.metrics import SourceMetrics
 from bridge.service import PREFIX
 from headrace.metrics.collector import names
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.bridge.bridge_file import bridge_file
 from tests.rules.waiting import eventually
 

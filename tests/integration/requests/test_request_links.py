@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from edge.requests import links
-from edge.requests.answer_queue import KnownRequests
-from edge.requests.service import Handler, RequestService
+from edge.requests.service import Handler, KnownRequests, RequestService
 from headrace.amqp.transport import Condition, Message
 from headrace.requests.asking import Collector
 from headrace.requests.message import decode_part, encode, new_request

@@ -12,8 +12,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bridge.kafka.client import admin as administration
 from bridge.requests.kafka import AskingTopics, TopicReader
-from edge.requests.answer_queue import KnownRequests
-from edge.requests.service import Handler, RequestService
+from edge.requests.service import Handler, KnownRequests, RequestService
 from headrace.amqp.transport import Message
 from headrace.configuration.bridge import Kafka
 from headrace.configuration.sections import Topics

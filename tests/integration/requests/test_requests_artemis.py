@@ -5,8 +5,7 @@ from contextlib import closing
 import pytest
 
 from bridge.requests.kafka import AskingTopics
-from edge.requests.answer_queue import KnownRequests
-from edge.requests.service import Handler, RequestService
+from edge.requests.service import Handler, KnownRequests, RequestService
 from headrace.configuration.bridge import Kafka
 from headrace.requests import asking
 from headrace.requests.message import new_request

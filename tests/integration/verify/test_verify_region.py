@@ -8,7 +8,7 @@ import pytest
 from edge.answers.verify_session import Verification
 from headrace.configuration.sections import Topics
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
-from headrace.verify import contract, digest
+from headrace.verify import comparison, contract
 from headrace.verify.canonical import Column, SilverType, column
 from headrace.verify.postgres.database import SourceDatabase
 from tests.bridge.asked_edges import SOURCE
@@ -41,7 +41,7 @@ def test_the_region_computes_what_a_connection_to_its_database_does(asked, datab
             kept = {name: kind for name, kind in wide.columns.items() if name != "a"}
             assert remote.tables() == [accounts, replace(wide, columns=kept, treated={"a": "mask"})]
             with pytest.raises(CorruptInput, match="has no column 'a'"):
-                remote.side(wide, columns_of(wide, "a"), []).digests(digest.grid(digest.hashes(), 1))
+                remote.side(wide, columns_of(wide, "a"), []).digests(comparison.grid(comparison.hashes(), 1))
             with pytest.raises(CorruptInput, match="or it does not leave the region"):
                 remote.side(direct.tables()[1], [], []).count()
             table = remote.tables()[0]
@@ -50,7 +50,7 @@ def test_the_region_computes_what_a_connection_to_its_database_does(asked, datab
             assert found[0].bounds() == found[1].bounds() == (1, 2000)
             assert found[0].about() == found[1].about()
             assert found[0].count() == 2000
-            for grid in (digest.grid(digest.keys(1, 2000), 8), digest.grid(digest.hashes(), 8)):
+            for grid in (comparison.grid(comparison.keys(1, 2000), 8), comparison.grid(comparison.hashes(), 8)):
                 here, there = (each.digests(grid) for each in found)
                 assert here == there
                 assert sum(each.rows for each in here.values()) == 2000
@@ -80,7 +80,7 @@ def test_the_region_computes_what_a_connection_to_its_database_does(asked, datab
                 name='id" = 1) --', stored="", source="", silver="", free=False, in_silver=SilverType(name="integer")
             )
             with pytest.raises(CorruptInput, match="has no column"):
-                remote.side(table, [forged], []).digests(digest.grid(digest.hashes(), 1))
+                remote.side(table, [forged], []).digests(comparison.grid(comparison.hashes(), 1))
             # Of an error of one step the session does not end.
             assert remote.side(table, [], []).count() == 1999
     nowhere = Topics("no-such-requests", "no-such-answers")

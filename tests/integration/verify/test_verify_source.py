@@ -7,8 +7,8 @@ import pytest
 from edge.answers import verify_session
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, NotConnected
-from headrace.verify import canonical, contract, digest
-from headrace.verify.engine import Reading
+from headrace.verify import canonical, comparison, contract
+from headrace.verify.comparison import Reading
 from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs.verify.verify import verify
 from tests.lake.verify_sides import SOURCE, Frames, address, rows
@@ -85,7 +85,7 @@ def test_an_edge_reads_the_tables_columns_and_rows_of_its_publication_alone(data
         found = {table.name: table for table in source.tables()}
         accounts = found["accounts"]
         side = source.side(accounts, [canonical.absent("id")], [canonical.absent("id")])
-        rows = side.digests(digest.grid(digest.keys(1, 10), 2))
+        rows = side.digests(comparison.grid(comparison.keys(1, 10), 2))
         assert (side.count(), side.bounds(), sum(each.rows for each in rows.values())) == (5, (2, 10), 5)
         assert side.about() >= 0
 

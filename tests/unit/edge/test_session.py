@@ -11,8 +11,7 @@ from edge.mysql.errors import missing_columns, streaming
 from edge.observability.figures import Figures
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.errors import corrupt, running
-from edge.progress.checkpoint import State
-from edge.progress.progress import Progress
+from edge.progress.checkpoint import Progress, State
 from edge.progress.record_settings import RecordSettings
 from edge.session import CaptureSession
 from edge.snapshot.table_history import TableHistory

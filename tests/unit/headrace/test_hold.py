@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected
 from headrace.hold import HeldService, run_part
-from infra.local.ports import free_port
+from infra.local.server import free_port
 from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"

@@ -11,6 +11,7 @@ import pytest
 
 from headrace import logs
 from headrace.errors import NeedsOperator, NotConnected
+from headrace.logs import RateLimitedLog
 from tests.unit.headrace.status.test_client import EDGE
 
 
@@ -166,3 +167,20 @@ def test_a_traceback_has_lines_and_nothing_that_is_not_printable():
     lines = logs.TextFormatter(logs._TEXT).format(record).split("\n")
     assert len(lines) > 3
     assert all(each.isprintable() for each in lines)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_what_strangers_cause_is_said_seldom_and_counted():
+    said, clock = [], Clock()
+    say = RateLimitedLog(lambda text, *values: said.append(text % values), clock)
+    for number in range(1000):
+        say("from %s", number)
+    clock.now += 60
+    say("from %s", "elsewhere")
+    assert said == ["from 0", "from elsewhere (and 999 others before)"]

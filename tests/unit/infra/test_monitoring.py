@@ -14,14 +14,14 @@ from bridge.metrics import STATES as BRIDGE_STATES
 from bridge.metrics import SourceMetrics
 from bridge.service import CONNECTION_PREFIX, DELIVERY_PREFIX, LANE_PREFIX
 from bridge.service import PREFIX as BRIDGE
+from edge.answers.handlers import PREFIX as EDGE
 from edge.observability.figures import STATES as EDGE_STATES
 from edge.observability.figures import Figures
-from edge.observability.service import PREFIX as EDGE
 from headrace.certificates.files import ConnectionMetrics
 from headrace.console.metrics import HELP as CONSOLE
+from headrace.lake.own_tables import TABLE_STATES
 from headrace.metrics.collector import names
 from headrace.metrics.figure import metrics_of
-from headrace.table_state import TABLE_STATES
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"

@@ -1,17 +1,18 @@
-"""What an edge answers to each kind: the data that the command in the region prints, and its exit code."""
+"""What an edge answers to each kind: the data that the command in the region prints, its exit code, and nothing kept back by
+policy."""
 
 import msgspec
 import pytest
 
-from edge.answers.handlers import request_service
+from edge.answers.handlers import EdgeService, of_policy, request_service
 from edge.observability.figures import Figures
-from edge.observability.service import EdgeService
 from headrace.configuration.edge import EdgeFile
 from headrace.findings import Finding
 from headrace.requests.message import content_of, encode, new_request
 from headrace.status.answer import Answer
-from headrace.verify import contract, digest
-from headrace.verify.canonical import SilverType
+from headrace.verify import comparison, contract
+from headrace.verify.canonical import SilverType, SourceType
+from headrace.verify.comparison import SourceTable
 from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"
@@ -88,7 +89,7 @@ def test_a_verification_of_a_database_that_is_away_fails_with_who_must_act(answe
 def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
     kind = SilverType(name="decimal", scale=scale)
     table = contract.ComparedTable(name="a.b", columns=[contract.ComparedColumn(name=name, in_silver=kind)])
-    grid = digest.Grid(span=span or digest.hashes(), cells=cells, within=within)
+    grid = comparison.Grid(span=span or comparison.hashes(), cells=cells, within=within)
     return contract.arguments("a" * 16, 1, contract.Digests(table=table, grid=grid, cells=wanted))
 
 
@@ -105,7 +106,7 @@ def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
                 1,
                 contract.Rows(
                     table=contract.ComparedTable(name="a.b"),
-                    grid=digest.grid(digest.hashes(), 1),
+                    grid=comparison.grid(comparison.hashes(), 1),
                     cells=[0],
                     key_hashes=["' or ''='"],
                 ),
@@ -117,16 +118,16 @@ def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
                 "a" * 16,
                 1,
                 contract.Digests(
-                    table=contract.ComparedTable(name="a.b"), grid=digest.Grid(span=digest.hashes(), cells=0)
+                    table=contract.ComparedTable(name="a.b"), grid=comparison.Grid(span=comparison.hashes(), cells=0)
                 ),
             ),
             "Expected `int` >= 1",
         ),
-        (digests(span=digest.Span(by="key", low=5, high=5)), "its ranges are none"),
+        (digests(span=comparison.Span(by="key", low=5, high=5)), "its ranges are none"),
         # S8: what is asked for is bounded, since the edge makes statements and texts of it.
         (digests(cells=1 << 60), "Expected `int` <= 4096"),
-        (digests(within=(digest.Span(by="key", low=0, high=1 << 80),)), "its ranges are none"),
-        (digests(within=(digest.hashes(),) * 100), "Expected `array` of length <= 4"),
+        (digests(within=(comparison.Span(by="key", low=0, high=1 << 80),)), "its ranges are none"),
+        (digests(within=(comparison.hashes(),) * 100), "Expected `array` of length <= 4"),
         (digests(wanted=[1]), "its ranges are none"),
         (digests(wanted=[0] * 5000), "Expected `array` of length <= 4096"),
         (digests(scale=200_000_000), "Expected `int` <= 38"),
@@ -142,3 +143,58 @@ def test_a_forged_verification_is_refused(answer, arguments, words):
 
 def test_an_edge_whose_file_allows_nothing_receives_nothing(tmp_path):
     assert request_service(config(tmp_path, allow=[]), EdgeService(SOURCE, Figures(), str), never) is None
+
+
+def left(policy, *tables):
+    given = {
+        "source": {"name": "a/b", "postgresql": {"host": "h", "database": "d", "user": "u"}},
+        "interconnect": {"url": "amqp://h:1"},
+        "state": {"folder": "state"},
+        "policy": policy,
+    }
+    return {str(each): each for each in of_policy(msgspec.convert(given, EdgeFile))(list(tables))}
+
+
+def table(name, *columns, partition_of=()):
+    kinds = dict.fromkeys(columns, SourceType(name="text"))
+    return SourceTable(schema="public", name=name, columns=kinds, key=("id",), partition_of=frozenset(partition_of))
+
+
+def test_tables_and_columns_that_do_not_leave_are_left_out_and_named_with_what_is_done_to_them():
+    policy = {
+        "exclude_tables": ["public.secrets"],
+        "columns": [
+            {"columns": ["public.people.name"], "action": "mask"},
+            {"columns": ["*.*.salary"], "action": "exclude"},
+        ],
+    }
+    found = left(policy, table("people", "id", "name", "salary"), table("secrets", "id"), table("others", "id"))
+
+    assert set(found) == {"public.people", "public.others"}
+    assert list(found["public.people"].columns) == ["id"]
+    assert found["public.people"].treated == {"name": "mask", "salary": "exclude"}
+    assert (list(found["public.others"].columns), found["public.others"].treated) == (["id"], {})
+
+
+def test_a_table_that_a_rule_cannot_apply_to_is_not_captured():
+    """S11."""
+    policy = {"columns": [{"columns": ["*.*.id"], "action": "mask"}]}
+    found = left(policy, table("people", "id", "name"))["public.people"]
+
+    assert (found.captured, list(found.columns), found.key) == (False, [], ())
+
+
+def test_a_partition_keeps_back_what_the_table_keeps_back_that_it_is_a_partition_of():
+    policy = {"exclude_tables": ["public.logs"], "columns": [{"columns": ["public.people.name"], "action": "mask"}]}
+    found = left(
+        policy,
+        table("people_1", "id", "name", partition_of=["public.people"]),
+        table("logs_1", "id", partition_of=["public.logs"]),
+    )
+
+    assert set(found) == {"public.people_1"}
+    assert found["public.people_1"].treated == {"name": "as in public.people"}
+
+
+def test_tables_that_are_not_included_do_not_leave():
+    assert set(left({"include_tables": ["public.a*"]}, table("a1", "id"), table("b", "id"))) == {"public.a1"}

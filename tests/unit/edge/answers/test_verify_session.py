@@ -6,21 +6,21 @@ import msgspec
 import pytest
 
 from edge.answers import verify_session
-from edge.answers.verify import of_policy
+from edge.answers.handlers import of_policy
 from edge.answers.verify_session import Verification
 from edge.mysql.checkpoint import MysqlCheckpoint, place
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NotConnected
 from headrace.position import Position
-from headrace.verify import canonical, contract, digest
+from headrace.verify import canonical, comparison, contract
 from headrace.verify.canonical import SilverType, SourceType
+from headrace.verify.comparison import Place, SourceTable
 from headrace.verify.contract import ComparedColumn, ComparedTable
-from headrace.verify.engine import Place, SourceTable
 from headrace.verify.postgres.side import PostgresSide
 from tests.rules.waiting import eventually
 
 TEXT = SilverType(name="string")
-GRID = digest.grid(digest.hashes(), 1)
+GRID = comparison.grid(comparison.hashes(), 1)
 
 
 class SourceStub:

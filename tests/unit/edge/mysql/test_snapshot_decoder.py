@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.mysql.checkpoint import place
-from edge.mysql.gtid import MariadbGtids, MysqlGtids
+from edge.mysql.checkpoint import MariadbGtids, MysqlGtids, place
 from edge.mysql.snapshot_columns import Catalogued
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_reader import Watermark

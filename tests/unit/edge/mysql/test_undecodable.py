@@ -276,7 +276,7 @@ def test_a_change_that_is_not_decoded_has_the_same_dead_letter(tmp_path, monkeyp
     old, new = long_image(1, b"a", data), long_image(1, note, b"b")
     letters = []
     for largest in (1 << 20, 1 << 40):
-        monkeypatch.setattr("edge.mysql.large_rows._LARGE", 64 << 10 if largest == 1 << 20 else 1 << 40)
+        monkeypatch.setattr("edge.mysql.careful_rows._LARGE", 64 << 10 if largest == 1 << 20 else 1 << 40)
         session = Odd(tmp_path, records=Records(envelope=envelope), largest=1 << 20)
         session.commit(200, described, rows(30, 3, new), rows(31, 3, old + new), rows(32, 3, new))
         letters.append(session.changes)

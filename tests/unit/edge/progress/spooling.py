@@ -3,8 +3,7 @@
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.progress.checkpoint import State
-from edge.progress.progress import Progress
+from edge.progress.checkpoint import Progress, State
 from edge.progress.spool import Spool
 from edge.progress.spooler import Spooler
 from tests.unit.edge.delivery.test_window import START, batch

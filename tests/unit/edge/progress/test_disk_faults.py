@@ -17,7 +17,7 @@ from edge.snapshot.table_history import TableHistory
 from headrace import files
 from headrace.errors import NeedsOperator, NoSpace
 from tests.unit.edge.delivery.test_window import position
-from tests.unit.edge.mysql import test_gtid_progress as gtids
+from tests.unit.edge.mysql import test_checkpoint as gtids
 from tests.unit.edge.progress.disk import CALLS, ERRORS, SOURCE
 
 

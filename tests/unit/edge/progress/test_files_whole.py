@@ -15,7 +15,7 @@ from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore
 from headrace.errors import NoSpace
 from headrace.position import Position
-from tests.unit.edge.mysql import test_gtid_progress as gtids
+from tests.unit.edge.mysql import test_checkpoint as gtids
 from tests.unit.edge.progress.disk import CALLS, ERRORS, SOURCE, Killed, files_of
 from tests.unit.edge.progress.test_checkpoint import checkpoint
 

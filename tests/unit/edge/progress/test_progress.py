@@ -4,8 +4,7 @@ import pytest
 
 from edge.delivery.outbox import Outbox
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.progress.checkpoint import State
-from edge.progress.progress import Progress
+from edge.progress.checkpoint import Progress, State
 from headrace.errors import NeedsOperator, NoSpace
 from headrace.position import Position
 from tests.unit.edge.delivery.test_window import batch

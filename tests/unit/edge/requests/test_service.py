@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from edge.requests.answer_queue import AnswerOutbox, KnownRequests
-from edge.requests.service import Handler, RequestService
+from edge.requests.service import AnswerOutbox, Handler, KnownRequests, RequestService
 from headrace.amqp.links import Accept, Reject, Release
 from headrace.errors import NeedsOperator
 from headrace.requests.message import Content, Request, content_of, encode, new_request, parts

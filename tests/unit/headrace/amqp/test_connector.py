@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from headrace.amqp import connector
+from headrace.amqp import connection
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
 
 
@@ -41,8 +41,8 @@ class Pauses:
 @pytest.fixture
 def run(monkeypatch):
     """Return what runs a connector over connections made in turn, the last of which is closed on request."""
-    monkeypatch.setattr(connector, "Backoff", Pauses)
-    monkeypatch.setattr(connector, "_NEXT_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "Backoff", Pauses)
+    monkeypatch.setattr(connection, "_NEXT_SECONDS", 0.0)
 
     def start(urls, steps, **options):
         seen, failures, over = [], [], threading.Event()
@@ -64,7 +64,7 @@ def run(monkeypatch):
             failures.append(error)
             over.set()
 
-        made = connector.Connector(urls, make, failed, name="test", **options)
+        made = connection.Connector(urls, make, failed, name="test", **options)
         made.start()
         assert over.wait(60)
         made.stop(60)

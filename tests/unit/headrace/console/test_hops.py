@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.console import rows
+from headrace.console import sources
 from headrace.console.bridges import BridgesView, SourceSeen
 from headrace.console.hops import NAMES
 from headrace.console.lake import LakeView, Reached, StreamPublished, TablePublished
@@ -31,7 +31,7 @@ WELL = {
 
 def row(lake=None, problem="", **changes):
     seen = SourceSeen(status=SourceStatus(**WELL | changes), bridge="b:1", problem=problem)
-    return rows.row(seen, lake or LakeView(configured=False), "bank", NOW.timestamp())
+    return sources.row(seen, lake or LakeView(configured=False), "bank", NOW.timestamp())
 
 
 def states(found):
@@ -104,9 +104,9 @@ def test_of_a_bridge_that_does_not_answer_nothing_is_believed_but_that():
     found = row(lake(), problem="nobody answers at b:1")
     assert states(found) == dict.fromkeys(NAMES, "unknown") | {"bridge": "bad", "bronze": "ok", "silver": "ok"}
     assert (found.state, found.why) == ("bad", "bridge: nobody answers at b:1")
-    noted = rows.figures([found])
-    assert noted[rows.LAG, "jakarta/bank"] is None
-    assert noted[rows.LAG, rows.ALL] is None
+    noted = sources.figures([found])
+    assert noted[sources.LAG, "jakarta/bank"] is None
+    assert noted[sources.LAG, sources.ALL] is None
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_the_worst_lag_and_the_rate_of_all_are_noted():
         name: SourceSeen(status=SourceStatus(**WELL | {"source": name, "committed_lag_seconds": lag}))
         for name, lag in (("a/b", 3.0), ("c/d", 7.0))
     }
-    found = rows.rows(BridgesView(bridges=(), sources=seen), LakeView(configured=False), {"a/b": "bank"})
-    noted = rows.figures(found)
-    assert (noted[rows.LAG, rows.ALL], noted[rows.RATE, rows.ALL]) == (7.0, 24.0)
-    assert rows.counts(found) == {"bad": 0, "warn": 0, "unknown": 0, "idle": 0, "ok": 2}
+    found = sources.rows(BridgesView(bridges=(), sources=seen), LakeView(configured=False), {"a/b": "bank"})
+    noted = sources.figures(found)
+    assert (noted[sources.LAG, sources.ALL], noted[sources.RATE, sources.ALL]) == (7.0, 24.0)
+    assert sources.counts(found) == {"bad": 0, "warn": 0, "unknown": 0, "idle": 0, "ok": 2}

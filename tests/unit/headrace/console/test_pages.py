@@ -16,14 +16,14 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.console import lake as lakes
-from headrace.console import next_steps, rows
+from headrace.console import sources
 from headrace.console.bridges import Bridges
+from headrace.console.charts import History
 from headrace.console.lake import Lake, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
-from headrace.console.next_steps import Files
 from headrace.console.pages import Known, Pages
-from headrace.console.prometheus import History
 from headrace.console.retention import Retention, RetentionView
 from headrace.console.server import Settings, application
+from headrace.console.sources import Files
 from headrace.retention.headroom import StreamKept
 from headrace.status.answer import Answer, DeliveryStatus, SnapshotStatus, SourceStatus
 from tests.rules.waiting import eventually
@@ -211,14 +211,14 @@ def test_every_command_that_is_shown_exists(tmp_path):
     ]
     statuses += [{"state": state} for state in ("gap", "starting", "waiting for Kafka")]
     files = Files("bridge.toml", "a lake.toml")
-    commands = {step.command for table in view.tables if (step := next_steps.of_table(table, files))}
+    commands = {step.command for table in view.tables if (step := sources.step_of_table(table, files))}
     for status in statuses:
         served = Served(tmp_path, view)
         (found,) = answer().sources
         changed = {name: getattr(found, name) for name in found.__struct_fields__} | status
         served.hear(Answer(part="bridge", running=True, sources=[SourceStatus(**changed)]))
-        (row,) = rows.rows(served.bridges.view(), view, {"jakarta/bank": "bank"})
-        commands |= {step.command for step in next_steps.of_source(row, view, files)}
+        (row,) = sources.rows(served.bridges.view(), view, {"jakarta/bank": "bank"})
+        commands |= {step.command for step in sources.steps_of_source(row, view, files)}
     # Q4: by the reason of a stop, which names what comes first
     stopped = next(table for table in view.tables if table.state == "stopped")
     for reason, command in (
@@ -228,7 +228,7 @@ def test_every_command_that_is_shown_exists(tmp_path):
         ("public.stopped has no key Give the table a primary key", "lake load bank"),
         ("no such value Set on_unsupported = \"null\", then 'headrace edge snapshot --replace'", "lake load bank"),
     ):  # fmt: skip
-        step = next_steps.of_table(replace(stopped, reason=reason), files)
+        step = sources.step_of_table(replace(stopped, reason=reason), files)
         assert command in step.command
         commands.add(step.command)
     assert len(commands) >= 9

@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
 from headrace.lake import Lake
 from headrace.lake.table import LakeTable
-from tests.unit.headrace.lake.test_deletion_vectors import bitmap, vector
+from tests.unit.headrace.lake.test_delta_log import bitmap, vector
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 FEATURES = ["deletionVectors", "columnMapping", "typeWidening"]

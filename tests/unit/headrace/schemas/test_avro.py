@@ -7,8 +7,7 @@ import pytest
 
 from headrace.schema import Column, TableSchema
 from headrace.schemas import avro
-from headrace.schemas.avro_types import type_of
-from headrace.schemas.connect_types import DECIMAL
+from headrace.schemas.column_types import DECIMAL, avro_type_of
 
 
 def table(*columns: Column, key=("id",), schema="public", name="accounts") -> TableSchema:
@@ -63,11 +62,11 @@ def test_a_column_of_the_key_is_required_and_every_other_one_may_be_null():
     ],
 )
 def test_a_column_has_the_type_that_its_values_have_in_records(declared, expected):
-    assert type_of(declared) == expected
+    assert avro_type_of(declared) == expected
 
 
 def test_a_decimal_has_its_scale_and_precision():
-    made = type_of(column("numeric", length=10, scale=2, form=DECIMAL))
+    made = avro_type_of(column("numeric", length=10, scale=2, form=DECIMAL))
     assert (made["logicalType"], made["precision"], made["scale"]) == ("decimal", 10, 2)
     assert made["connect.parameters"] == {"scale": "2", "connect.decimal.precision": "10"}
 
@@ -97,11 +96,11 @@ def text_named(name, **more):
     ],
 )  # fmt: skip
 def test_a_form_of_debezium_has_the_type_that_its_converters_give_it(declared, expected):
-    assert type_of(declared) == expected
+    assert avro_type_of(declared) == expected
 
 
 def test_money_has_two_digits():
-    assert type_of(column("money", form=DECIMAL))["scale"] == 2
+    assert avro_type_of(column("money", form=DECIMAL))["scale"] == 2
 
 
 def test_a_record_that_several_columns_have_is_defined_once():

@@ -4,7 +4,7 @@ import pytest
 
 from edge.postgres import rows_compiled
 from headrace.errors import CorruptInput
-from headrace.schemas import avro_types
+from headrace.schemas import column_types
 from tests.unit.edge.postgres.messages import UNCHANGED, Column, Log, insert, relation, update
 
 
@@ -15,7 +15,7 @@ def test_the_origin_is_found_ahead_of_the_rows(monkeypatch, worth_making):
     columns = relation(Column("id", 20, key=True), Column("name"), Column("note"))
     log.transaction(columns, insert(1, "a", "b"), update((1, UNCHANGED, UNCHANGED)))
     (batch,) = log.batches()
-    found = [avro_types.read(value) for value in batch.values[1:]]
+    found = [column_types.read_origin(value) for value in batch.values[1:]]
     assert [each.op for each in found] == ["c", "u"]
     assert [each.position for each in found] == [str(position) for position in list(batch.positions())[1:]]
     assert {each[1:4] for each in found} == {("jakarta/bank", "public", "accounts")}
@@ -24,4 +24,4 @@ def test_the_origin_is_found_ahead_of_the_rows(monkeypatch, worth_making):
 @pytest.mark.parametrize("value", [b"\0\0\0\0\1", b"\0\0\0\0\1\2c", b"\0\0\0\0\1\xff"])
 def test_what_is_no_record_is_corrupt(value):
     with pytest.raises(CorruptInput):
-        avro_types.read(value)
+        column_types.read_origin(value)

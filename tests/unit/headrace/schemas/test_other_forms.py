@@ -6,8 +6,8 @@ import pytest
 
 from headrace.errors import ConfigurationError
 from headrace.schema import Column, TableSchema
-from headrace.schemas import connect, connect_types
-from headrace.schemas.printed import create_table, of_column, printed
+from headrace.schemas import column_types
+from headrace.schemas.printed import connect_key, connect_value, create_table, of_column, printed
 
 
 def table(*columns: Column, key=("id",)) -> TableSchema:
@@ -22,7 +22,7 @@ def column(type_name, **more) -> Column:
 
 
 def test_connects_envelope_has_debeziums_names_and_rows_whose_key_alone_is_required():
-    value = connect.value(table(ID, column("text")), "postgresql", "bank-1")
+    value = connect_value(table(ID, column("text")), "postgresql", "bank-1")
     fields = {field["field"]: field for field in value["fields"]}
     assert value["name"] == "bank_1.public.accounts.Envelope"
     assert fields["source"]["name"] == "io.debezium.connector.postgresql.Source"
@@ -38,8 +38,8 @@ def test_connects_envelope_has_debeziums_names_and_rows_whose_key_alone_is_requi
         {"type": "int64", "optional": False, "field": "id"},
         {"type": "string", "optional": True, "field": "c"},
     ]
-    assert connect.key(table(ID), "bank-1")["fields"] == [{"type": "int64", "optional": False, "field": "id"}]
-    assert connect.key(table(ID, key=()), "bank-1") is None
+    assert connect_key(table(ID), "bank-1")["fields"] == [{"type": "int64", "optional": False, "field": "id"}]
+    assert connect_key(table(ID, key=()), "bank-1") is None
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_connects_envelope_has_debeziums_names_and_rows_whose_key_alone_is_requi
     ],
 )
 def test_a_columns_type_is_that_of_its_records_and_in_sql_that_of_the_source(declared, kind, of_json, of_sql):
-    assert connect_types.type_of(declared) == kind
+    assert column_types.connect_type_of(declared) == kind
     assert of_column(declared, required=False) == of_json
     assert f'"c" {of_sql},\n' in create_table(table(ID, declared))
 

@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.status import client
 from headrace.status.answer import Answer, SourceStatus, refused_inputs
-from infra.local.ports import free_port
+from infra.local.server import free_port
 
 EDGE = """
 [source]

@@ -2,7 +2,7 @@
 
 from headrace.configuration.databases import PostgresqlConnection
 from headrace.verify.canonical import SourceType
-from headrace.verify.engine import SourceTable
+from headrace.verify.comparison import SourceTable
 from headrace.verify.postgres import side
 from spark_jobs.silver.types import incompatible
 

@@ -5,10 +5,9 @@ import pytest
 
 from headrace import errors
 from headrace.errors import CorruptInput, NeedsOperator
-from headrace.verify import contract, digest, engines
+from headrace.verify import comparison, contract, engines
 from headrace.verify.canonical import SilverType, SourceType
-from headrace.verify.digest import Digest, checked
-from headrace.verify.engine import SourceTable
+from headrace.verify.comparison import Digest, SourceTable, checked
 
 
 def crossed(value, kind):
@@ -35,7 +34,7 @@ def test_columns_have_the_same_texts_on_both_sides(engine, decimal):
 
 
 def test_sums_and_places_of_any_size_cross():
-    grid = digest.grid(digest.keys(-(2**63), 2**62 - 2**63 - 1), 16).cut(3, 4)
+    grid = comparison.grid(comparison.keys(-(2**63), 2**62 - 2**63 - 1), 16).cut(3, 4)
     digests = {0: Digest(2**40, 2**100, 2**100 + 1), 5: Digest()}
 
     step = contract.arguments("a" * 16, 1, contract.Digests(table=contract.ComparedTable(name="a.b"), grid=grid))

@@ -5,7 +5,7 @@ from itertools import permutations
 
 import pytest
 
-from headrace.lake.published import bronze_name
+from headrace.lake.own_tables import bronze_name
 from spark_jobs.state import names, published
 
 SAME = [

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.verify.canonical import SilverType, SourceType
-from headrace.verify.engine import SourceTable
+from headrace.verify.comparison import SourceTable
 from spark_jobs.silver.target_schema import NAN
 from spark_jobs.verify import tables
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.verify import digest
+from headrace.verify import comparison
 from headrace.verify.canonical import Column
-from headrace.verify.digest import DIGITS, Digest, Row, RowHash
+from headrace.verify.comparison import DIGITS, Digest, Row, RowHash
 from spark_jobs.verify.compare import LISTED, Difference, Range, compare
 
 ID, VALUE = (Column(name=name, stored=name, source="", silver="", free=True) for name in ("id", "value"))
@@ -95,12 +95,12 @@ def md5(text: str) -> str:
 
 def keyed(source, lake, cells=16, *, by_hash=False):
     numbers = [key for key, _ in source] or [0]
-    span = digest.hashes() if by_hash else digest.keys(min(numbers), max(numbers))
-    return compare(MemorySource(source), MemoryLake(lake), COLUMNS, [ID], digest.grid(span, cells))
+    span = comparison.hashes() if by_hash else comparison.keys(min(numbers), max(numbers))
+    return compare(MemorySource(source), MemoryLake(lake), COLUMNS, [ID], comparison.grid(span, cells))
 
 
 def keyless(source, lake):
-    grid = digest.grid(digest.hashes(), 16)
+    grid = comparison.grid(comparison.hashes(), 16)
     return compare(MemorySource(source, keyed=False), MemoryLake(lake, keyed=False), COLUMNS, [], grid)
 
 
@@ -143,7 +143,7 @@ def test_keys_of_rows_alone_that_differ_leave_the_source():
     here = MemorySource(source)
     there = MemoryLake([(7, "w"), *source[8:]])
 
-    found = compare(here, there, COLUMNS, [ID], digest.grid(digest.keys(0, 399), 4))
+    found = compare(here, there, COLUMNS, [ID], comparison.grid(comparison.keys(0, 399), 4))
 
     assert len(found.differences) == 8
     assert {row.key for row in here.shown} == {(str(number),) for number in range(8)}
@@ -173,13 +173,13 @@ def test_a_key_column_that_is_alike_in_most_rows_is_no_obstacle():
     source = [(1, f"v{number}") for number in range(LISTED * 2)]
     here, there = MemorySource(source, keyed=False), MemoryLake(source[1:], keyed=False)
 
-    found = compare(here, there, COLUMNS, [], digest.grid(digest.hashes(), 4))
+    found = compare(here, there, COLUMNS, [], comparison.grid(comparison.hashes(), 4))
 
     assert [(it.what, it.rows) for it in found.differences] == [("missing in the lake", 1)]
 
 
 def test_rows_of_a_single_leading_key_are_cut_by_hash():
-    whole = digest.grid(digest.keys(5, 5), 8)
+    whole = comparison.grid(comparison.keys(5, 5), 8)
 
     finer = whole.cut(0, 8)
 
@@ -189,7 +189,7 @@ def test_rows_of_a_single_leading_key_are_cut_by_hash():
 
 def test_only_the_cells_that_are_asked_for_are_compared():
     source = [(number, "v") for number in range(100)]
-    grid = digest.grid(digest.keys(0, 99), 10)
+    grid = comparison.grid(comparison.keys(0, 99), 10)
 
     found = compare(MemorySource(source), MemoryLake(source[:95]), COLUMNS, [ID], grid, [0, 3])
 
@@ -200,7 +200,7 @@ def test_when_most_rows_differ_some_are_named_and_it_is_said_that_there_are_more
     source = [(number, "v") for number in range(LISTED * 3)]
     here, there = MemorySource(source), MemoryLake([])
 
-    found = compare(here, there, COLUMNS, [ID], digest.grid(digest.keys(0, LISTED * 3), 64))
+    found = compare(here, there, COLUMNS, [ID], comparison.grid(comparison.keys(0, LISTED * 3), 64))
 
     assert not found.complete
     assert found.differences

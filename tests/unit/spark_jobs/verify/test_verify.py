@@ -8,8 +8,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, Retryable
 from headrace.verify import canonical
 from headrace.verify.canonical import SourceType
-from headrace.verify.digest import Digest
-from headrace.verify.engine import Place, SourceTable
+from headrace.verify.comparison import Digest, Place, SourceTable
 from spark_jobs.verify import command
 from spark_jobs.verify import verify as verification
 from spark_jobs.verify.compare import Comparison, Range

@@ -1,0 +1,112 @@
+"""This process on its machine: how many files it may have open, memory that it gives back, and what it takes.
+
+Systems give a process 1,024 descriptors by themselves and let it have more; Kafka's clients and a few hundred sources need more.
+
+The allocator of glibc has an arena for each thread and keeps there what was freed. With large batches once in each lane, in the
+receiver and in Kafka's threads, a bridge came to 710 MB of which it used less than 440 at any one time.
+
+Prometheus has `process_…` by its own library.
+"""
+
+import ctypes
+import errno
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.findings import Finding
+
+
+_FIX = (
+    "Raise the limit of open files: LimitNOFILE= of a systemd unit, ulimits of a container, or 'ulimit -n' in a shell."
+)
+
+
+def raise_open_files() -> None:
+    """Let this process have as many descriptors as the system lets it have."""
+    # A system may refuse what it has as its limit, and a sandbox the question.
+    with suppress(ValueError, OSError):
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def open_file_reason(error: OSError) -> str:
+    """Return the reason of an error, with what to do where the limit was met."""
+    words = error.strerror or str(error)
+    return f"{words}. {_FIX}" if error.errno in {errno.EMFILE, errno.ENFILE} else words
+
+
+def examine_open_files(needed: int) -> "Iterator[Finding]":
+    """Look whether a process with this user's limit may have so many descriptors, about."""
+    from headrace.findings import Finding  # noqa: PLC0415 - its printing is imported for the doctors only.
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        yield Finding("open files", "warning", f"{hard:,} at most, where about {needed:,} may be needed", _FIX)
+    else:
+        shown = "no limit" if hard == resource.RLIM_INFINITY else f"{hard:,} at most"
+        yield Finding("open files", "ok", f"{shown}, about {needed:,} may be needed")
+
+
+#: Settings of `mallopt`, by the numbers that glibc's malloc.h has for them.
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
+#: From so many bytes on, what is allocated has pages of its own, which are given back.
+_LARGE = 1 << 20
+_ARENAS = 2
+
+
+def give_back_freed() -> None:
+    """Have large blocks given back when they are freed, and few arenas; nothing happens where the C library is another one."""
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_MMAP_THRESHOLD, _LARGE)
+        mallopt(_ARENA_MAX, _ARENAS)
+
+
+#: The processor's share is a mean over at least this many seconds.
+_LEAST_SECONDS = 10.0
+
+
+class ProcessUse:
+    """Measured when it is read; any thread may."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, processor: Callable[[], float] = time.process_time
+    ) -> None:
+        self._clock, self._processor = clock, processor
+        # When the present mean began, the processor's seconds by then, and the mean before it; None before it was read first.
+        self._began: tuple[float, float, float | None] | None = None
+
+    def begin(self) -> None:
+        """Let the mean begin now, and not when it is read first."""
+        self._began = (self._clock(), self._processor(), None)
+
+    @property
+    def cpu_cores(self) -> float | None:
+        """How many processor cores were busy of late; None in the first seconds."""
+        if self._began is None:
+            self.begin()
+            return None
+        began, seconds, mean = self._began
+        now, spent = self._clock(), self._processor()
+        if now - began >= _LEAST_SECONDS:
+            mean = round((spent - seconds) / (now - began), 4)
+            self._began = (now, spent, mean)
+        return mean
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Resident memory; None where the system does not say."""
+        try:
+            return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, IndexError):
+            return None
+
+
+#: Of this process.
+PROCESS = ProcessUse()

@@ -1,0 +1,38 @@
+"""Where a lake on S3 is, and by which keys, as the console takes it from the lake's file."""
+
+from headrace.lake.storage import store_options
+
+S3A = "spark.hadoop.fs.s3a."
+
+
+def test_a_folder_and_other_stores_have_no_options():
+    for root in ("/lake", "file:///lake", "abfss://c@a.dfs.core.windows.net/lake", "gs://b/lake"):
+        assert store_options(root, {f"{S3A}access.key": "k"}) == {}
+    # Without settings the process's environment decides alone.
+    assert store_options("s3a://bucket/lake", {"spark.executor.memory": "4g"}) == {}
+
+
+def test_settings_of_hadoops_client_become_those_of_deltalake():
+    settings = {
+        f"{S3A}endpoint": "127.0.0.1:9000",
+        f"{S3A}endpoint.region": "eu-west-2",
+        f"{S3A}connection.ssl.enabled": "false",
+        f"{S3A}access.key": "k",
+        f"{S3A}secret.key": "s",
+        f"{S3A}bucket.other.access.key": "not this",
+        f"{S3A}bucket.lakes.secret.key": "of the bucket",
+    }
+    assert store_options("s3a://lakes/a", settings) == {
+        "aws_endpoint": "http://127.0.0.1:9000",
+        "aws_virtual_hosted_style_request": "false",
+        "aws_allow_http": "true",
+        "aws_region": "eu-west-2",
+        "aws_access_key_id": "k",
+        "aws_secret_access_key": "of the bucket",
+    }
+
+
+def test_an_endpoint_without_a_scheme_is_reached_over_tls():
+    found = store_options("s3://lakes/a", {f"{S3A}endpoint": "s3.example"})
+    assert found["aws_endpoint"] == "https://s3.example"
+    assert "aws_allow_http" not in found
