@@ -102,26 +102,26 @@ def check(stream: str, config: str, *, as_json: bool) -> None:
     file = command_options.file_of(config, stream)
     from spark_jobs.bronze import check as job
 
-    found = job.check(file, stream)
+    result = job.check(file, stream)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(result))
         return
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{stream}[/]: topic {found['topic']!r} can be loaded: {found['records']:,} offsets to go")
-    for place in found["partitions"]:
-        where = f"{place['topic']}, " if place["topic"] != found["topic"] else ""
+    console.print(f"[bold]{stream}[/]: topic {result['topic']!r} can be loaded: {result['records']:,} offsets to go")
+    for place in result["partitions"]:
+        where = f"{place['topic']}, " if place["topic"] != result["topic"] else ""
         console.print(
             f"  {where}partition {place['partition']}: needs {place['needed']}, Kafka has {place['start']} to {place['end']}"
         )
-    console.print(f"  {_retention(found['retention'], found['records'])}")
+    console.print(f"  {_retention(result['retention'], result['records'])}")
 
 
-def _retention(found: dict[str, Any], records: int) -> str:
-    if "problem" in found:
-        return f"how long Kafka keeps records is not known: {found['problem']}"
-    if found["seconds"] is None:
+def _retention(retention: dict[str, Any], records: int) -> str:
+    if "problem" in retention:
+        return f"how long Kafka keeps records is not known: {retention['problem']}"
+    if retention["seconds"] is None:
         return "Kafka removes no record because of its age"
-    kept, left = (timedelta(seconds=int(found[name])) for name in ("seconds", "headroom_seconds"))
+    kept, left = (timedelta(seconds=int(retention[name])) for name in ("seconds", "headroom_seconds"))
     return f"Kafka keeps records for {kept}" + (f", and may remove one that is not loaded in {left}" if records else "")
 
 
@@ -146,7 +146,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
         load_report.show_positions(command_options.console(markup=True), state, held)
         return
     own = file.topic(stream)
-    others = {name: one.offsets for name, one in sorted(held.topics.items()) if name != own}
+    others = {name: topic.offsets for name, topic in sorted(held.topics.items()) if name != own}
     more = {"topics": others, "reached": held.positions} if held.positions is not None else {}
     tables = {
         name: {"version": t.version, "problem": t.problem, "warnings": t.warnings}

@@ -106,8 +106,8 @@ def explain(error: Exception, doing: str) -> ReplicationError:
         )
     if refusal := _REFUSAL.search(text):
         return ConfigurationError(refusal[1] or refusal[2])
-    if known := _of_storage(error, text, doing):
-        return known
+    if storage_error := _of_storage(error, text, doing):
+        return storage_error
     if isinstance(error, AnalysisException):
         return NeedsOperator(
             f"{doing}: Spark refuses the statement ({_name(error)})",

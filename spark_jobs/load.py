@@ -40,7 +40,7 @@ class Report:
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain data."""
-        return {step: found for step, found in asdict(self).items() if found is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def check(self) -> None:
         """Raise NeedsOperator when a table of silver stopped, Retryable when one failed.

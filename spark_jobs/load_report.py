@@ -79,9 +79,9 @@ def show_positions(console: Console, state: Published, held: Progress) -> None:
         table.add_row(source, position)
     console.print(table)
     table = Table("topic", "partition", "next offset")
-    for topic, one in sorted(held.topics.items()):
-        for partition, offset in sorted(one.offsets.items()):
-            table.add_row(topic, str(partition), str(offset))
+    for name, topic in sorted(held.topics.items()):
+        for partition, offset in sorted(topic.offsets.items()):
+            table.add_row(name, str(partition), str(offset))
     console.print(table)
 
 

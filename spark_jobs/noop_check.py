@@ -68,24 +68,24 @@ def _look(files: LogFiles, lake: LakeFile, stream: str, only: Step | None) -> Ou
     held = offsets.read_local(bronze, stream, files)
     if held is None and files.names(f"{bronze}/_delta_log"):
         return Outlook()
-    found = check.check(lake, stream, retention=False) if only != "silver" else None
-    records = found["records"] if found else 0
+    result = check.check(lake, stream, retention=False) if only != "silver" else None
+    records = result["records"] if result else 0
     if held is None:
         return Outlook(few=records <= _FEW_RECORDS)
     if only != "silver" and sink.is_old(delta_log.local_noted_at(bronze, offsets.NOTE, files)):
         return Outlook()
     note = _published(files, stream)
     ready = note if note is not None and only != "bronze" and _is_whole(note, files, lake, stream) else None
-    moved = found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items())
+    moved = result and any((held.positions or {}).get(s, "") < p for s, p in result.get("committed", {}).items())
     if records or moved or (only != "bronze" and not (ready and _is_current(ready, bronze, files))):
         few = records <= _FEW_RECORDS and (
             only == "bronze" or (ready is not None and _is_few(ready, bronze, files, records))
         )
         return Outlook(few=few)
     raw = None
-    if found:
+    if result:
         mirror(lake, stream, held)
-        raw = BronzeReport(stream=stream, topic=found["topic"], seconds=monotonic() - began)
+        raw = BronzeReport(stream=stream, topic=result["topic"], seconds=monotonic() - began)
     current = SilverReport(stream=stream, seconds=monotonic() - began) if only != "bronze" else None
     return Outlook(report=Report(bronze=raw, silver=current))
 

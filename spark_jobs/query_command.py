@@ -35,14 +35,14 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
 
     if stopped:
         chosen = [stream for stream in chosen if not noop_check.whole(file, stream)]
-    found = listing.tables(session(file, writes=False), file, chosen, rows=rows) if chosen else []
+    listed_tables = listing.tables(session(file, writes=False), file, chosen, rows=rows) if chosen else []
     if stopped:
-        found = [one for one in found if one.state == "stopped"]
+        listed_tables = [table for table in listed_tables if table.state == "stopped"]
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False))
+        click.echo(json.dumps([asdict(table) for table in listed_tables], ensure_ascii=False))
     else:
-        listing.show(command_options.console(), found)
-    if stopped and found:
+        listing.show(command_options.console(), listed_tables)
+    if stopped and listed_tables:
         sys.exit(NeedsOperator.exit_code)
 
 
@@ -87,19 +87,19 @@ def sql(
     when = points.moment(as_of) if as_of is not None else None
     from spark_jobs.session import session
 
-    with closing(queries.SqlEngine(session(file, writes=False), file, as_of=when)) as desk:
+    with closing(queries.SqlEngine(session(file, writes=False), file, as_of=when)) as sql_engine:
         if to is not None and query is not None:
-            results.write_parquet(desk.ask(query), to, file)
+            results.write_parquet(sql_engine.ask(query), to, file)
             return
         if query is not None:
-            results.write(desk.ask(query), form, sys.stdout)
+            results.write(sql_engine.ask(query), form, sys.stdout)
             return
         if script is not None:
-            queries.run_script(desk, script, form, sys.stdout)
+            queries.run_script(sql_engine, script, form, sys.stdout)
             return
         from spark_jobs.query import repl
 
-        repl.run(desk, form)
+        repl.run(sql_engine, form)
 
 
 def _ask_server(server: str, query: str | None, form: Any) -> None:
@@ -109,8 +109,8 @@ def _ask_server(server: str, query: str | None, form: Any) -> None:
     from spark_jobs.query import engine as queries
     from spark_jobs.query import remote
 
-    with closing(remote.RemoteEngine(server)) as desk, remote.refusals():
-        queries.run_script(desk, script, form, sys.stdout)
+    with closing(remote.RemoteEngine(server)) as sql_engine, remote.refusals():
+        queries.run_script(sql_engine, script, form, sys.stdout)
 
 
 @click.command()

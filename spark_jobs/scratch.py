@@ -28,6 +28,6 @@ def name(now: datetime | None = None) -> str:
 
 def is_abandoned(folder: str, modified: datetime, now: datetime | None = None) -> bool:
     """Whether a folder can be removed; one without a time in its name, of an earlier release, goes by when it was `modified`."""
-    found = _NAME.fullmatch(folder)
-    made = datetime.strptime(found[1], _FORM).replace(tzinfo=UTC) if found else modified
-    return (now or datetime.now(UTC)) - made > ABANDONED
+    match = _NAME.fullmatch(folder)
+    creation = datetime.strptime(match[1], _FORM).replace(tzinfo=UTC) if match else modified
+    return (now or datetime.now(UTC)) - creation > ABANDONED

@@ -111,18 +111,18 @@ _APPENDING = {
 def jars() -> list[Path]:
     """Return the jars of Delta and of Spark's Kafka source; raise NeedsOperator when they were not fetched."""
     folder = java.jar_folder() / "spark"
-    found = sorted(folder.glob("*.jar"))
-    if not found:
+    jar_files = sorted(folder.glob("*.jar"))
+    if not jar_files:
         raise NeedsOperator(
             f"no Spark jars in {folder}",
             hint="Run 'headrace jars' ('make setup' in a checkout), or name the folder that holds spark/*.jar in HEADRACE_JARS.",
         )
-    return found
+    return jar_files
 
 
 def _all_jars(lake: LakeFile, more: Sequence[Path]) -> list[Path]:
-    found = jars()
-    return [*found, *log_store.jars(lake.root, found[0].parents[1], lake.spark.settings), *more]
+    spark_jars = jars()
+    return [*spark_jars, *log_store.jars(lake.root, spark_jars[0].parents[1], lake.spark.settings), *more]
 
 
 def _argument(lake: LakeFile, name: str) -> bool:
@@ -172,14 +172,14 @@ def session(
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
-    sizes.follow(made)
-    effective = dict(made.sparkContext.getConf().getAll())
+    spark = builder.getOrCreate()
+    sizes.follow(spark)
+    effective = dict(spark.sparkContext.getConf().getAll())
     if writes:
         log_store.check(lake.root, effective)
         with explained(lake.root):
-            log_store.check_server(made, lake.root, effective)
-    return made
+            log_store.check_server(spark, lake.root, effective)
+    return spark
 
 
 def _master(lake: LakeFile) -> str:
@@ -226,7 +226,7 @@ def _pass_on(words: int) -> None:
 
 def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path], *, few: bool = False) -> dict[str, str]:
     """Return the settings that must be known before the JVM starts."""
-    log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake, more_jars)
+    log, jar_files = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake, more_jars)
     # Native libraries are unpacked into the scratch folder and would stay behind after a kill.
     options = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}", _CODE_CACHE]
     if few:
@@ -235,15 +235,15 @@ def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path], *, few: boo
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,
-        _JAVA: " ".join([*options, *java.options(found)]),
+        _JAVA: " ".join([*options, *java.options(jar_files)]),
         # The archive holds classes of this path alone, none of `spark.jars`, which executors elsewhere need.
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, found)),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jar_files)),
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
     }
     if sizes.is_local(lake.spark.master):
         return settings | _LOCAL | {"spark.local.dir": scratch}
     # Executors elsewhere have local folders of their own.
-    return settings | {"spark.jars": ",".join(map(str, found))}
+    return settings | {"spark.jars": ",".join(map(str, jar_files))}
 
 
 def _has_java_options(lake: LakeFile) -> bool:

@@ -291,8 +291,8 @@ class Links:
 
     def senders(self, link: Any) -> SenderLinks:
         """Return those among which a link in the other direction is."""
-        found: SenderLinks = getattr(link, "sender_links", self.deliveries)
-        return found
+        links: SenderLinks = getattr(link, "sender_links", self.deliveries)
+        return links
 
     def _log_refusal(self, link: Any, transport: Any, reason: tuple[str, str]) -> None:
         address = (link.remote_source if link.is_sender else link.remote_target).address

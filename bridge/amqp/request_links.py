@@ -236,11 +236,11 @@ class RequestLinks:
 
     def settle(self, ticket: int, outcome: Outcome) -> None:
         """Settle a part, and give its credit again."""
-        found = self._unsettled.pop(ticket, None)
-        if found is None:
+        entry = self._unsettled.pop(ticket, None)
+        if entry is None:
             # Its connection is gone.
             return
-        link, delivery, size = found
+        link, delivery, size = entry
         self._tickets_of.discard(link.connection, ticket)
         self._waiting -= size
         settle(delivery, outcome)

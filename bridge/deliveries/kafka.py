@@ -70,16 +70,16 @@ class TopicReader:
 
     def removed(self) -> dict[int, int]:
         """Return how many offsets of newly assigned partitions were removed by Kafka before they were delivered, at most."""
-        found = {}
+        counts = {}
         for partition in self._new:
             place = TopicPartition(self._topic, partition)
             with translated(f"look up what is delivered of {self._topic}"):
-                (known,) = self._consumer.committed([place], timeout=_LOOK_SECONDS)
+                (committed,) = self._consumer.committed([place], timeout=_LOOK_SECONDS)
                 low, _ = self._consumer.get_watermark_offsets(place, timeout=_LOOK_SECONDS)
-            if 0 <= known.offset < low:
-                found[partition] = low - known.offset
+            if 0 <= committed.offset < low:
+                counts[partition] = low - committed.offset
         self._new = []
-        return found
+        return counts
 
     def pause(self, partition: int) -> None:
         """Read a partition no more, until `resume`."""

@@ -101,8 +101,8 @@ class Outbox:
     def fresh(self) -> list[str]:
         """Return the addresses that have something new to send since the last call."""
         with self._lock:
-            found, self._fresh = list(self._fresh), set()
-            return found
+            addresses, self._fresh = list(self._fresh), set()
+            return addresses
 
     def is_full(self, partition: int) -> bool:
         """Return whether a partition must not be read on now."""
@@ -117,10 +117,10 @@ class Outbox:
     def committable(self) -> dict[int, int]:
         """Return the offset to commit of each partition in which it moved since `committed`."""
         with self._lock:
-            found = {partition: offsets.committable for partition, offsets in self._offsets.items()}
+            by_partition = {partition: offsets.committable for partition, offsets in self._offsets.items()}
             return {
                 partition: offset
-                for partition, offset in found.items()
+                for partition, offset in by_partition.items()
                 if offset is not None and offset > self._committed.get(partition, -1)
             }
 
@@ -146,8 +146,8 @@ class Outbox:
     def condemned(self) -> list[Entry]:
         """Return the records to write to the dead-letter topic, each once."""
         with self._lock:
-            found, self._condemned = self._condemned, []
-            return found
+            entries, self._condemned = self._condemned, []
+            return entries
 
     def buried(self, entry: Entry) -> None:
         """Note that a dead letter is in Kafka."""

@@ -84,8 +84,8 @@ class Membership:
         """Go on with the sources of a changed file: those are taken on whose partitions this member has."""
         fresh = set(sources.values()) - set(self._sources.values())
         self._sources = sources
-        if found := [sources[place] for place in self._places & sources.keys() if sources[place] in fresh]:
-            self._registry.assigned(found, self._member.metadata())
+        if own_sources := [sources[place] for place in self._places & sources.keys() if sources[place] in fresh]:
+            self._registry.assigned(own_sources, self._member.metadata())
         if fresh:
             # Partitions that were added to a topic may be nobody's yet. Joining again, if that is not enough, interrupts all.
             try:

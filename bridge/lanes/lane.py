@@ -257,8 +257,8 @@ class Lane:
         """Return the sources of which one cannot be written, and whether it is certain that it is this one."""
         written = [part for part in parts if part.has_commit]
         if isinstance(error, PartitionsFailed):
-            found = [part for part in written if not part.partitions.isdisjoint(error.failed)]
-            return frozenset(part.session.source for part in found), True
+            suspects = [part for part in written if not part.partitions.isdisjoint(error.failed)]
+            return frozenset(part.session.source for part in suspects), True
         if isinstance(error, Fenced | OldGeneration | NotOwner | NotConnected):
             return frozenset(), False
         return frozenset(part.session.source for part in written), len(written) == 1

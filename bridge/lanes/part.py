@@ -80,17 +80,17 @@ class Part:
 
     def release(self, step: Released) -> Sequence[Share]:
         """Go on with the release of a withheld table; return the records to write."""
-        release, known = self.session.release, self.withheld.tables.get(step.table)
-        if known is None or known.next != step.begin:
+        release, withheld = self.session.release, self.withheld.tables.get(step.table)
+        if withheld is None or withheld.next != step.begin:
             # Of a state that is over: the release begins again from the committed one.
             release.end()
             return ()
-        found: Sequence[Share] = ()
-        complete = known.complete
+        shares: Sequence[Share] = ()
+        complete = withheld.complete
         if step.batch is not None:
             complete = step.batch.last
             try:
-                found = whole(step.batch, 0, self._state.route, self._schemas)
+                shares = whole(step.batch, 0, self._state.route, self._schemas)
             except TableRefused as refused:
                 # Its schema was altered once more, while it was withheld.
                 self._reasons[step.table] = refused.message
@@ -102,9 +102,9 @@ class Part:
             except Exception as error:  # noqa: BLE001 - whatever it raises, it is about what came in that batch.
                 self.refused = doors.WITHHELD.refuse(error, self.session.source)
                 return ()
-            if large := [share.topic for share in found if self._limits.exceeded_by(share)]:
+            if large := [share.topic for share in shares if self._limits.exceeded_by(share)]:
                 # The affair of this table alone; where the topic takes it by now, the release goes on at the next look.
-                if not self._limits.refresh(share.topic for share in found):
+                if not self._limits.refresh(share.topic for share in shares):
                     release.put_off(step.table)
                     self._state.refused(
                         self.session,
@@ -121,8 +121,8 @@ class Part:
         else:
             self.withheld = self.withheld.put(step.table, WithheldTable(complete, step.next))
         self.bytes += step.size
-        self.partitions |= {(share.topic, share.partition) for share in found}
-        return found
+        self.partitions |= {(share.topic, share.partition) for share in shares}
+        return shares
 
     def take(self, delivery: Delivery) -> Sequence[Share]:
         """Judge one delivery; return the records to write. Whatever it raises becomes its outcome."""
@@ -229,8 +229,8 @@ class Part:
                 f"a batch of {batch.source!r} came on the link of {self.session.source!r}",
                 hint="Give every edge its own source name.",
             )
-        known = self.tail.epoch if self.tail is not None else 0
-        if batch.last.epoch > max(time.time() + _CLOCK_SECONDS, known + 1):
+        epoch = self.tail.epoch if self.tail is not None else 0
+        if batch.last.epoch > max(time.time() + _CLOCK_SECONDS, epoch + 1):
             raise CorruptInput(
                 f"the batch is of epoch {batch.last.epoch:08x}, which is in the future",
                 hint="Correct the clock of the edge's machine, and see 'headrace edge init'.",
@@ -252,10 +252,10 @@ class Part:
         tables = self._state.route.tables
         try:
             # An empty batch starts an epoch, too: then the position moves without records.
-            found, withheld, reasons = divide(
+            shares, withheld, reasons = divide(
                 batch, verdict.begin, self._state.route, self._schemas, self.withheld, self.tail or batch.follows
             )
-            found = [share for share in found if share.values]
+            shares = [share for share in shares if share.values]
         except (NotConnected, Retryable, NeedsOperator) as error:
             self.refused = error
             self._outcomes.append((delivery.ticket, Release()))
@@ -269,8 +269,8 @@ class Part:
             return ()
         if tables is not None:
             self._state.figures.without_topic = tables.without_topic
-        if large := [share.topic for share in found if self._limits.exceeded_by(share)]:
-            if self._limits.refresh(share.topic for share in found):
+        if large := [share.topic for share in shares if self._limits.exceeded_by(share)]:
+            if self._limits.refresh(share.topic for share in shares):
                 # The topic takes larger records by now: the edge sends the batch again.
                 self._outcomes.append((delivery.ticket, Release()))
             else:
@@ -290,8 +290,8 @@ class Part:
         self.bytes += len(delivery.body)
         self.unpacked += unpacked_size(delivery.body)
         self.records += len(batch) - verdict.begin
-        self.partitions |= {(share.topic, share.partition) for share in found}
-        return found
+        self.partitions |= {(share.topic, share.partition) for share in shares}
+        return shares
 
     def _refuse(self, delivery: Delivery, error: Exception, condition: str) -> None:
         """Reject a delivery that cannot be what it should be, as its door has it."""

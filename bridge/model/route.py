@@ -55,9 +55,9 @@ def routes(file: BridgeFile) -> dict[str, SourceRoute]:
     }
 
 
-def first_places(known: Mapping[str, SourceRoute]) -> dict[tuple[str, int], str]:
+def first_places(by_source: Mapping[str, SourceRoute]) -> dict[tuple[str, int], str]:
     """Return the source that each source's first partition represents in the group's assignment."""
-    return {route.places[0]: source for source, route in known.items()}
+    return {route.places[0]: source for source, route in by_source.items()}
 
 
 def _router(file: BridgeFile, stream: str) -> TableRouter:
@@ -65,8 +65,8 @@ def _router(file: BridgeFile, stream: str) -> TableRouter:
     return TableRouter(file.topic(stream), file.tables(stream), patterns, file.transaction_topic(stream))
 
 
-def learn(known: Iterable[SourceRoute], there: Collection[str]) -> None:
+def learn(all_routes: Iterable[SourceRoute], there: Collection[str]) -> None:
     """Have routes know which topics are in Kafka: patterns are for those alone."""
-    for route in known:
+    for route in all_routes:
         if route.tables is not None:
             route.tables.learn(there)

@@ -46,14 +46,14 @@ class TablePatterns:
     def topics(self, there: Collection[str]) -> dict[str, str]:
         """Return those of some topics that rules are for, each with its `cleanup.policy`."""
         begin = f"{self._prefix}."
-        found = {}
+        cleanups = {}
         for topic in sorted(there):
             table = topic.removeprefix(begin)
             if table != topic and "." in table:
                 cleanup = next((cleanup for rule, cleanup in self._topics if rule.fullmatch(table)), None)
                 if cleanup is not None:
-                    found[topic] = cleanup
-        return found
+                    cleanups[topic] = cleanup
+        return cleanups
 
 
 def _pattern(rule: str) -> re.Pattern[str]:
@@ -112,12 +112,12 @@ class TableRouter:
 
     def _turn(self, value: bytes, at: int) -> None:
         names = find_names(value, at)
-        known = self._known.get(names[0])
-        if known is None:
+        topics = self._known.get(names[0])
+        if topics is None:
             if len(self._known) >= _MOST_NAMES:
                 self._known.clear()
-            known = self._known[names[0]] = self.topics_of(*schema_and_table(names))
-        self._names, self._ahead, self._topics = names[0], names.start() - at, known
+            topics = self._known[names[0]] = self.topics_of(*schema_and_table(names))
+        self._names, self._ahead, self._topics = names[0], names.start() - at, topics
 
     def topic_of_no_table(self, value: bytes) -> str:
         """Return the topic of a record that is about no table, in a batch whose changes are not JSON."""

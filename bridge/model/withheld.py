@@ -68,14 +68,14 @@ NOTHING = Withheld()
 
 def parse(end: str, tables: str) -> Withheld:
     """Return what a text holds; raise ValueError or CorruptInput when no bridge wrote it."""
-    found = {}
+    by_name = {}
     for each in tables.split(",") if tables != _NONE else ():
         name, _, rest = each.partition("=")
         complete, _, offset = rest.partition("@")
-        found[unquote(name)] = WithheldTable(Position.parse(complete), int(offset))
-    if int(end) < 0 or any(table.next > int(end) for table in found.values()):
+        by_name[unquote(name)] = WithheldTable(Position.parse(complete), int(offset))
+    if int(end) < 0 or any(table.next > int(end) for table in by_name.values()):
         raise CorruptInput("a withheld record is said to be beyond the last one")
-    return Withheld(int(end), found)
+    return Withheld(int(end), by_name)
 
 
 class Released(NamedTuple):

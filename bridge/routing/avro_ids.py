@@ -48,9 +48,9 @@ class Targets:
 
         Raises errors as `RegisteredSchemas.ids` does, TableRefused, and CorruptInput for what the batch does not name.
         """
-        known = self._known.get((head, has_key))
-        if known is not None:
-            return known
+        target = self._known.get((head, has_key))
+        if target is not None:
+            return target
         written = self._written.get(head)
         if written is None:
             raise CorruptInput("a record in Avro does not name what it was written with")
@@ -65,8 +65,8 @@ class Targets:
                 raise
             raise TableRefused(written.name, error) from error
         heads = (AVRO_MARK + number.to_bytes(4, "big") for number in (ids.key or 0, ids.value))
-        found = self._known[head, has_key] = Target(topic, *heads)
-        return found
+        target = self._known[head, has_key] = Target(topic, *heads)
+        return target
 
 
 def _of_one_table(batch: Batch, index: int, partition: int, targets: Targets) -> Share | None:

@@ -97,9 +97,9 @@ class RegisteredSchemas:
         Raises NotConnected while the registry does not answer, NeedsOperator when it refuses them, Retryable before it has
         answered, CorruptInput where they are not of their table.
         """
-        known = self._known.get(needed)
-        if known is not None:
-            return known
+        ids = self._known.get(needed)
+        if ids is not None:
+            return ids
         if not needed.is_of_its_table:
             raise CorruptInput("a schema of records in Avro is not of the table that the batch names")
         with self._changed:
@@ -176,10 +176,10 @@ class RegisteredSchemas:
         where = f"schema {number} of {needed.topic}, with which records in Kafka were written"
         hint = "Restore the registry. To go on with new ids, start the bridge again: then older records cannot be read."
         try:
-            found = self._client.schema(number)
+            text = self._client.schema(number)
         except NotThere as error:
             raise _Lost(f"the schema registry has lost {where}: it was emptied or replaced", hint=hint) from error
-        if not avro.same(found, schema):
+        if not avro.same(text, schema):
             raise _Lost(f"the schema registry has another schema in place of {where}", hint=hint)
 
     def _register(self, needed: Wanted) -> None:

@@ -37,7 +37,7 @@ class Divided(NamedTuple):
 
 
 def divide(
-    batch: Batch, begin: int, route: SourceRoute, schemas: SchemaIds, known: Withheld, tail: Position
+    batch: Batch, begin: int, route: SourceRoute, schemas: SchemaIds, former: Withheld, tail: Position
 ) -> Divided:
     """Return what is to be written of a batch from record `begin` on.
 
@@ -46,22 +46,22 @@ def divide(
         begin: the index of the first record that is not in Kafka.
         route: where the source's records go.
         schemas: what the registry knows.
-        known: which tables are withheld, by the last committed transaction and what this one holds ahead of the batch.
+        former: which tables are withheld, by the last committed transaction and what this one holds ahead of the batch.
         tail: the position ahead of the batch, or what it follows where none is known.
 
     Raises errors as `sharing_out.shares`; TableRefused too, for a table that would be one too many.
     """
     reasons: dict[str, str] = {}
-    withheld = known
+    withheld = former
     # Without Avro, and as long as nothing is withheld, nobody looks into records here.
-    tables = _Tables(batch, route, begin) if known.tables else None
+    tables = _Tables(batch, route, begin) if former.tables else None
     while True:
         skipped = tables.indexes_of(withheld.tables) if tables is not None else set()
         try:
-            found = whole(batch, begin, route, schemas, skipped)
+            shares = whole(batch, begin, route, schemas, skipped)
         except TableRefused as refused:
             tables = tables or _Tables(batch, route, begin)
-            more = withheld.put(refused.table, WithheldTable(tables.before(refused.table) or tail, known.end))
+            more = withheld.put(refused.table, WithheldTable(tables.before(refused.table) or tail, former.end))
             if refused.table in withheld.tables or not more.fits:
                 raise
             withheld, reasons = more, {**reasons, refused.table: refused.message}
@@ -69,8 +69,8 @@ def divide(
             parts = [] if tables is None else tables.parts(withheld.tables)
             place = route.withheld_place
             if parts and place is not None:
-                found.append(records.share(place, parts))
-            return Divided(found, withheld, reasons)
+                shares.append(records.share(place, parts))
+            return Divided(shares, withheld, reasons)
 
 
 def whole(

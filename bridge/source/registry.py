@@ -265,12 +265,12 @@ class SourceRegistry:
     def _close(self, sources: Collection[str], *, revoke: bool) -> list[Session]:
         """Have lanes take nothing more of sources; return the sessions that there were."""
         with self._lock:
-            found = [session for source in sources if (session := self.states[source].session) is not None]
-        for session in found:
+            sessions = [session for source in sources if (session := self.states[source].session) is not None]
+        for session in sessions:
             if revoke:
                 self._deliverer.revoke(session)
             self.ready.close(session)
-        return found
+        return sessions
 
     def _give_up(self, sources: Collection[str], sessions: Collection[Session]) -> None:
         self.ownership.lose(sources)

@@ -84,7 +84,7 @@ class KafkaReader:
                 self._client.unassign()
 
     def _read(self, place: Partition, key: bytes, begin: int, end: int, most: int) -> tuple[list[Found], int]:
-        found: list[Found] = []
+        own_records: list[Found] = []
         size, at = 0, begin
         until, enough = time.monotonic() + PATIENCE, time.monotonic() + _STEP_SECONDS
         while size < most and not (at > begin and time.monotonic() > enough):
@@ -98,7 +98,7 @@ class KafkaReader:
                     raise KafkaException(record.error())
                 until = time.monotonic() + PATIENCE
                 if record.offset() >= end:
-                    return found, end
+                    return own_records, end
                 at = record.offset() + 1
                 if record.key() == key:
                     where = f"{place[0]}[{place[1]}], offset {record.offset()},"
@@ -106,11 +106,11 @@ class KafkaReader:
                         batch = records.batch_of(record.headers(), record.value(), where)
                     except Exception as error:
                         raise doors.WITHHELD.refuse(error, where) from error
-                    found.append(Found(record.offset(), batch, len(record.value())))
-                    size += found[-1].size
+                    own_records.append(Found(record.offset(), batch, len(record.value())))
+                    size += own_records[-1].size
                 if at == end:
-                    return found, end
-        return found, at
+                    return own_records, end
+        return own_records, at
 
     def delete(self, place: Partition, end: int) -> None:
         """Delete what is before an offset."""

@@ -86,40 +86,46 @@ class Releaser:
         if not (is_time or session.looks_first):
             return False
         # Its lane may commit another at any moment: nothing is deleted by an end that goes with other tables.
-        known, moved = session.withheld, False
-        if known.tables:
+        withheld, moved = session.withheld, False
+        if withheld.tables:
             moved = len(self._read) < _MOST_SOURCES and self._begin(state, session, place)
-        elif known.end:
-            self._delete(session.source, place, known.end)
+        elif withheld.end:
+            self._delete(session.source, place, withheld.end)
         self._troubles.pop(session.source, None)
         return moved
 
     def _begin(self, state: SourceState, session: Session, place: Partition) -> bool:
         """Begin to release the first of a session's tables that can be; note why the others cannot."""
-        for table, known in session.withheld.tables.items():
+        for table, withheld_table in session.withheld.tables.items():
             if session.release.is_put_off(table):
                 continue
-            first = self._look(session, place, table, known.next)
+            first = self._look(session, place, table, withheld_table.next)
             if refusal := self._refusal(state.route, table, first):
                 state.refused(session, table, refusal)
                 continue
             session.release.begin(table)
-            self._read[session] = known.next
-            _log.info("%s: table %s is released from offset %d of %s[%d] on", session.source, table, known.next, *place)
+            self._read[session] = withheld_table.next
+            _log.info(
+                "%s: table %s is released from offset %d of %s[%d] on",
+                session.source,
+                table,
+                withheld_table.next,
+                *place,
+            )
             return self._go_on(session, place)
         return False
 
     def _look(self, session: Session, place: Partition, table: str, begin: int) -> list[WrittenWith]:
         """Return what a table's first withheld record was written with; empty where that is JSON, or there is none."""
-        known = self._first.get((session.source, table))
-        if known is not None and known[0] == begin:
-            return known[1]
-        found: list[Found] = []
+        cached = self._first.get((session.source, table))
+        if cached is not None and cached[0] == begin:
+            return cached[1]
+        records: list[Found] = []
         end, upto = session.withheld.end, begin
-        while not found and upto < end:
-            found, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
-        first = found[0].batch.written if found else []
-        if found:
+        while not records and upto < end:
+            records, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
+        first = records[0].batch.written if records else []
+        if records:
             self._first[session.source, table] = begin, first
         return first
 
@@ -146,9 +152,9 @@ class Releaser:
         begin = self._read.get(session)
         if begin is None or begin >= end:
             return False
-        found, upto = self._reader.read(place, key(session.source, table), begin, end)
+        records, upto = self._reader.read(place, key(session.source, table), begin, end)
         steps = []
-        for each in found:
+        for each in records:
             steps.append(Released(table, begin, each.offset + 1, each.batch, each.size))
             begin = each.offset + 1
         if begin < upto or not steps:

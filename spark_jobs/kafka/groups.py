@@ -57,10 +57,10 @@ def _asked(client: Any, places: Sequence[Place]) -> list[TopicPartition]:
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            found: list[TopicPartition] = client.committed(
+            offsets: list[TopicPartition] = client.committed(
                 [TopicPartition(*place) for place in places], timeout=PATIENCE
             )
-            for each in found:
+            for each in offsets:
                 if each.error is not None:
                     raise KafkaException(each.error)
         except KafkaException as error:
@@ -68,7 +68,7 @@ def _asked(client: Any, places: Sequence[Place]) -> list[TopicPartition]:
                 raise
             time.sleep(0.1)
         else:
-            return found
+            return offsets
 
 
 def mirror(connection: KafkaConnection, group: str, offsets: Mapping[Place, int]) -> None:
@@ -82,8 +82,8 @@ def mirror(connection: KafkaConnection, group: str, offsets: Mapping[Place, int]
     # Named, so that it lives until it has answered.
     client = admin(connection)
     try:
-        wanted = [ConsumerGroupTopicPartitions(group, places)]
-        done = client.alter_consumer_group_offsets(wanted, request_timeout=PATIENCE)[group].result()
+        requests = [ConsumerGroupTopicPartitions(group, places)]
+        done = client.alter_consumer_group_offsets(requests, request_timeout=PATIENCE)[group].result()
         for place in done.topic_partitions:
             if place.error is not None:
                 raise KafkaException(place.error)

@@ -143,8 +143,8 @@ def check(lake: LakeFile, stream: str, held: Progress, topics: list[Topic], tabl
         requests.check_one_topic(held.topics, own, lambda: client.tables_of(lake.kafka, own.name))
     requests.check_known(held.topics, topics, table=table)
     for topic in topics:
-        known = held.of(topic.name)
-        requests.check_identity(known.offsets, topic, topic_id=known.id, table=table)
+        held_of_topic = held.of(topic.name)
+        requests.check_identity(held_of_topic.offsets, topic, topic_id=held_of_topic.id, table=table)
 
 
 def check_retention(held: Progress, topics: list[Topic], stream: str) -> None:

@@ -178,11 +178,11 @@ def _compact(session: SparkSession, lake: LakeFile, stream: str, names: list[str
         if name not in before.tables:
             continue
         # Loads may have published since the last table.
-        base[name] = known = published.latest(session, lake, stream).tables[name]
+        base[name] = table = published.latest(session, lake, stream).tables[name]
         tables[name] = replace(
-            known,
-            version=_table(session, lake, known, table_task.path(lake, stream, name), known.version, done),
-            history=_table(session, lake, known, scd2.path(lake, stream, name), known.history, done),
+            table,
+            version=_table(session, lake, table, table_task.path(lake, stream, name), table.version, done),
+            history=_table(session, lake, table, scd2.path(lake, stream, name), table.history, done),
         )
     raw = bronze.table_path(lake, stream)
     if _BRONZE in names and delta_log.is_table(session, raw):
@@ -196,7 +196,7 @@ def _compact(session: SparkSession, lake: LakeFile, stream: str, names: list[str
 
 
 def _table(
-    session: SparkSession, lake: LakeFile, known: Table, path: str, version: int | None, done: MaintainReport
+    session: SparkSession, lake: LakeFile, table: Table, path: str, version: int | None, done: MaintainReport
 ) -> int | None:
     """Compact a table as it is published; return the version to publish in place of that one."""
     if version is None or not delta_log.is_table(session, path):
@@ -207,17 +207,17 @@ def _table(
         return version
     try:
         retention.renew(session, lake, path, version)
-        open_tables.apply(session, path, is_open=lake.stream(done.stream).is_open(known.table))
-        merge.prepare(session, path, known)
-        found = _optimize(session, path)
+        open_tables.apply(session, path, is_open=lake.stream(done.stream).is_open(table.table))
+        merge.prepare(session, path, table)
+        files = _optimize(session, path)
     except (PySparkException, Py4JError) as error:
         # A load has changed the files that were to be compacted.
         if not is_conflict(error):
             raise
         done.skipped.append(place)
         return version
-    if found:
-        done.compacted[place] = found
+    if files:
+        done.compacted[place] = files
     # A load may have come in between.
     newest = delta_log.maintained(session, path, version)
     return version if newest is None else newest

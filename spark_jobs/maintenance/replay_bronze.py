@@ -43,17 +43,17 @@ def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | Non
         if not held.topics:
             raise NeedsOperator(f"bronze of stream {stream!r} is empty", hint=f"Run 'headrace lake load {stream}'.")
         topics.check(lake, stream, held, there, path)
-        wanted = _wanted(held, there, _offsets(spark, lake, stream, since) if since else {})
+        beginning = _wanted(held, there, _offsets(spark, lake, stream, since) if since else {})
         if since:
-            topics.check_retention(wanted, [topic for topic in there if topic.name in held.topics], stream)
-        ranges = {name: bronze.ranges_of(wanted, held, name) for name in held.topics}
-        ranges = {name: found for name, found in ranges.items() if found}
+            topics.check_retention(beginning, [topic for topic in there if topic.name in held.topics], stream)
+        ranges = {name: bronze.ranges_of(beginning, held, name) for name in held.topics}
+        ranges = {name: by_partition for name, by_partition in ranges.items() if by_partition}
         metrics = _overwrite(spark, lake, stream, held, ranges) if ranges else {}
     return BronzeReport(
         stream=stream,
         topic=there[0].name,
         ranges=ranges.get(there[0].name, {}),
-        tables={name: found for name, found in ranges.items() if name != there[0].name},
+        tables={name: by_partition for name, by_partition in ranges.items() if name != there[0].name},
         records=int(metrics.get("numOutputRows", 0)),
         files=int(metrics.get("numFiles", 0)),
         batches=min(1, len(ranges)),
@@ -81,8 +81,8 @@ def _overwrite(
 
     places = " OR ".join(
         f"(topic = '{name}' AND partition = {p} AND offset >= {start})"
-        for name, found in sorted(ranges.items())
-        for p, (start, _) in sorted(found.items())
+        for name, by_partition in sorted(ranges.items())
+        for p, (start, _) in sorted(by_partition.items())
     )
     after = replace(held, rewritten=delta_log.version(spark, path) + 1)
     if lake.registry is not None:
@@ -107,8 +107,8 @@ def positions(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> P
     if "/" not in since and not since.replace(":", "").isdigit():
         return overlay_databases.high_watermarks(spark, lake, stream, moment(since))
     before = _before(lake, stream, since)
-    found = frame.filter(F.col("op").isNotNull() & before).groupBy("source").agg(F.max("position").alias("position"))
-    return {row["source"]: row["position"] for row in found.collect()}
+    newest = frame.filter(F.col("op").isNotNull() & before).groupBy("source").agg(F.max("position").alias("position"))
+    return {row["source"]: row["position"] for row in newest.collect()}
 
 
 def _offsets(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> dict[Place, int]:
@@ -122,8 +122,8 @@ def _offsets(spark: SparkSession, lake: LakeFile, stream: str, since: str) -> di
     else:
         before = _before(lake, stream, since)
     last = F.max(F.when(before, F.col("offset"))).alias("last")
-    found = frame.groupBy("topic", "partition").agg(last).collect()
-    return {Place(row["topic"], row["partition"]): row["last"] + 1 if row["last"] is not None else 0 for row in found}
+    rows = frame.groupBy("topic", "partition").agg(last).collect()
+    return {Place(row["topic"], row["partition"]): row["last"] + 1 if row["last"] is not None else 0 for row in rows}
 
 
 def _bronze(spark: SparkSession, lake: LakeFile, stream: str) -> DataFrame:
@@ -153,9 +153,9 @@ def _before(lake: LakeFile, stream: str, since: str) -> Column:
 def moment(text: str) -> datetime:
     """Return a moment as a person writes it; one without a zone is in UTC, as all times of the lake are."""
     try:
-        found = datetime.fromisoformat(text)
+        when = datetime.fromisoformat(text)
     except ValueError as error:
         raise ConfigurationError(
             f"{text!r} is no moment", hint="Write it as 2026-01-31T09:15:00, in UTC, or with an offset: ...+07:00."
         ) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return when if when.tzinfo else when.replace(tzinfo=UTC)

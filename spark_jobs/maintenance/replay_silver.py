@@ -65,11 +65,11 @@ def replay(
         )
         try:
             for done, name in enumerate(at.tables(), 1):
-                known = before.tables.get(name, Table(table=name))
+                table = before.tables.get(name, Table(table=name))
                 try:
-                    tables[name] = _table(spark.newSession(), lake, context, at, known, f"{aside}/{uuid.uuid4().hex}")
+                    tables[name] = _table(spark.newSession(), lake, context, at, table, f"{aside}/{uuid.uuid4().hex}")
                 except (NeedsOperator, CorruptInput) as error:
-                    tables[name] = replace(known, changes=0, problem=f"{error.message} {error.hint}".strip())
+                    tables[name] = replace(table, changes=0, problem=f"{error.message} {error.hint}".strip())
                 if on_progress:
                     on_progress(done, len(at.tables()))
         finally:
@@ -86,48 +86,48 @@ def replay(
         stream=stream,
         load=after.load,
         ranges={source: (base.positions.get(source, ""), cut) for source, cut in before.positions.items()},
-        changes={name: one.changes for name, one in tables.items() if one.changes},
-        problems={name: one.problem for name, one in tables.items() if one.problem is not None},
+        changes={name: table.changes for name, table in tables.items() if table.changes},
+        problems={name: table.problem for name, table in tables.items() if table.problem is not None},
         seconds=monotonic() - began,
     )
 
 
 def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) -> Published:
     kept_since = datetime.now(UTC) - timedelta(days=lake.lake.keep_days)
-    found = published.before(spark, lake, stream, since, kept_since)
-    if found is None:
+    state = published.before(spark, lake, stream, since, kept_since)
+    if state is None:
         raise NeedsOperator(
             f"nothing that was published of stream {stream!r} in the last {lake.lake.keep_days} days is that old",
             hint=f"Do all of it again: 'headrace lake replay {stream}' without --from.",
         )
-    return found
+    return state
 
 
 def _table(
-    spark: SparkSession, lake: LakeFile, context: table_task.LoadContext, at: StreamSnapshot, known: Table, scratch: str
+    spark: SparkSession, lake: LakeFile, context: table_task.LoadContext, at: StreamSnapshot, table: Table, scratch: str
 ) -> Table:
     """Overwrite one table; return its state. The session is this table's own."""
-    task = snapshot.task_of(spark, lake, at, known.table)
+    task = snapshot.task_of(spark, lake, at, table.table)
     if not at.base.load:
-        return _from_bronze(spark, context, replace(task, known=replace(known, schemas={}, positions={})))
+        return _from_bronze(spark, context, replace(task, published=replace(table, schemas={}, positions={})))
     try:
-        base = table_load.based(spark, context, task.path, known, table_load.NOTE)
+        base = table_load.based(spark, context, task.path, table, table_load.NOTE)
         commit.check_erased(spark, base, context.bronze, context.version, task.table)
-        rows = spark.sql(snapshot.sql(spark, lake, at, known.table, scratch))
+        rows = spark.sql(snapshot.sql(spark, lake, at, table.table, scratch))
         own = commit.begin(spark, base, stream=context.stream, kind=table_load.NOTE, attempt=context.attempt)
         write.replace(rows, task.path, table_load.note(context, task, table_load.NOTE, base), own)
         version = commit.made(spark, task.path, base, table=task.table, kind=table_load.NOTE, attempt=context.attempt)
     finally:
         snapshot.forget(spark, scratch)
     return replace(
-        known,
+        table,
         version=version,
-        changes=sum(one.changes for one in task.seen),
+        changes=sum(profile.changes for profile in task.seen),
         positions=task.high,
         schemas=table_task.newest_schemas(task),
         problem=None,
         bronze_after=None,
-        tried=None,
+        settings=None,
         failures=0,
     )
 

@@ -45,14 +45,14 @@ _TEMPORARY = "LocalTempView$"
 
 def split(script: str) -> list[str]:
     """Return the statements of a script, without the semicolons that end them; those of comments alone are left out."""
-    found, start = [], 0
+    statements, start = [], 0
     for token in [*_TOKENS.finditer(script), None]:
         if token is None or token["end"]:
             statement = script[start : token.start() if token else None].strip()
-            if _TOKENS.sub(lambda it: "" if it["comment"] else it[0], statement).strip():
-                found.append(statement)
+            if _TOKENS.sub(lambda match: "" if match["comment"] else match[0], statement).strip():
+                statements.append(statement)
             start = token.end() if token else start
-    return found
+    return statements
 
 
 def refuse_writes(spark: SparkSession, statement: str) -> None:
@@ -116,26 +116,26 @@ class SqlEngine:
     def _relations(self, streams: list[Published]) -> list[Relation]:
         """Return the tables that can be queried as they are published."""
         return [
-            one
-            for one in published_tables.relations(self._spark, self._lake, streams)
-            if one.database not in self._laid
+            relation
+            for relation in published_tables.relations(self._spark, self._lake, streams)
+            if relation.database not in self._laid
         ]
 
     def names(self) -> list[str]:
         """Return the names of the tables that can be queried, without looking for tables that no load has seen yet."""
-        found = published_tables.relations(self._spark, self._lake)
-        live = (f"silver_live.{one.name}" for one in found if one.database == "silver")
-        return sorted([*(f"{one.database}.{one.name}" for one in found), *live])
+        relations = published_tables.relations(self._spark, self._lake)
+        live = (f"silver_live.{relation.name}" for relation in relations if relation.database == "silver")
+        return sorted([*(f"{relation.database}.{relation.name}" for relation in relations), *live])
 
     def columns(self, typed: str) -> list[str]:
         """Return the names of the columns of silver's tables that a text names: only these tables are opened."""
-        typed, found = typed.casefold(), set[str]()
+        typed, names = typed.casefold(), set[str]()
         for relation in published_tables.relations(self._spark, self._lake):
             if relation.database == "silver" and relation.name.casefold() in typed:
                 if relation not in self._columns:
                     self._columns[relation] = self._spark.sql(relation.sql()).columns
-                found |= set(self._columns[relation])
-        return sorted(found)
+                names |= set(self._columns[relation])
+        return sorted(names)
 
     def ask(self, query: str) -> DataFrame:
         """Return the answer; raise ConfigurationError for a query that Spark cannot understand, and for what writes.
@@ -204,7 +204,7 @@ class SqlEngine:
             raise ConfigurationError(readable(error)) from error
 
 
-def run_script(desk: SqlEngine | RemoteEngine, script: str, form: Form, to: TextIO) -> None:
+def run_script(sql_engine: SqlEngine | RemoteEngine, script: str, form: Form, to: TextIO) -> None:
     """Run the statements of a script one after the other and write their answers; an error ends it."""
     for statement in split(script):
-        results.write(desk.ask(statement), form, to)
+        results.write(sql_engine.ask(statement), form, to)

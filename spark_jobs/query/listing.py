@@ -47,42 +47,44 @@ class ListedTable:
 
 def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: bool) -> list[ListedTable]:
     """Return the tables of streams, by stream and name; `rows` counts the published rows of each."""
-    now, found = datetime.now(UTC), []
+    now, listed_tables = datetime.now(UTC), []
     with explained("tables"):
         # Of all streams, since names are chosen among all of them.
         states = published.latest_of_all(spark, lake)
         table_names = names.of(spark, lake, [(state.stream, name) for state in states for name in state.tables])
         for state in states:
-            for one in sorted(state.tables.values(), key=lambda it: it.table):
+            for table in sorted(state.tables.values(), key=lambda table: table.table):
                 if state.stream not in streams:
                     continue
                 at = state.finished_at
-                counted = _rows(spark, table_task.path(lake, state.stream, one.table), one.version) if rows else None
-                found.append(
+                counted = (
+                    _rows(spark, table_task.path(lake, state.stream, table.table), table.version) if rows else None
+                )
+                listed_tables.append(
                     ListedTable(
                         stream=state.stream,
-                        table=one.table,
-                        name=f"silver.{table_names[state.stream, one.table]}",
+                        table=table.table,
+                        name=f"silver.{table_names[state.stream, table.table]}",
                         state=table_state(
-                            reason=one.problem,
-                            copying=one.copying,
-                            version=one.version,
-                            behind=one.positions != state.positions,
+                            reason=table.problem,
+                            copying=table.copying,
+                            version=table.version,
+                            behind=table.positions != state.positions,
                         ),
-                        reason=one.problem or (copies.reason(one.copying) if one.copying else None),
-                        keyed=one.keyed,
-                        columns=_columns(one, open_names=lake.streams[state.stream].is_open(one.table)),
-                        positions=dict(one.positions),
+                        reason=table.problem or (copies.reason(table.copying) if table.copying else None),
+                        keyed=table.keyed,
+                        columns=_columns(table, open_names=lake.streams[state.stream].is_open(table.table)),
+                        positions=dict(table.positions),
                         published_at=at.isoformat() if at else None,
                         age_seconds=round((now - at).total_seconds(), 1) if at else None,
                         rows=counted,
                     )
                 )
-    return found
+    return listed_tables
 
 
-def _columns(one: Table, *, open_names: bool) -> dict[str, str]:
-    schemas = [TableSchema.parse(text) for text in one.schemas.values()]
+def _columns(table: Table, *, open_names: bool) -> dict[str, str]:
+    schemas = [TableSchema.parse(text) for text in table.schemas.values()]
     names = (column.name for schema in schemas for column in schema.columns)
     return target_schema.renamed(names, open_names=open_names)
 
@@ -95,24 +97,24 @@ def _rows(spark: SparkSession, path: str, version: int | None) -> int | None:
     return None if row is None else int(row["n"])
 
 
-def show(console: Console, found: list[ListedTable]) -> None:
+def show(console: Console, listed_tables: list[ListedTable]) -> None:
     """Print a line for each table, then why tables stopped."""
-    counted = any(one.rows is not None for one in found)
+    counted = any(table.rows is not None for table in listed_tables)
     printed = Printed("stream", "at the source", "in SQL", "state", *(["rows"] if counted else []), "published")
-    for one in found:
-        age = "-" if one.age_seconds is None else f"{one.age_seconds:,.0f} s ago"
-        number = [] if not counted else ["-" if one.rows is None else f"{one.rows:,}"]
-        printed.add_row(one.stream, one.table, one.name, one.state, *number, age)
+    for table in listed_tables:
+        age = "-" if table.age_seconds is None else f"{table.age_seconds:,.0f} s ago"
+        number = [] if not counted else ["-" if table.rows is None else f"{table.rows:,}"]
+        printed.add_row(table.stream, table.table, table.name, table.state, *number, age)
     console.print(printed)
-    if keyless := [one.table for one in found if not one.keyed and one.state == "published"]:
+    if keyless := [table.table for table in listed_tables if not table.keyed and table.state == "published"]:
         listed = ", ".join(keyless)
         console.print(
             f"without a key, so rows are known by all of their columns, and have no history: {listed}", markup=False
         )
-    for one in found:
-        if one.columns:
-            listed = ", ".join(f"{name} as {stored}" for name, stored in one.columns.items())
-            console.print(f"{one.stream} {one.table} has columns under other names: {listed}", markup=False)
-    for one in found:
-        if one.reason is not None:
-            console.print(f"{one.stream} {one.table}: {one.reason}", markup=False)
+    for table in listed_tables:
+        if table.columns:
+            listed = ", ".join(f"{name} as {stored}" for name, stored in table.columns.items())
+            console.print(f"{table.stream} {table.table} has columns under other names: {listed}", markup=False)
+    for table in listed_tables:
+        if table.reason is not None:
+            console.print(f"{table.stream} {table.table}: {table.reason}", markup=False)

@@ -100,8 +100,8 @@ class Overlays:
             except ReplicationError as error:
                 # Of this stream nothing can be shown; others are not concerned.
                 self._problems[stream] = error
-                if known := self._moments.pop(stream, None):
-                    known.release()
+                if former := self._moments.pop(stream, None):
+                    former.release()
         if self._as_of is not None and not self._moments and not self._problems:
             raise ConfigurationError(
                 f"nothing had been captured at {self._as_of.isoformat()}",
@@ -114,16 +114,16 @@ class Overlays:
 
     def _look(self, stream: str, base: Published) -> None:
         """Bring a stream's moment up to its newest whole transactions, or to the moment in the past, once."""
-        known = self._moments.get(stream)
+        former = self._moments.get(stream)
         with explained(f"stream {stream}"):
             if self._as_of is None:
                 self._live = self._live or Live(for_few_rows(self._spark))
-                moment = snapshot.moment(self._spark, self._lake, base, known=known, live=self._live)
+                moment = snapshot.moment(self._spark, self._lake, base, former=former, live=self._live)
             else:
-                moment = known or find_moment(self._spark, self._lake, stream, self._as_of)
+                moment = former or find_moment(self._spark, self._lake, stream, self._as_of)
         if moment is not None:
-            if known is not None and known is not moment:
-                known.release()
+            if former is not None and former is not moment:
+                former.release()
             self._moments[stream] = moment
 
 

@@ -40,10 +40,10 @@ def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFr
 
     In addition to the table's own columns a row has `_source`, `_position` and `_commit_time`.
     """
-    known = published.latest(spark, lake, stream).tables.get(name)
-    if known is None or known.version is None:
+    table = published.latest(spark, lake, stream).tables.get(name)
+    if table is None or table.version is None:
         return None
-    return spark.read.format("delta").option("versionAsOf", known.version).load(table_task.path(lake, stream, name))
+    return spark.read.format("delta").option("versionAsOf", table.version).load(table_task.path(lake, stream, name))
 
 
 def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | None = None) -> list[Relation]:
@@ -52,7 +52,7 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
     `streams` is what they published last, where that is known already.
     """
     streams = published.latest_of_all(spark, lake) if streams is None else streams
-    there = {(one.stream, t.table): t for one in streams for t in one.tables.values() if t.version is not None}
+    there = {(state.stream, t.table): t for state in streams for t in state.tables.values() if t.version is not None}
     named = names.of(spark, lake, there)
     silver = [
         Relation(database="silver", name=name, path=table_task.path(lake, *place), version=there[place].version)

@@ -65,22 +65,28 @@ class StreamSnapshot:
 
     def tables(self) -> list[str]:
         """Return the tables that there are, by their source's `schema.table`."""
-        known = {name for name, one in self.base.tables.items() if one.version is not None}
-        new = {one.table for one in self.new.seen if not self._held_back(one) and not self._only_truncated(one)}
-        return sorted(known | new)
+        published = {name for name, table in self.base.tables.items() if table.version is not None}
+        new = {
+            profile.table
+            for profile in self.new.seen
+            if not self._held_back(profile) and not self._only_truncated(profile)
+        }
+        return sorted(published | new)
 
-    def _only_truncated(self, one: TableProfile) -> bool:
+    def _only_truncated(self, profile: TableProfile) -> bool:
         """Whether a table has no schema, and so no rows either."""
-        table = self.base.tables.get(one.table)
-        described = (table is not None and bool(table.schemas)) or any(r.table == one.table for r in self.new.records)
-        return one.only_truncates and not described
+        table = self.base.tables.get(profile.table)
+        described = (table is not None and bool(table.schemas)) or any(
+            r.table == profile.table for r in self.new.records
+        )
+        return profile.only_truncates and not described
 
-    def _held_back(self, one: TableProfile) -> bool:
+    def _held_back(self, profile: TableProfile) -> bool:
         """Whether all of it belongs to a copy that is under way."""
-        known = self.base.tables.get(one.table)
-        records = [record for record in self.new.records if record.table == one.table]
-        began = copies.under_way(known.copying if known else {}, records).get(one.source)
-        return began is not None and one.first > began
+        table = self.base.tables.get(profile.table)
+        records = [record for record in self.new.records if record.table == profile.table]
+        began = copies.under_way(table.copying if table else {}, records).get(profile.source)
+        return began is not None and profile.first > began
 
 
 def moment(
@@ -89,12 +95,12 @@ def moment(
     base: Published,
     upto: Positions | None = None,
     *,
-    known: StreamSnapshot | None = None,
+    former: StreamSnapshot | None = None,
     live: Live | None = None,
 ) -> StreamSnapshot | None:
     """Return the stream at the high watermarks, or at its newest whole transactions; None when nothing of it was ever loaded.
 
-    A moment that is `known` is returned itself while nothing came after it. Of `live` rows, if they are few, they are held in
+    The `former` moment is returned itself while nothing came after it. Of `live` rows, if they are few, they are held in
     memory until it is released, and go on to the end of Kafka's topic; else to that of bronze.
     """
     path = bronze.table_path(lake, base.stream)
@@ -112,8 +118,8 @@ def moment(
         # A commit may have come since.
         version = max(version, progress.version)
         beyond, sources = increment.beyond(spark, lake, base.stream, progress, live), progress.sources
-    if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
-        return known
+    if former is not None and (former.base.load, former.version, former.beyond) == (base.load, version, beyond):
+        return former
     if live:
         raw = increment.rows(live.session, path, since, version)
         if beyond:
@@ -137,7 +143,7 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
     What was written stays until it is forgotten. Raises NeedsOperator or CorruptInput where a load would stop the table.
     """
     task = task_of(spark, lake, at, name)
-    low, stored = task.known.positions, task.known.version
+    low, stored = task.published.positions, task.published.version
     ahead = table_task.ahead_of(task, low)
     below, hidden = None, False
     if stored is not None:
@@ -157,11 +163,11 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
     cleared = table_task.truncated(task, ahead, low)
     raw = at.raw if task.after == at.after else _whole(spark, lake, at)
     with table_load.persist_scope() as persist:
-        found, _ = table_load.rows(target, raw, batch_profile.within(low, task.high), ahead, below, persist, cleared)
-        columns = [*target.columns, *target.own, OP, *(name for name in found.columns if name == TAKEN)]
+        rows, _ = table_load.rows(target, raw, batch_profile.within(low, task.high), ahead, below, persist, cleared)
+        columns = [*target.columns, *target.own, OP, *(name for name in rows.columns if name == TAKEN)]
         # Numbered, since Parquet does not take every name that a database does.
         placed = {column: f"c{place}" for place, column in enumerate(columns)}
-        changed = found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))
+        changed = rows.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))
         changed.write.parquet(scratch)
     return _statement(task, target, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden)
 
@@ -195,13 +201,13 @@ def _place(scratch: str) -> str:
 
 def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) -> TableTask:
     """Return what is to be done for a table; one that is behind its stream begins where it is."""
-    known = at.base.tables.get(name)
+    table = at.base.tables.get(name)
     records = [record for record in at.new.records if record.table == name]
-    whole = known is None or known.positions == at.base.positions
-    if known is None or whole or (copies.waits(known, at.base.positions) and not copies.ended(known.copying, records)):
+    whole = table is None or table.positions == at.base.positions
+    if table is None or whole or (copies.waits(table, at.base.positions) and not copies.ended(table.copying, records)):
         return copies.held_back(table_task.task_of(lake, at.base, name, at.new, after=at.after))
-    new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), known.positions, at.new.high)
-    return copies.held_back(table_task.task_of(lake, replace(at.base, tables={name: known}), name, new, after=None))
+    new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), table.positions, at.new.high)
+    return copies.held_back(table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None))
 
 
 def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:
@@ -261,7 +267,7 @@ def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
 
 def _published(task: TableTask) -> str:
     """Return the table as it was published, as SQL names it."""
-    return storage.table(task.path, task.known.version)
+    return storage.table(task.path, task.published.version)
 
 
 def _stored(column: str, there: bool, kind: T.DataType | None) -> str:

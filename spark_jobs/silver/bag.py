@@ -51,26 +51,26 @@ def changed(
     paired = persist(_paired(_events(changes, target, cleared)))
     put, take = F.col(_PUT), F.col(_TAKE)
     # What was taken before a truncate was ended by it at the latest.
-    wanted = persist(
+    takes = persist(
         paired.filter(put.isNull() & F.col(f"{_LIFE}.position").isNull())
         .withColumn(_NUMBER, F.row_number().over(Window.partitionBy(SOURCE, _SAME).orderBy(_NUMBER)))
         .select(SOURCE, _SAME, _NUMBER, _TAKE)
     )
     rows = _rows(paired.filter(put.isNotNull() if target.soft else put.isNotNull() & take.isNull()), target)
-    if wanted.isEmpty():
+    if takes.isEmpty():
         return rows, NOTHING
     if silver is None:
-        return rows, Taken(any=False, missing=_missing(wanted))
-    stored = _stored(silver, wanted, target)
-    found = persist(wanted.join(stored, on=[SOURCE, _SAME, _NUMBER], how="left"))
-    taken = found.filter(F.col(TAKEN).isNotNull()).select(
+        return rows, Taken(any=False, missing=_missing(takes))
+    stored = _stored(silver, takes, target)
+    matches = persist(takes.join(stored, on=[SOURCE, _SAME, _NUMBER], how="left"))
+    taken = matches.filter(F.col(TAKEN).isNotNull()).select(
         *(_value(target, name, F.col(_SAME)) for name in target.columns),
         *(SOURCE, F.col(f"{_TAKE}.at").alias(POSITION), F.col(f"{_TAKE}.time").alias(COMMIT_TIME)),
         F.lit("d").alias(OP),
         *plain.deleted_at(target, F.lit("d"), F.col(f"{_TAKE}.time")),
         TAKEN,
     )
-    missing = _missing(found.filter(F.col(TAKEN).isNull()))
+    missing = _missing(matches.filter(F.col(TAKEN).isNull()))
     return rows.unionByName(taken), Taken(any=not taken.isEmpty(), missing=missing)
 
 
@@ -79,9 +79,9 @@ def _value(target: TargetSchema, name: str, row: Column) -> Column:
     return there.alias(name)
 
 
-def _missing(wanted: DataFrame) -> tuple[Missing, ...]:
-    found = wanted.groupBy(SOURCE).agg(F.count(F.lit(1)).alias("rows"), F.min(f"{_TAKE}.at").alias("position"))
-    return tuple(Missing(source=row[SOURCE], rows=row["rows"], position=row["position"]) for row in found.collect())
+def _missing(takes: DataFrame) -> tuple[Missing, ...]:
+    groups = takes.groupBy(SOURCE).agg(F.count(F.lit(1)).alias("rows"), F.min(f"{_TAKE}.at").alias("position"))
+    return tuple(Missing(source=row[SOURCE], rows=row["rows"], position=row["position"]) for row in groups.collect())
 
 
 def _events(changes: DataFrame, target: TargetSchema, cleared: Sequence[Truncate]) -> DataFrame:
@@ -157,7 +157,7 @@ def _rows(puts: DataFrame, target: TargetSchema) -> DataFrame:
     )
 
 
-def _stored(silver: DataFrame, wanted: DataFrame, target: TargetSchema) -> DataFrame:
+def _stored(silver: DataFrame, takes: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the living stored rows that equal some that are taken, numbered among equal ones, by their positions."""
     living = silver.filter(F.col(DELETED_AT).isNull()) if DELETED_AT in silver.columns else silver
     cells = [
@@ -165,6 +165,6 @@ def _stored(silver: DataFrame, wanted: DataFrame, target: TargetSchema) -> DataF
         for name in target.compared
     ]
     rows = living.select(SOURCE, F.struct(*cells).alias(_SAME), F.col(POSITION).alias(TAKEN))
-    equal = rows.join(wanted.select(SOURCE, _SAME).distinct(), on=[SOURCE, _SAME], how="left_semi")
+    equal = rows.join(takes.select(SOURCE, _SAME).distinct(), on=[SOURCE, _SAME], how="left_semi")
     order = Window.partitionBy(SOURCE, _SAME).orderBy(TAKEN)
     return equal.withColumn(_NUMBER, F.row_number().over(order))

@@ -71,11 +71,11 @@ def column_value(target: TargetSchema, name: str, after: Column) -> Column:
 
 def ordinary(target: TargetSchema, name: str, parsed: Column) -> Column:
     """Return a column's parsed value as the edge writes it ordinarily; one in a form that it does not fit fails."""
-    found = parsed
+    value = parsed
     for span, form in target.forms.get(target.at_source(name), ()):
         text = F.coalesce(debezium_forms.text(parsed, form), corrupt(target.at_source(name)))
-        found = F.when(span.condition() & parsed.isNotNull(), text).otherwise(found)
-    return found
+        value = F.when(span.condition() & parsed.isNotNull(), text).otherwise(value)
+    return value
 
 
 def declared(target: TargetSchema, name: str, value: Column) -> Column:
@@ -110,8 +110,8 @@ def _not_numbers(target: TargetSchema, after: Column) -> Column:
 
 def _stored_name(target: TargetSchema, name: Column) -> Column:
     """Return silver's name of a column that a record names."""
-    known = F.create_map(*(F.lit(one) for pair in target.source_names.items() for one in reversed(pair)))
-    return F.coalesce(known[name], name)
+    stored_names = F.create_map(*(F.lit(text) for pair in target.source_names.items() for text in reversed(pair)))
+    return F.coalesce(stored_names[name], name)
 
 
 def from_json(text: str, structure: T.StructType, target: TargetSchema) -> Column:
@@ -124,8 +124,8 @@ def from_json(text: str, structure: T.StructType, target: TargetSchema) -> Colum
 def _at_source(structure: T.StructType, target: TargetSchema) -> T.StructType:
     """Return a structure with the source's names of columns."""
     kinds = {
-        one.name: _at_source(one.dataType, target) if isinstance(one.dataType, T.StructType) else one.dataType
-        for one in structure.fields
+        field.name: _at_source(field.dataType, target) if isinstance(field.dataType, T.StructType) else field.dataType
+        for field in structure.fields
     }
     return T.StructType([T.StructField(target.at_source(name), kind) for name, kind in kinds.items()])
 

@@ -46,42 +46,45 @@ class Base:
     missing: tuple[Missing, ...] = ()
 
 
-def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Positions, version: int | None) -> Base:
-    """Return a table as it is now; `known` are the positions that its published version shows.
+def base(spark: SparkSession, path: str, *, stream: str, kind: str, positions: Positions, version: int | None) -> Base:
+    """Return a table as it is now; `positions` are those that its published version shows.
 
     Raises NeedsOperator for a table that this stream did not make.
     """
     if not delta_log.is_table(spark, path):
-        return Base(exists=False, positions=known)
-    newest, found, changed, foreign = _seen(spark, path, kind, version)
-    if found and "number" in found[1]:
-        counted = int(found[1]["number"])
+        return Base(exists=False, positions=positions)
+    newest, commit_note, changed, foreign = _seen(spark, path, kind, version)
+    if commit_note and "number" in commit_note[1]:
+        counted = int(commit_note[1]["number"])
     else:
         # Of an earlier release, or in the log no more.
         counted = log_files.transaction(spark, path, _application(kind, stream)) or 0
     if version is not None and newest < version:
         raise _shortened(path, version, newest)
     current = newest if foreign is None else version
-    given = found[1].get("erased") if found else None
-    made = Base(
+    given = commit_note[1].get("erased") if commit_note else None
+    state = Base(
         exists=True,
-        positions=known,
+        positions=positions,
         version=newest,
         number=counted,
         current=current,
         foreign=foreign,
         erased=(given["version"], given["commit"]) if given else None,
     )
-    if version is not None and (found is None or found[0] <= version):
-        return made
-    if found is None or found[1]["stream"] != stream:
+    if version is not None and (commit_note is None or commit_note[0] <= version):
+        return state
+    if commit_note is None or commit_note[1]["stream"] != stream:
         raise NeedsOperator(
             f"{path} holds a Delta table that this stream did not make",
             hint="Remove it, or name another [lake] root: the load makes its tables in empty folders.",
         )
-    missing = tuple(Missing(source=s, rows=rows, position=p) for s, rows, p in found[1].get("missing", ()))
+    missing = tuple(Missing(source=s, rows=rows, position=p) for s, rows, p in commit_note[1].get("missing", ()))
     return replace(
-        made, positions=dict(found[1]["positions"]), current=found[0] if changed else newest, missing=missing
+        state,
+        positions=dict(commit_note[1]["positions"]),
+        current=commit_note[0] if changed else newest,
+        missing=missing,
     )
 
 
@@ -92,18 +95,18 @@ def _seen(
 
     Also the newest commit of somebody else since the published version, and what it did.
     """
-    newest, found, changed, foreign = -1, None, False, None
+    newest, commit_note, changed, foreign = -1, None, False, None
     for number, info in delta_log.commits(spark, path):
         newest = max(newest, number)
         if version is not None and number > version and foreign is None and delta_log.is_foreign(info):
             foreign = number, str(info.get("operation"))
-        if found is None and (note := delta_log.noted(info, kind)):
-            found = number, note
-        if found is None:
+        if commit_note is None and (note := delta_log.noted(info, kind)):
+            commit_note = number, note
+        if commit_note is None:
             changed = changed or not delta_log.is_maintenance(info)
         elif version is None or number <= version:
             break
-    return newest, found, changed, foreign
+    return newest, commit_note, changed, foreign
 
 
 def _shortened(path: str, version: int, newest: int) -> NeedsOperator:

@@ -43,7 +43,7 @@ class KeyRange:
         if (greatest := _literal(self.greatest, self.kind)) is not None:
             inside &= lead <= greatest
         if self.ranges:
-            inside &= functools.reduce(operator.or_, (lead.between(*one) for one in self.ranges))
+            inside &= functools.reduce(operator.or_, (lead.between(*bounds) for bounds in self.ranges))
         return inside
 
 
@@ -55,13 +55,13 @@ def of(rows: DataFrame, target: TargetSchema, *, apart: bool = False) -> KeyRang
     lead = target.key[0]
     # As text: Python's dates end at the year 9999, and begin with year 1.
     low, high = (bound(_q(lead)).cast("string") for bound in (F.min, F.max))
-    found = rows.agg(F.count(F.lit(1)), F.collect_set(SOURCE), low, high).first()
-    assert found is not None
-    count, sources, least, greatest = found
-    found_range = KeyRange(count, sorted(sources), lead, target.columns[lead], least, greatest)
-    if not apart or least is None or greatest is None or not isinstance(found_range.kind, _INTEGERS):
-        return found_range
-    return replace(found_range, ranges=_ranges(rows, lead, int(least), int(greatest)))
+    row = rows.agg(F.count(F.lit(1)), F.collect_set(SOURCE), low, high).first()
+    assert row is not None
+    count, sources, least, greatest = row
+    key_range = KeyRange(count, sorted(sources), lead, target.columns[lead], least, greatest)
+    if not apart or least is None or greatest is None or not isinstance(key_range.kind, _INTEGERS):
+        return key_range
+    return replace(key_range, ranges=_ranges(rows, lead, int(least), int(greatest)))
 
 
 def _ranges(rows: DataFrame, lead: str, least: int, greatest: int) -> tuple[tuple[int, int], ...]:
@@ -71,9 +71,9 @@ def _ranges(rows: DataFrame, lead: str, least: int, greatest: int) -> tuple[tupl
         return ()
     value = F.col(_q(lead)).cast("decimal(20,0)")
     place = F.floor((value - F.lit(Decimal(least))) / F.lit(Decimal(width)))
-    found = rows.groupBy(place.alias("_place")).agg(F.min(_q(lead)), F.max(_q(lead))).collect()
+    places = rows.groupBy(place.alias("_place")).agg(F.min(_q(lead)), F.max(_q(lead))).collect()
     joined: list[tuple[int, int]] = []
-    for low, high in sorted((int(row[1]), int(row[2])) for row in found):
+    for low, high in sorted((int(row[1]), int(row[2])) for row in places):
         near = joined and low - joined[-1][1] <= width
         joined.append((joined.pop()[0], high) if near else (low, high))
     return tuple(joined) if len(joined) > 1 else ()

@@ -123,9 +123,9 @@ def _load_part(
         committed = bronze_job.reach(spark, lake, stream)
         newest = delta_log.version(spark, path)
         lagging = unfinished.find_lagging(spark, lake, before)
-        known = before.bronze_version
+        bronze_version = before.bronze_version
         idle = not tables_load.to_try(lake, before, lagging)
-        if known is not None and idle and delta_log.only_maintained(spark, path, known):
+        if bronze_version is not None and idle and delta_log.only_maintained(spark, path, bronze_version):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
         since = unfinished.choose_since(spark, path, before, newest, committed)
         version, committed = _part(spark, lake, before, since, newest, committed)
@@ -145,7 +145,7 @@ def _load_part(
                     *(stream, ", ".join(sorted(passed_over))),
                 )
             new = new.without(before.dropped)
-            many = len({one.table for one in new.seen}) > _MANY
+            many = len({profile.table for profile in new.seen}) > _MANY
             if many and not few:
                 # So that a table reads its own rows: they are next to each other, and what is held has statistics.
                 raw = persist(raw.sortWithinPartitions("table"))
@@ -164,10 +164,12 @@ def _load_part(
             lacking = bronze_identity.lacking(raw, before)
             tasks = tables_load.tasks(lake, context, before, lagging, new, since, profiled, lacking)
             if group is not None:
-                tasks = {name: one for name, one in tasks.items() if group.has(name)}
+                tasks = {name: task for name, task in tasks.items() if group.has(name)}
             if group is None:
                 # Before anybody can query them, so a name never changes; and ahead of the first commit.
-                former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
+                former = [
+                    (state.stream, name) for state in published.latest_of_all(spark, lake) for name in state.tables
+                ]
                 names.record(spark, lake, former, [(stream, name) for name in tasks])
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
@@ -186,7 +188,7 @@ def _load_part(
         ranges={s: (before.positions.get(s, ""), p) for s, p in new.high.items() if p != before.positions.get(s)},
         committed_ms={s: at for s, at in new.committed_ms.items() if new.high[s] != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
-        waiting={source: one.changes for source, one in left.items() if one.changes},
+        waiting={source: rest.changes for source, rest in left.items() if rest.changes},
         problems=_problems(after),
         failed={name: why for name, why in failed.items() if after.tables[name].problem is None},
         warnings=_new_warnings(before, after),
@@ -214,21 +216,21 @@ def _part(
 
 
 def _profiled(
-    spark: SparkSession, context: table_task.LoadContext, high: Positions, known: Table, since: Since | None
+    spark: SparkSession, context: table_task.LoadContext, high: Positions, table: Table, since: Since | None
 ) -> BatchProfile:
     """Return what bronze has of a table after its own positions, up to the load's high watermarks."""
     rows = increment.rows(spark, context.bronze, since, context.version)
-    return batch_profile.profile(rows.filter(F.col("table") == known.table), known.positions, high)
+    return batch_profile.profile(rows.filter(F.col("table") == table.table), table.positions, high)
 
 
 def _new_warnings(before: Published, after: Published) -> dict[str, str]:
-    known = {name: one.warnings.keys() for name, one in before.tables.items()}
+    places = {name: table.warnings.keys() for name, table in before.tables.items()}
     new = {
-        name: " ".join(text for place, text in one.warnings.items() if place not in known.get(name, ()))
-        for name, one in after.tables.items()
+        name: " ".join(text for place, text in table.warnings.items() if place not in places.get(name, ()))
+        for name, table in after.tables.items()
     }
     return {name: text for name, text in new.items() if text}
 
 
 def _problems(state: Published) -> dict[str, str]:
-    return {name: one.problem for name, one in state.tables.items() if one.problem is not None}
+    return {name: table.problem for name, table in state.tables.items() if table.problem is not None}

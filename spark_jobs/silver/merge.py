@@ -49,14 +49,14 @@ _ORDERED = (T.NumericType, T.DateType, T.TimestampType, T.TimestampNTZType, T.St
 _log = logging.getLogger(__name__)
 
 
-def prepare(session: SparkSession, path: str, known: Table) -> None:
+def prepare(session: SparkSession, path: str, table: Table) -> None:
     """Let the session's next OPTIMIZE of a table cluster it, where it is large; a smaller one is compacted."""
     clustered = columns(session, path)
     if not clustered and log_files.size(session, path) < LARGE:
         return
-    wanted = _wanted(session, path, known)
-    if wanted and wanted != clustered:
-        names = ", ".join(map(storage.name, wanted))
+    cluster_columns = _wanted(session, path, table)
+    if cluster_columns and cluster_columns != clustered:
+        names = ", ".join(map(storage.name, cluster_columns))
         try:
             session.sql(f"ALTER TABLE {storage.table(path)} CLUSTER BY ({names})")
         except AnalysisException as error:
@@ -75,25 +75,25 @@ def release(rows: DataFrame, path: str) -> None:
 
 def columns(spark: SparkSession, path: str) -> list[str]:
     """Return the columns that a table is clustered by, none where it is not."""
-    found = DeltaTable.forPath(spark, path).detail().select("clusteringColumns").first()
-    names = list(found[0] or []) if found is not None else []
+    row = DeltaTable.forPath(spark, path).detail().select("clusteringColumns").first()
+    names = list(row[0] or []) if row is not None else []
     # Delta quotes those that SQL would not take as they are.
     return [name[1:-1].replace("``", "`") if name.startswith("`") else name for name in names]
 
 
-def _wanted(session: SparkSession, path: str, known: Table) -> list[str]:
+def _wanted(session: SparkSession, path: str, table: Table) -> list[str]:
     try:
-        target = target_schema.of(known.table, [TableSchema.parse(text) for text in known.schemas.values()])
+        target = target_schema.of(table.table, [TableSchema.parse(text) for text in table.schemas.values()])
     except NeedsOperator:
         return []
     kinds = {field.name: field.dataType for field in session.read.format("delta").load(path).schema.fields}
     key = target_schema.as_stored(target, kinds).key
-    wanted = [target_schema.SOURCE]
+    names = [target_schema.SOURCE]
     for name in key[: _MOST_COLUMNS - 1]:
         if not isinstance(kinds.get(name), _ORDERED):
             break
-        wanted.append(name)
-    return wanted if len(wanted) > 1 else []
+        names.append(name)
+    return names if len(names) > 1 else []
 
 
 #: Bytes of a table from which on it pays.

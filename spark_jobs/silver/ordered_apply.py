@@ -148,7 +148,7 @@ def _truncated(timeline: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
     """Return the timelines with the truncates of their source in each."""
     if not cleared:
         return timeline
-    of_source = F.filter(truncates.listed(cleared), lambda one: one["source"] == F.col(SOURCE))
+    of_source = F.filter(truncates.listed(cleared), lambda truncate: truncate["source"] == F.col(SOURCE))
     keys = timeline.select(SOURCE, KEY).distinct().withColumn("_truncate", F.explode(of_source))
     added = keys.select(
         *(SOURCE, KEY, F.col("_truncate.position").alias(POSITION)),
@@ -174,12 +174,12 @@ def _seeded(timeline: DataFrame, target: TargetSchema, silver: DataFrame | None,
     if silver is None:
         return timeline
     needed = F.size(UNCHANGED) > 0
-    wanted = timeline.filter(needed | ends() if target.soft else needed).select(SOURCE, KEY)
+    keys = timeline.filter(needed | ends() if target.soft else needed).select(SOURCE, KEY)
     # The delete ahead of a create under a changed key names no column that was not carried.
     left = timeline.filter(needed & F.col(MOVED)).select(SOURCE, F.col(OLD).alias(KEY))
-    wanted = wanted.unionByName(left).distinct()
-    known = silver.withColumn(KEY, F.struct(*(_stored(silver, target, name).alias(name) for name in target.key)))
-    seeds = having(known, wanted, target).drop(*(_q(name) for name in target.key))
+    keys = keys.unionByName(left).distinct()
+    stored_rows = silver.withColumn(KEY, F.struct(*(_stored(silver, target, name).alias(name) for name in target.key)))
+    seeds = having(stored_rows, keys, target).drop(*(_q(name) for name in target.key))
     seeds = seeds.withColumns({f"_cell_{i}": cell(_stored(silver, target, name)) for i, name in enumerate(names)})
     gone = F.col(DELETED_AT).isNotNull() if DELETED_AT in silver.columns else F.lit(False)
     seeds = seeds.withColumns({OP: F.when(gone, "d").otherwise("r"), SEED: F.lit(True), MOVED: F.lit(False)})
@@ -191,9 +191,9 @@ def _seeded(timeline: DataFrame, target: TargetSchema, silver: DataFrame | None,
 def having(stored: DataFrame, keys: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the stored rows, which have a column KEY, of some sources and keys; files without such keys are not read."""
     columns = [F.col(f"{KEY}.{_q(name)}").alias(name) for name in target.key]
-    found = key_range.of(keys.select(SOURCE, *columns), target)
-    few = F.broadcast(keys) if found.rows <= _FEW_KEYS else keys
-    return stored.filter(found.condition()).join(few, on=[SOURCE, KEY], how="left_semi")
+    bounds = key_range.of(keys.select(SOURCE, *columns), target)
+    few = F.broadcast(keys) if bounds.rows <= _FEW_KEYS else keys
+    return stored.filter(bounds.condition()).join(few, on=[SOURCE, KEY], how="left_semi")
 
 
 def _stored(silver: DataFrame, target: TargetSchema, name: str) -> Column:

@@ -54,8 +54,8 @@ def refuse_unread(lake: LakeFile, stream: str, without: Collection[str], held: P
     """Raise NeedsOperator for tables without a change whose topics are not read; not where it is unknown which ones are."""
     if held is None:
         return
-    wanted = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
-    if missing := [f"{topic} (table {name})" for name, topic in wanted.items() if topic not in held.topics]:
+    topics = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
+    if missing := [f"{topic} (table {name})" for name, topic in topics.items() if topic not in held.topics]:
         raise NeedsOperator(
             f"stream {stream!r} has changes that are in no topic that the lake sees: {', '.join(missing)}",
             hint="Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's "
@@ -65,11 +65,11 @@ def refuse_unread(lake: LakeFile, stream: str, without: Collection[str], held: P
 
 def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Positions, task: TableTask) -> None:
     """Raise NeedsOperator for an update or delete of a table without a key that does not have the whole old row."""
-    for one in ahead:
-        if not target.key and one.keyless and between(low, one.keyless, one.source, task.high):
+    for profile in ahead:
+        if not target.key and profile.keyless and between(low, profile.keyless, profile.source, task.high):
             raise NeedsOperator(
-                f"{task.table} has no key, and {one.source} updates or deletes rows of it without their old values (from "
-                f"position {one.keyless} on)",
+                f"{task.table} has no key, and {profile.source} updates or deletes rows of it without their old values (from "
+                f"position {profile.keyless} on)",
                 hint="So silver cannot know which row is meant; other tables go on. Let the source log whole rows (alter table … "
                 "replica identity full; binlog_row_image = FULL) and copy the table again, or give it a primary key of columns "
                 "that it has, in every source: once a change has followed, the load goes on where the table is.",

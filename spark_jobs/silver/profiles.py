@@ -93,14 +93,16 @@ class BatchProfile:
 
     def tables(self) -> set[str]:
         """Return the tables for which there is something to do: the mark of a copy counts."""
-        return {one.table for one in self.seen} | {one.table for one in self.records if one.mark is not None}
+        return {profile.table for profile in self.seen} | {
+            record.table for record in self.records if record.mark is not None
+        }
 
     def without(self, names: Collection[str]) -> "BatchProfile":
         """Return what is there for other tables than some."""
         if not names:
             return self
-        seen = [one for one in self.seen if one.table not in names]
-        return replace(self, seen=seen, records=[one for one in self.records if one.table not in names])
+        seen = [profile for profile in self.seen if profile.table not in names]
+        return replace(self, seen=seen, records=[record for record in self.records if record.table not in names])
 
     def of_table(self, table: str) -> tuple[list[TableProfile], list[SchemaRecord]]:
         """Return what is there for one table, and its schema records."""
@@ -108,9 +110,9 @@ class BatchProfile:
 
     @cached_property
     def _by_table(self) -> dict[str, tuple[list[TableProfile], list[SchemaRecord]]]:
-        found: dict[str, tuple[list[TableProfile], list[SchemaRecord]]] = {}
-        for one in self.seen:
-            found.setdefault(one.table, ([], []))[0].append(one)
+        by_table: dict[str, tuple[list[TableProfile], list[SchemaRecord]]] = {}
+        for profile in self.seen:
+            by_table.setdefault(profile.table, ([], []))[0].append(profile)
         for record in self.records:
-            found.setdefault(record.table, ([], []))[1].append(record)
-        return found
+            by_table.setdefault(record.table, ([], []))[1].append(record)
+        return by_table

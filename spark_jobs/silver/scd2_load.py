@@ -19,9 +19,9 @@ from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, Targe
 from spark_jobs.state.published import Positions, Table
 
 
-def missing(known: Table) -> bool:
+def missing(table: Table) -> bool:
     """Whether a table has rows to keep the history of, and no history: one without a key never has."""
-    return known.version is not None and known.history is None and known.keyed
+    return table.version is not None and table.history is None and table.keyed
 
 
 def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | None:
@@ -29,7 +29,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | N
     # A version that ended has its end, whether or not deleted current rows are kept.
     task = replace(task, soft=False)
     place = task.history_path
-    published = replace(task.known, version=task.known.history)
+    published = replace(task.published, version=task.published.history)
     base = table_load.based(spark, context, place, published, scd2.NOTE)
     if not base.exists:
         base = replace(base, positions={})
@@ -53,7 +53,7 @@ def rebuild(
 ) -> Table:
     """Build the history again, from some positions on if given; return the table with its version."""
     task = replace(task, soft=False)
-    if low is None and task.known.history is not None:
+    if low is None and task.published.history is not None:
         # One that is turned on later begins with what bronze has.
         table_task.refuse_removed(context, task, {})
     own = _from(spark, context, task, {}) if low is None else task
@@ -67,11 +67,11 @@ def rebuild(
 
 def _covered(task: TableTask, low: Positions) -> bool:
     """Whether the work has all that a history lacks which is at some positions; what is before them is passed over."""
-    return all(position <= low.get(source, "") for source, position in task.known.positions.items())
+    return all(position <= low.get(source, "") for source, position in task.published.positions.items())
 
 
 def _base(spark: SparkSession, context: LoadContext, task: TableTask) -> Base:
-    published = replace(task.known, version=task.known.history)
+    published = replace(task.published, version=task.published.history)
     return table_load.based(spark, context, task.history_path, published, scd2.NOTE)
 
 
@@ -92,8 +92,8 @@ def _from(spark: SparkSession, context: LoadContext, task: TableTask, low: Posit
     """Return the work that begins at positions of its own."""
     rows = context.rows(spark, None)
     new = batch_profile.profile(rows.filter(F.col("table") == task.table), low, task.high)
-    known = replace(task.known, schemas=task.known.schemas if low else {})
-    return replace(task, known=known, seen=new.seen, records=new.records, after=None)
+    table = replace(task.published, schemas=task.published.schemas if low else {})
+    return replace(task, published=table, seen=new.seen, records=new.records, after=None)
 
 
 def _write(
@@ -122,7 +122,7 @@ def _write(
     current = None
     if exists:
         current = spark.read.format("delta").load(place).filter(F.col(scd2.UPTO).isNull())
-    partial = any(one.partial for one in ahead)
+    partial = any(profile.partial for profile in ahead)
     # The lake's file has the source's names.
     named = set(task.history.tracked(map(target.at_source, target.columns)))
     tracked = [name for name in target.columns if name not in target.key and target.at_source(name) in named]

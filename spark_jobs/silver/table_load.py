@@ -42,7 +42,7 @@ _HOT = 4
 
 def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> Table:
     """Bring the table up to the high watermarks; return its state. The session is this table's own."""
-    base = based(spark, context, task.path, task.known, NOTE)
+    base = based(spark, context, task.path, task.published, NOTE)
     commit.check_order(base, task.high, task.table)
     commit.check_own(base, task.table)
     version, exists = base.current, base.exists
@@ -64,29 +64,31 @@ def build(spark: SparkSession, context: LoadContext, task: TableTask, low: Posit
 
 
 def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ()) -> Table:
-    versions = SchemaVersions.read(task.known.schemas, task.records, {})
+    versions = SchemaVersions.read(task.published.schemas, task.records, {})
     cleared = truncates.last_of_each(table_task.truncated(task, task.seen, {}))
-    known = dict(task.known.warnings) | copies.lacking(task.table, missing)
+    former_warnings = dict(task.published.warnings) | copies.lacking(task.table, missing)
     return replace(
-        task.known,
+        task.published,
         version=version,
         # Those that a former attempt, or a task of the table's group, committed and nobody published count too.
-        changes=sum(one.changes for one in table_task.ahead_of(task, task.known.positions)),
+        changes=sum(profile.changes for profile in table_task.ahead_of(task, task.published.positions)),
         positions=task.high,
         schemas=table_task.newest_schemas(task),
         problem=None,
-        bronze_after=task.known.bronze_after if task.known.copying else None,
-        tried=None,
+        bronze_after=task.published.bronze_after if task.published.copying else None,
+        settings=None,
         failures=0,
-        warnings=copies.warnings(task.table, known, versions, cleared),
+        warnings=copies.warnings(task.table, former_warnings, versions, cleared),
         keyed=any(TableSchema.parse(text).key for text in table_task.newest_schemas(task).values()),
-        since=task.known.since if task.known.version is not None else NEW,
+        since=task.published.since if task.published.version is not None else NEW,
     )
 
 
-def based(spark: SparkSession, context: LoadContext, path: str, known: Table, kind: str) -> Base:
-    """Return a table or its history as it is now, of which `known` was published."""
-    return commit.base(spark, path, stream=context.stream, kind=kind, known=known.positions, version=known.version)
+def based(spark: SparkSession, context: LoadContext, path: str, published: Table, kind: str) -> Base:
+    """Return a table or its history as it is now, of which `published` was published."""
+    return commit.base(
+        spark, path, stream=context.stream, kind=kind, positions=published.positions, version=published.version
+    )
 
 
 def _write(
@@ -101,7 +103,7 @@ def _write(
     target = table_task.target_of(task)
     ahead = table_task.ahead_of(task, low)
     prechecks.refuse_keyless(target, ahead, low, task)
-    base = based(spark, context, task.path, task.known, NOTE)
+    base = based(spark, context, task.path, task.published, NOTE)
     commit.check_unmoved(base, low, task.high, task.table, how)
     table_task.refuse_removed(context, task, low)
     commit.check_erased(spark, base, context.bronze, context.version, task.table)
@@ -115,25 +117,25 @@ def _write(
     within = batch_profile.within(low, task.high)
     silver = spark.read.format("delta").load(task.path) if exists else None
     with persist_scope() as persist:
-        found, taken = rows(target, bronze, within, ahead, silver, persist, cleared)
+        frame, taken = rows(target, bronze, within, ahead, silver, persist, cleared)
         missing += taken.missing
         text = note(context, task, NOTE, base, missing)
         lead = (target_schema.SOURCE, target_schema.POSITION, *target.key)
         if how == "create":
-            write.create(found, task.path, text, own, lead, is_open=task.open)
+            write.create(frame, task.path, text, own, lead, is_open=task.open)
         elif how == "replace":
-            write.replace(found, task.path, text, own, lead)
+            write.replace(frame, task.path, text, own, lead)
         elif target.key:
-            write.merge(spark, persist(found), task.path, target, text, cleared)
+            write.merge(spark, persist(frame), task.path, target, text, cleared)
         else:
             # Read, which rows are taken, before the table changes.
-            found = persist(found) if taken.any else found
+            frame = persist(frame) if taken.any else frame
             if cleared:
                 write.clear(spark, task.path, target, cleared)
             if taken.any:
-                write.take(spark, found, task.path, target, text)
+                write.take(spark, frame, task.path, target, text)
             else:
-                write.append(found, task.path, text, own)
+                write.append(frame, task.path, text, own)
     return commit.made(spark, task.path, base, table=task.table, kind=NOTE, attempt=context.attempt)
 
 
@@ -151,7 +153,7 @@ def note(context: LoadContext, task: TableTask, kind: str, base: Base, missing: 
     }
     if missing:
         # A load that ends before it publishes leaves them to the next one, which writes nothing again.
-        ours["missing"] = [(one.source, one.rows, one.position) for one in missing]
+        ours["missing"] = [(gap.source, gap.rows, gap.position) for gap in missing]
     return delta_log.write(kind, **ours, positions=task.high)
 
 
@@ -188,14 +190,16 @@ def rows(
     inside = changes.of_range(bronze, target.table, within, {} if target.soft else truncates.last_of_each(cleared))
     if silver is not None and not target.soft:
         silver = truncates.surviving(silver, cleared)
-    if not target.key and any(one.rewrites for one in ahead):
+    if not target.key and any(profile.rewrites for profile in ahead):
         return bag.changed(inside, target, silver, persist, cleared)
     if not target.key:
-        found = changes.parsed(inside, target)
-        return truncates.marked(found, cleared) if target.soft else found, bag.NOTHING
-    partial = any(one.partial for one in ahead)
-    ended = target.soft and (cleared or any(one.deletes for one in ahead))
-    if partial or ended or not target.canonical_key or any(one.rekeyed for one in ahead):
+        frame = changes.parsed(inside, target)
+        return truncates.marked(frame, cleared) if target.soft else frame, bag.NOTHING
+    partial = any(profile.partial for profile in ahead)
+    ended = target.soft and (cleared or any(profile.deletes for profile in ahead))
+    if partial or ended or not target.canonical_key or any(profile.rekeyed for profile in ahead):
         return ordered_apply.latest_rows(inside, target, silver, persist, cleared, partial=partial), bag.NOTHING
-    newest = changes.newest(inside, hot=sum(one.changes for one in ahead) > _HOT * sum(one.keys for one in ahead))
+    newest = changes.newest(
+        inside, hot=sum(profile.changes for profile in ahead) > _HOT * sum(profile.keys for profile in ahead)
+    )
     return changes.parsed(newest if silver is not None else newest.filter(newest["op"] != "d"), target), bag.NOTHING

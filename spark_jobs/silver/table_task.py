@@ -55,7 +55,7 @@ class TableTask:
     table: str
     path: str
     #: How it was published last.
-    known: Table
+    published: Table
     high: Positions
     #: What bronze has for it, by source.
     seen: list[TableProfile]
@@ -91,13 +91,13 @@ def path(lake: LakeFile, stream: str, table: str) -> str:
 
 def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, after: Since | None) -> TableTask:
     """Return what is to be done for a table, of what bronze has for all tables."""
-    known = before.tables.get(name, Table(table=name, positions=before.positions))
+    table = before.tables.get(name, Table(table=name, positions=before.positions))
     seen, records = new.of_table(name)
     return TableTask(
         table=name,
         path=path(lake, before.stream, name),
-        known=known,
-        former_schemas=dict(known.schemas),
+        published=table,
+        former_schemas=dict(table.schemas),
         high=new.high,
         seen=seen,
         records=records,
@@ -114,24 +114,31 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
 
 def only_truncated(task: TableTask) -> bool:
     """Whether there is nothing of a table but truncates: it never sent a row, nor a schema to make it with."""
-    made = task.known.version is not None or bool(task.known.schemas) or bool(task.records)
-    return not made and bool(task.seen) and all(one.only_truncates for one in task.seen)
+    exists = task.published.version is not None or bool(task.published.schemas) or bool(task.records)
+    return not exists and bool(task.seen) and all(profile.only_truncates for profile in task.seen)
 
 
 def unmade(task: TableTask) -> Table:
     """Return a table of which no row came yet, at its high watermarks; what describes it comes once."""
     schemas = newest_schemas(task)
-    return replace(task.known, changes=0, positions=task.high, schemas=schemas, problem=None, tried=None, failures=0)
+    return replace(
+        task.published, changes=0, positions=task.high, schemas=schemas, problem=None, settings=None, failures=0
+    )
 
 
 def ahead_of(task: TableTask, low: Positions) -> list[TableProfile]:
     """Return what bronze has beyond the low watermarks."""
-    return [one for one in task.seen if one.final > low.get(one.source, "")]
+    return [profile for profile in task.seen if profile.final > low.get(profile.source, "")]
 
 
 def truncated(task: TableTask, ahead: list[TableProfile], low: Positions) -> list[Truncate]:
     """Return the truncates in the range, in order."""
-    return sorted(it for one in ahead for it in one.truncates if between(low, it.position, it.source, task.high))
+    return sorted(
+        truncate
+        for profile in ahead
+        for truncate in profile.truncates
+        if between(low, truncate.position, truncate.source, task.high)
+    )
 
 
 def between(low: Positions, position: str, source: str, high: Positions) -> bool:
@@ -148,12 +155,12 @@ def refuse_removed(context: LoadContext, task: TableTask, low: Positions) -> Non
 
 def newest_schemas(task: TableTask) -> dict[str, str]:
     """Return each source's newest schema record, as it came."""
-    return dict(task.known.schemas) | {record.source: record.value for record in task.records}
+    return dict(task.published.schemas) | {record.source: record.value for record in task.records}
 
 
 def target_of(task: TableTask) -> target_schema.TargetSchema:
     """Return the schema that holds all rows of the range; raise NeedsOperator when there is none."""
-    versions = SchemaVersions.read(task.known.schemas, task.records, {})
+    versions = SchemaVersions.read(task.published.schemas, task.records, {})
     target = target_schema.of(task.table, versions.latest(), versions.earlier(), open_names=task.open)
     return replace(
         target,
@@ -171,17 +178,17 @@ def steps(
 
     The sources' changes of the key are matched from the last one back, since all have one key in the end.
     """
-    whole = not any(one.keyless for one in task.seen)
-    changes = SchemaVersions.read(task.known.schemas, task.records, low).key_changes(whole=whole)
+    whole = not any(profile.keyless for profile in task.seen)
+    changes = SchemaVersions.read(task.published.schemas, task.records, low).key_changes(whole=whole)
     for left in range(max(map(len, changes.values()), default=0), 0, -1):
-        ends = [(source, found[-left]) for source, found in changes.items() if len(found) >= left]
+        ends = [(source, positions[-left]) for source, positions in changes.items() if len(positions) >= left]
         reached = batch_profile.last_before(context.rows(spark, task.after), task.table, low, ends)
         high = {source: last for (source, _), last in zip(ends, reached, strict=True) if last is not None}
         if high:
             yield _step(task, low, high), low
         low = low | high
         # Between there and the change of the key nothing is left: from here on the new schema is the one in force.
-        former = {source: text for source, text in _settled(task, high).known.schemas.items() if source in high}
+        former = {source: text for source, text in _settled(task, high).published.schemas.items() if source in high}
         task = replace(_settled(task, dict(ends)), former_schemas=task.former_schemas | former)
     yield task, low
 
@@ -190,19 +197,19 @@ def _step(task: TableTask, low: Positions, high: Positions) -> TableTask:
     """Return the work of some sources alone, up to other high watermarks."""
     return replace(
         task,
-        known=replace(task.known, schemas={s: text for s, text in task.known.schemas.items() if s in high}),
+        published=replace(task.published, schemas={s: text for s, text in task.published.schemas.items() if s in high}),
         high=low | high,
-        seen=[one for one in task.seen if one.source in high],
-        records=[one for one in task.records if one.position <= high.get(one.source, "")],
+        seen=[profile for profile in task.seen if profile.source in high],
+        records=[record for record in task.records if record.position <= high.get(record.source, "")],
     )
 
 
 def _settled(task: TableTask, upto: Positions) -> TableTask:
     """Return the work with the schema records up to some positions in force from its beginning."""
     now = [record for record in task.records if record.position <= upto.get(record.source, "")]
-    schemas = dict(task.known.schemas) | {record.source: record.value for record in now}
+    schemas = dict(task.published.schemas) | {record.source: record.value for record in now}
     return replace(
         task,
-        known=replace(task.known, schemas=schemas),
+        published=replace(task.published, schemas=schemas),
         records=[record for record in task.records if record not in now],
     )

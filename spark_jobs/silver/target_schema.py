@@ -39,14 +39,14 @@ def renamed(names: Iterable[str], *, open_names: bool = False) -> dict[str, str]
     """
     distinct = set(names)
     of_fold = Counter(map(fold, distinct))
-    found = {
+    replacements = {
         name: suffixed(name)
         for name in sorted(distinct)
         if fold(name) in RESERVED or (of_fold[fold(name)] > 1 and name != fold(name))
     }
     if not open_names:
-        return found
-    return found | {name: open_name(name) for name in sorted(distinct) if is_mapped(name)}
+        return replacements
+    return replacements | {name: open_name(name) for name in sorted(distinct) if is_mapped(name)}
 
 
 def is_mapped(name: str) -> bool:
@@ -64,13 +64,13 @@ def stored(name: str, columns: Collection[str]) -> str:
     return next((other for other in (suffixed(name), open_name(name)) if other in columns), name)
 
 
-def former(name: str, columns: Collection[str], known: Mapping[str, str]) -> str | None:
+def former(name: str, columns: Collection[str], stored_names: Mapping[str, str]) -> str | None:
     """Return the stored column that may hold a source's column under another name than its present one; None when there is none.
 
-    `columns` are the table's now, by their names in silver; `known` has the stored columns by their folded names.
+    `columns` are the table's now, by their names in silver; `stored_names` has the stored columns by their folded names.
     """
-    candidates = (known.get(fold(name)), known.get(fold(suffixed(name))))
-    return next((one for one in candidates if one is not None and one not in columns), None)
+    candidates = (stored_names.get(fold(name)), stored_names.get(fold(suffixed(name))))
+    return next((candidate for candidate in candidates if candidate is not None and candidate not in columns), None)
 
 
 def suffixed(name: str) -> str:
@@ -195,9 +195,9 @@ def fitted(target: TargetSchema, stored: Mapping[str, T.DataType]) -> TargetSche
     Also when a column may be stored under another name, since one that differs by case alone came or went.
     """
     target = as_stored(target, stored)
-    known = {fold(name): name for name in stored if name not in RESERVED}
+    stored_names = {fold(name): name for name in stored if name not in RESERVED}
     for name in target.columns.keys() - stored.keys():
-        if other := former(target.at_source(name), target.columns, known):
+        if other := former(target.at_source(name), target.columns, stored_names):
             raise recased(target.table, target.at_source(name), other)
     columns = {name: _common(target.table, name, stored.get(name), kind) for name, kind in target.columns.items()}
     return replace(target, columns=columns)
@@ -227,10 +227,10 @@ def as_stored(target: TargetSchema, stored: Collection[str]) -> TargetSchema:
     )
 
 
-def _common(table: str, name: str, known: T.DataType | None, new: T.DataType) -> T.DataType:
-    common = types.wider(known, new) if known is not None else new
+def _common(table: str, name: str, old: T.DataType | None, new: T.DataType) -> T.DataType:
+    common = types.wider(old, new) if old is not None else new
     if common is None:
-        raise retyped(table, name, str(known and known.simpleString()), new.simpleString())
+        raise retyped(table, name, str(old and old.simpleString()), new.simpleString())
     return common
 
 
@@ -249,7 +249,7 @@ def _formed(table: str, column: Column) -> NeedsOperator:
 
 def _renamed(schema: TableSchema, names: Mapping[str, str]) -> TableSchema:
     """Return a schema with silver's names of its columns."""
-    columns = [msgspec.structs.replace(one, name=names.get(one.name, one.name)) for one in schema.columns]
+    columns = [msgspec.structs.replace(column, name=names.get(column.name, column.name)) for column in schema.columns]
     return msgspec.structs.replace(schema, columns=columns, key=[names.get(name, name) for name in schema.key])
 
 

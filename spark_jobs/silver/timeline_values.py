@@ -38,8 +38,8 @@ def carried(name: str) -> Column:
     """Return what a change has for a column: its value; not known yet, for one that came from another key; or nothing."""
     absent = F.array_contains(UNCHANGED, name)
     value = F.col(_q(name))
-    found = F.when(~absent, cell(value)).when(F.col(MOVED), cell(value, of=F.col(POSITION)))
-    return F.when(~ends(), found)
+    content = F.when(~absent, cell(value)).when(F.col(MOVED), cell(value, of=F.col(POSITION)))
+    return F.when(~ends(), content)
 
 
 def cell(value: Column, of: Column | None = None) -> Column:

@@ -29,12 +29,12 @@ class Truncate:
 
 def first_of_each(cleared: Sequence[Truncate]) -> list[Truncate]:
     """Return each source's first truncate: the one that ended the rows that were there before them all."""
-    return list({one.source: one for one in sorted(cleared, reverse=True)}.values())
+    return list({truncate.source: truncate for truncate in sorted(cleared, reverse=True)}.values())
 
 
 def last_of_each(cleared: Sequence[Truncate]) -> dict[str, str]:
     """Return the position of each source's last truncate: no row before it is left."""
-    return {one.source: one.position for one in sorted(cleared)}
+    return {truncate.source: truncate.position for truncate in sorted(cleared)}
 
 
 def removed(cleared: Sequence[Truncate], row: str = "") -> str:
@@ -46,19 +46,21 @@ def removed(cleared: Sequence[Truncate], row: str = "") -> str:
 def ended(cleared: Sequence[Truncate], current: str, began: str, row: str = "") -> str:
     """Return the condition that a truncate ended a row that is `current`, a condition, and began at a position, a column."""
     return _any(
-        f"{current} AND {row}{SOURCE} = {text(one.source)} AND {row}{began} < {text(one.position)}"
-        for one in first_of_each(cleared)
+        f"{current} AND {row}{SOURCE} = {text(truncate.source)} AND {row}{began} < {text(truncate.position)}"
+        for truncate in first_of_each(cleared)
     )
 
 
 def ending_position(cleared: Sequence[Truncate], row: str = "") -> str:
     """Return the position at which a row ended, for one that did."""
-    return _by_source(row, {one.source: text(one.position) for one in first_of_each(cleared)})
+    return _by_source(row, {truncate.source: text(truncate.position) for truncate in first_of_each(cleared)})
 
 
 def ending_time(cleared: Sequence[Truncate], row: str = "") -> str:
     """Return the time at which a row ended, for one that did."""
-    return _by_source(row, {one.source: f"timestamp_micros({one.at}L)" for one in first_of_each(cleared)})
+    return _by_source(
+        row, {truncate.source: f"timestamp_micros({truncate.at}L)" for truncate in first_of_each(cleared)}
+    )
 
 
 def marks(cleared: Sequence[Truncate], row: str = "") -> dict[str, str]:
@@ -68,7 +70,7 @@ def marks(cleared: Sequence[Truncate], row: str = "") -> dict[str, str]:
 
 
 def _any(conditions: Iterable[str]) -> str:
-    return " OR ".join(f"({one})" for one in conditions) or "false"
+    return " OR ".join(f"({condition})" for condition in conditions) or "false"
 
 
 def _by_source(row: str, values: Mapping[str, str]) -> str:
@@ -92,13 +94,15 @@ def mark_rows(table: DeltaTable, cleared: Sequence[Truncate]) -> None:
 
 def listed(cleared: Sequence[Truncate]) -> Column:
     """Return the truncates in order as one array: an expression for each would overflow the driver where there are thousands."""
-    literal = json.dumps([asdict(one) for one in sorted(cleared)])
+    literal = json.dumps([asdict(truncate) for truncate in sorted(cleared)])
     return F.from_json(F.lit(literal), "array<struct<position string, source string, at bigint>>")
 
 
 def first_after(position: Column, cleared: Sequence[Truncate]) -> Column:
     """Return position and time of the source's first truncate after a position, a column; nulls when there is none."""
-    later = F.filter(listed(cleared), lambda one: (one["source"] == F.col(SOURCE)) & (one["position"] > position))
+    later = F.filter(
+        listed(cleared), lambda truncate: (truncate["source"] == F.col(SOURCE)) & (truncate["position"] > position)
+    )
     first = F.get(later, F.lit(0))
     return F.struct(first["position"].alias("position"), F.timestamp_micros(first["at"]).alias("at"))
 

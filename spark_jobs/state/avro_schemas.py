@@ -27,9 +27,9 @@ def noted(spark: SparkSession, lake: LakeFile, stream: str) -> Mapping[int, str]
     if lake.registry is None:
         return {}
     place = (lake.root, stream)
-    if (known := _known[place]) is None:
-        known = _known[place] = _read(spark, lake, stream)
-    return known
+    if (schemas := _known[place]) is None:
+        schemas = _known[place] = _read(spark, lake, stream)
+    return schemas
 
 
 def renew(spark: SparkSession, lake: LakeFile, stream: str) -> Mapping[int, str]:

@@ -51,8 +51,8 @@ def lacking(bronze: DataFrame, state: Published) -> set[str]:
     if state.bronze_version is not None or not state.positions:
         return set()
     # A schema record may be there ahead of its change; the mark of a copy has a transaction of its own.
-    found = bronze.filter(F.col("op").isNotNull() | F.col("transaction_id").isNotNull()).groupBy("source")
-    ends = {row["source"]: row["position"] for row in found.agg(F.max("position").alias("position")).collect()}
+    groups = bronze.filter(F.col("op").isNotNull() | F.col("transaction_id").isNotNull()).groupBy("source")
+    ends = {row["source"]: row["position"] for row in groups.agg(F.max("position").alias("position")).collect()}
     if sources := ends_ahead(ends, state):
         _log.warning("bronze of stream %s lacks published records of %s", state.stream, ", ".join(sorted(sources)))
     return sources

@@ -188,8 +188,8 @@ def local_note(path: str, kind: str, files: LogFiles = _LOCAL, version: int | No
 def local_notes(path: str, kind: str, files: LogFiles = _LOCAL) -> Iterator[Note]:
     """Yield the notes of a kind in the log of a table, newest first; starts no Spark."""
     for _, info in _read_commits(path, files):
-        if found := noted(info, kind):
-            yield found
+        if our_note := noted(info, kind):
+            yield our_note
 
 
 def local_only_maintained(path: str, after: int, files: LogFiles = _LOCAL, *, commit: str | None = None) -> bool:
@@ -216,8 +216,8 @@ def local_added(path: str, after: int, files: LogFiles, *, commit: str | None, m
 
 def _newest(commits: Iterator[tuple[int, Note]], kind: str) -> tuple[int, Note] | None:
     for number, info in commits:
-        if found := noted(info, kind):
-            return number, found
+        if our_note := noted(info, kind):
+            return number, our_note
     return None
 
 
@@ -289,14 +289,14 @@ def _info(commit: str, file: str) -> Note:
 
 def noted(info: Note, kind: str) -> Note | None:
     """Return the note of a kind that a commit carries, or None."""
-    found = _noted(info)
-    return found if found is not None and found[_OURS] == kind else None
+    our_note = _noted(info)
+    return our_note if our_note is not None and our_note[_OURS] == kind else None
 
 
 def _noted(info: Note) -> Note | None:
     """Return the note of ours that a commit carries, or None."""
     try:
-        found = json.loads(info.get("userMetadata") or "null")
+        our_note = json.loads(info.get("userMetadata") or "null")
     except ValueError:
         return None
-    return found if isinstance(found, dict) and _OURS in found else None
+    return our_note if isinstance(our_note, dict) and _OURS in our_note else None

@@ -38,14 +38,14 @@ def latest(spark: SparkSession, lake: LakeFile) -> dict[str, Published]:
 
 
 def _state(row: Row) -> Published:
-    found = row.asDict(recursive=True)
-    tables = {one["table"]: _table(one) for one in found.pop("tables")}
+    columns = row.asDict(recursive=True)
+    tables = {table["table"]: _table(table) for table in columns.pop("tables")}
     # PySpark hands out times without a zone, in this machine's.
-    times = {name: found.pop(name).astimezone(UTC) for name in ("started_at", "finished_at")}
-    return Published(**found, **times, data=found["load"], tables=tables)
+    times = {name: columns.pop(name).astimezone(UTC) for name in ("started_at", "finished_at")}
+    return Published(**columns, **times, data=columns["load"], tables=tables)
 
 
-def _table(found: dict[str, Any]) -> Table:
-    known = {field.name for field in fields(Table)}
-    made = Table(**{name: value for name, value in found.items() if name in known and value is not None})
-    return replace(made, keyed=any(TableSchema.parse(text).key for text in made.schemas.values()))
+def _table(columns: dict[str, Any]) -> Table:
+    names = {field.name for field in fields(Table)}
+    table = Table(**{name: value for name, value in columns.items() if name in names and value is not None})
+    return replace(table, keyed=any(TableSchema.parse(text).key for text in table.schemas.values()))

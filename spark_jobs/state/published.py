@@ -60,8 +60,8 @@ def path(lake: LakeFile) -> str:
 
 def latest(spark: SparkSession, lake: LakeFile, stream: str) -> Published:
     """Return what was published last for a stream."""
-    found = of_streams(spark, lake).get(stream) or former_format.latest(spark, lake).get(stream)
-    return found or Published(stream=stream)
+    state = of_streams(spark, lake).get(stream) or former_format.latest(spark, lake).get(stream)
+    return state or Published(stream=stream)
 
 
 def latest_of_all(spark: SparkSession, lake: LakeFile) -> list[Published]:
@@ -80,10 +80,10 @@ def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, si
         return last
     if not delta_log.is_table(spark, path(lake)):
         return None
-    known = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
-    states = known.filter(F.col("table").isNull() & (F.col("finished_at") >= F.lit(since))).select("load", "positions")
+    rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
+    states = rows.filter(F.col("table").isNull() & (F.col("finished_at") >= F.lit(since))).select("load", "positions")
     fit = [row["load"] for row in states.collect() if _within(row["positions"], upto)]
-    return _by_load(spark, lake, known, last, max(fit)) if fit else None
+    return _by_load(spark, lake, rows, last, max(fit)) if fit else None
 
 
 def finished_by(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Published | None:
@@ -96,28 +96,28 @@ def finished_by(spark: SparkSession, lake: LakeFile, stream: str, when: datetime
         return last
     if not delta_log.is_table(spark, path(lake)):
         return None
-    known = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
-    earlier = known.filter(F.col("table").isNull() & (F.col("finished_at") <= F.lit(when)))
+    rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
+    earlier = rows.filter(F.col("table").isNull() & (F.col("finished_at") <= F.lit(when)))
     newest = earlier.agg(F.max("load").alias("load")).first()
-    return _by_load(spark, lake, known, last, newest["load"]) if newest and newest["load"] is not None else None
+    return _by_load(spark, lake, rows, last, newest["load"]) if newest and newest["load"] is not None else None
 
 
-def _by_load(spark: SparkSession, lake: LakeFile, known: DataFrame, last: Published, load: int) -> Published:
-    """Return the state that a load of a stream published, of its `known` rows, without what is no more as it was."""
-    found = _parse(spark, lake, _newest(known.filter(F.col("load") <= load)))[last.stream]
+def _by_load(spark: SparkSession, lake: LakeFile, rows: DataFrame, last: Published, load: int) -> Published:
+    """Return the state that a load of a stream published, of its `rows`, without what is no more as it was."""
+    state = _parse(spark, lake, _newest(rows.filter(F.col("load") <= load)))[last.stream]
     tables = {
-        name: _as_of(one, found.load, last.tables.get(name))
-        for name, one in found.tables.items()
+        name: _as_of(table, state.load, last.tables.get(name))
+        for name, table in state.tables.items()
         if name not in last.dropped
     }
-    return replace(found, tables=tables, dropped=last.dropped, bronze_removed=last.bronze_removed)
+    return replace(state, tables=tables, dropped=last.dropped, bronze_removed=last.bronze_removed)
 
 
-def _as_of(one: Table, load: int, now: Table | None) -> Table:
+def _as_of(table: Table, load: int, now: Table | None) -> Table:
     """Return a table as it was published by a load, or without a version where it is another table by now."""
     if now is None or now.version is None or (now.since or 0) > load:
-        return Table(table=one.table)
-    return one
+        return Table(table=table.table)
+    return table
 
 
 def _within(positions: Positions, upto: Positions) -> bool:
@@ -148,8 +148,8 @@ def _parse(spark: SparkSession, lake: LakeFile, newest: DataFrame) -> dict[str, 
 
 def remember(spark: SparkSession, lake: LakeFile, done: Published) -> None:
     """Spare the next look its reading, where this publication is the only commit since the last one."""
-    known, mark = _read.get(path(lake)), delta_log.mark(spark, path(lake))
+    cached, mark = _read.get(path(lake)), delta_log.mark(spark, path(lake))
     if mark[0] == 0:
         _read[path(lake)] = mark, {done.stream: done}
-    elif known and mark[0] == known[0][0] + 1:
-        _read[path(lake)] = mark, known[1] | {done.stream: done}
+    elif cached and mark[0] == cached[0][0] + 1:
+        _read[path(lake)] = mark, cached[1] | {done.stream: done}

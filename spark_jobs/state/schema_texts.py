@@ -36,10 +36,10 @@ class SchemaTexts(Mapping[str, str]):
 
     def __getitem__(self, source: str) -> str:
         """Return the record of a source, with all of the table in one reading."""
-        one = self.digests[source]
-        if one not in _known[self._place]:
+        digest = self.digests[source]
+        if digest not in _known[self._place]:
             self.fetch(self.digests.values())
-        return _known[self._place][one]
+        return _known[self._place][digest]
 
     def fetch(self, digests: Iterable[str]) -> None:
         """Read the records of these digests, which may be other tables', ahead of their first use."""
@@ -78,22 +78,22 @@ def digests(texts: Mapping[str, str]) -> dict[str, str]:
 
 def fetch_together(tables: Iterable[Mapping[str, str]]) -> None:
     """Read the schema records of several tables in one reading, where each table would take one of its own."""
-    unread = [one for one in tables if isinstance(one, SchemaTexts)]
+    unread = [texts for texts in tables if isinstance(texts, SchemaTexts)]
     if unread:
-        unread[0].fetch(digest for one in unread for digest in one.digests.values())
+        unread[0].fetch(digest for texts in unread for digest in texts.digests.values())
 
 
-def _fetch(spark: SparkSession, place: str, wanted: Iterable[str]) -> None:
+def _fetch(spark: SparkSession, place: str, needed_digests: Iterable[str]) -> None:
     """Read texts that this process does not know yet, all at once; raise NeedsOperator when one is lost."""
-    known = _known[place]
-    if not (missing := sorted(set(wanted) - known.keys())):
+    texts = _known[place]
+    if not (missing := sorted(set(needed_digests) - texts.keys())):
         return
     if delta_log.is_table(spark, place):
         # As text: of thousands, a literal of Python's each takes seconds.
         chosen = F.expr("digest IN ({})".format(", ".join(f"'{digest}'" for digest in missing)))
         rows = spark.read.format("delta").load(place).filter(chosen).collect()
-        known.update((row["digest"], row["text"]) for row in rows)
-    if set(missing) - known.keys():
+        texts.update((row["digest"], row["text"]) for row in rows)
+    if set(missing) - texts.keys():
         raise NeedsOperator(
             f"{place} lacks schema records of tables that are published",
             hint="Somebody changed or removed that table. Restore it, or make silver again: 'headrace lake replay STREAM'.",

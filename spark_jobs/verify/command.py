@@ -203,16 +203,16 @@ def _verify(
         reports.sort(key=lambda each: each.table)
 
 
-def _doubted(found: "TableReport", reached: "Reached", wait: int) -> "TableReport":
+def _doubted(report: "TableReport", reached: "Reached", wait: int) -> "TableReport":
     """Return the report of a table that differs while changes may still be on their way."""
-    if found.verdict != "not equal":
-        return found
+    if report.verdict != "not equal":
+        return report
     state = f"is at {reached.newest}" if reached.newest else "has nothing of it"
     reason = (
         f"it differs, but within {wait} s nothing came that the source wrote after the snapshot: the lake {state}, and changes "
         "may be on their way. See that edge and bridge run ('headrace status'), or change any captured row, and verify again."
     )
-    return replace(found, verdict="not compared", reasons=[reason, *found.reasons])
+    return replace(report, verdict="not compared", reasons=[reason, *report.reasons])
 
 
 def _sources(lake: LakeFile, stream: str | None, source: str | None) -> list[tuple[str, str]]:

@@ -184,7 +184,7 @@ def _explain(report: TableReport, console: Console) -> None:
     if counts:
         least = "" if report.complete else "at least "
         console.print(f"  {least}{', '.join(f'{count:,} {what}' for what, count in sorted(counts.items()))}")
-    _some([_range(one) for one in report.differing if one.column is not None], console)
+    _some([_range(differing) for differing in report.differing if differing.column is not None], console)
     _some([_line(difference) for difference in report.differences], console)
 
 
@@ -195,11 +195,11 @@ def _some(lines: list[str], console: Console) -> None:
         console.print(f"  and {len(lines) - SHOWN:,} more (--json lists them)")
 
 
-def _range(found: Range) -> str:
-    first = "the least" if found.first is None else f"{found.first:,}"
-    last = "the greatest" if found.last is None else f"{found.last:,}"
-    rows = f"{found.rows_source:,} rows at the source, {found.rows_lake:,} in the lake"
-    return f"{found.column} from {first} to {last}: {rows}"
+def _range(differing: Range) -> str:
+    first = "the least" if differing.first is None else f"{differing.first:,}"
+    last = "the greatest" if differing.last is None else f"{differing.last:,}"
+    rows = f"{differing.rows_source:,} rows at the source, {differing.rows_lake:,} in the lake"
+    return f"{differing.column} from {first} to {last}: {rows}"
 
 
 def _line(difference: Difference) -> str:

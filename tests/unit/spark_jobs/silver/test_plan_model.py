@@ -245,7 +245,7 @@ class World:
         return state if there == state.bronze_commit else bronze_identity.without_versions(state)
 
     def base(self, task):
-        folder, known = self.folders.get(task.table), task.known
+        folder, known = self.folders.get(task.table), task.published
         if folder is None:
             return Base(exists=False, positions=known.positions)
         newest = len(folder.versions) - 1
@@ -263,7 +263,7 @@ class World:
         low = {} if build else base.positions
         current = base.current
         if build or table_task.ahead_of(task, low) or not base.exists:
-            if not task.known.schemas and not task.records:
+            if not task.published.schemas and not task.records:
                 raise StoppedError
             new = [
                 r
@@ -371,7 +371,9 @@ class World:
             table_task.task_of(self.lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
         whole = profile([r for r in self.rows(None, version, True) if r.table == name], {}, held.high)
-        task = replace(held, known=replace(held.known, schemas={}, warnings={}), seen=whole.seen, records=whole.records)
+        task = replace(
+            held, published=replace(held.published, schemas={}, warnings={}), seen=whole.seen, records=whole.records
+        )
         if any(p > held.high.get(s, "") for s, p in self.base(held).positions.items()) or name not in self.folders:
             return
         try:
