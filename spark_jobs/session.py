@@ -276,7 +276,7 @@ _lock = Lock()
 
 
 @contextmanager
-def borrowed(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
+def borrow(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
     """Give a session that nobody else uses meanwhile, whose plans suit few rows or many."""
     key = (str(spark.sparkContext.applicationId), int(spark.sparkContext.defaultParallelism), few)
     with _lock:

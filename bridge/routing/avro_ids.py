@@ -10,8 +10,8 @@ from zlib import crc32
 
 from bridge.model.ports import Share
 from bridge.model.route import SourceRoute
-from bridge.routing.partitioner import glued
-from bridge.routing.registered_schemas import SchemaIds, wanted
+from bridge.routing.partitioner import find_joined
+from bridge.routing.registered_schemas import SchemaIds, find_needed
 from headrace.batch import AVRO_MARK, Batch, WrittenWith
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.registry.client import Incompatible
@@ -57,7 +57,7 @@ class Targets:
         route = self._route
         topics = (route.topic,) * 2 if route.tables is None else route.tables.topics_of(written.schema, written.table)
         topic = topics[not has_key]
-        needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
+        needed = find_needed(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
         try:
             ids = self._schemas.ids(needed)
         except Incompatible as error:
@@ -100,7 +100,7 @@ def shares(  # noqa: C901 - a case for each kind of record.
     ):
         return [share]
     split: dict[tuple[str, int], Share] = {}
-    ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
+    ahead = {number for number in find_joined(batch.segments) if batch.keys[number] is None}
     for number in range(index, len(batch)):
         if number in skipped:
             continue

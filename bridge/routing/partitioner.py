@@ -43,7 +43,7 @@ def shares(
             Share(topic, partitions[0], keys[index:] if index else keys, values[index:] if index else values, headers)
         ]
     split: dict[tuple[str, int], Share] = {}
-    ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
+    ahead = {number for number in find_joined(batch.segments) if batch.keys[number] is None}
     home = topic
     for number in range(index, len(batch)):
         if number in skipped:
@@ -68,7 +68,7 @@ def shares(
     return list(split.values())
 
 
-def glued(segments: list[Segment]) -> Iterator[int]:
+def find_joined(segments: list[Segment]) -> Iterator[int]:
     """Yield the indexes of records that have a segment of their own and the position of the record after them.
 
     Those without a key are schema records; with one, deletes that a tombstone follows, or beginnings of transactions.

@@ -37,7 +37,7 @@ class Ids(NamedTuple):
     value: int
 
 
-class Wanted(NamedTuple):
+class NeededSchemas(NamedTuple):
     """The schemas of a topic's records of one table."""
 
     topic: str
@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
         return all(text is None or avro.is_of_table(text, self.namespace, name) for text, name in parts)
 
 
-def wanted(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_table: bool) -> Wanted:
+def find_needed(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_table: bool) -> NeededSchemas:
     """Return what a table's records need in a topic; `of_one_table`: no other table's records are there.
 
     Names are made of the table's, never of what the schemas say.
@@ -64,9 +64,9 @@ def wanted(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_t
     schemas = Schemas(written.key, written.value).with_prefix(prefix)
     record = avro.namespace(written.schema, written.table, prefix)
     if of_one_table:
-        return Wanted(topic, f"{topic}-key", f"{topic}-value", rule, schemas, record)
+        return NeededSchemas(topic, f"{topic}-key", f"{topic}-value", rule, schemas, record)
     # A rule of compatibility is about one record: the name is part of the subject, as Confluent's TopicRecordNameStrategy has it.
-    return Wanted(topic, f"{topic}-{record}.Key", f"{topic}-{record}.Envelope", rule, schemas, record)
+    return NeededSchemas(topic, f"{topic}-{record}.Key", f"{topic}-{record}.Envelope", rule, schemas, record)
 
 
 class _Lost(NeedsOperator):
@@ -79,19 +79,19 @@ class RegisteredSchemas:
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
         self._changed = threading.Condition()
-        self._known: dict[Wanted, Ids] = {}
+        self._known: dict[NeededSchemas, Ids] = {}
         # In which order they are looked up again.
-        self._order: deque[Wanted] = deque()
+        self._order: deque[NeededSchemas] = deque()
         # What is to be registered, with why it is not; None before the first answer.
-        self._missing: dict[Wanted, ReplicationError | None] = {}
+        self._missing: dict[NeededSchemas, ReplicationError | None] = {}
         # What was registered and is not there any more: it never gets other ids.
-        self._lost: dict[Wanted, Ids] = {}
+        self._lost: dict[NeededSchemas, Ids] = {}
         # Subjects and schemas that their rule does not allow: what an operator sets there meanwhile is left alone.
         self._incompatible: set[tuple[str, str]] = set()
         self._look_at = time.monotonic() + _LOOK_SECONDS
         self._again_at = 0.0
 
-    def ids(self, needed: Wanted) -> Ids:
+    def ids(self, needed: NeededSchemas) -> Ids:
         """Return the ids of schemas.
 
         Raises NotConnected while the registry does not answer, NeedsOperator when it refuses them, Retryable before it has
@@ -148,12 +148,12 @@ class RegisteredSchemas:
         for needed, ids in list(self._known.items()):
             self._look(needed, ids)
 
-    def _due(self) -> list[Wanted]:
+    def _due(self) -> list[NeededSchemas]:
         """Return what is to be registered, or looked for, now."""
         is_time = time.monotonic() >= self._again_at
         return [needed for needed, error in self._missing.items() if error is None or is_time]
 
-    def _look(self, needed: Wanted, ids: Ids) -> None:
+    def _look(self, needed: NeededSchemas, ids: Ids) -> None:
         try:
             for schema, number in zip(needed.schemas, ids, strict=True):
                 if schema is not None and number is not None:
@@ -172,7 +172,7 @@ class RegisteredSchemas:
             self._lost.pop(needed, None)
             self._settle(needed, ids, None)
 
-    def _compare(self, needed: Wanted, schema: str, number: int) -> None:
+    def _compare(self, needed: NeededSchemas, schema: str, number: int) -> None:
         where = f"schema {number} of {needed.topic}, with which records in Kafka were written"
         hint = "Restore the registry. To go on with new ids, start the bridge again: then older records cannot be read."
         try:
@@ -182,7 +182,7 @@ class RegisteredSchemas:
         if not avro.same(text, schema):
             raise _Lost(f"the schema registry has another schema in place of {where}", hint=hint)
 
-    def _register(self, needed: Wanted) -> None:
+    def _register(self, needed: NeededSchemas) -> None:
         try:
             key = self._in_subject(needed.key_subject, needed.schemas.key, needed.rule)
             value = self._in_subject(needed.value_subject, needed.schemas.value, needed.rule)
@@ -218,7 +218,7 @@ class RegisteredSchemas:
         self._incompatible.discard(change)
         return number
 
-    def _settle(self, needed: Wanted, ids: Ids | None, error: ReplicationError | None) -> None:
+    def _settle(self, needed: NeededSchemas, ids: Ids | None, error: ReplicationError | None) -> None:
         with self._changed:
             if ids is not None:
                 if needed not in self._known:
@@ -235,7 +235,7 @@ class RegisteredSchemas:
 class Unregistered:
     """In place of the schemas of a bridge without `[registry]`."""
 
-    def ids(self, needed: Wanted) -> Ids:
+    def ids(self, needed: NeededSchemas) -> Ids:
         """Raise NeedsOperator."""
         raise NeedsOperator(
             f"the records of {needed.topic} are in Avro, and this bridge's file has no [registry]",

@@ -15,7 +15,7 @@ from bridge.model.withheld import Withheld, WithheldTable
 from bridge.routing import avro_ids as sharing_out
 from bridge.routing import partitioner
 from bridge.routing.avro_ids import TableRefused
-from bridge.routing.partitioner import glued
+from bridge.routing.partitioner import find_joined
 from bridge.routing.registered_schemas import SchemaIds
 from headrace.batch import AVRO_MARK, Batch
 from headrace.position import Position
@@ -91,7 +91,7 @@ class _Tables:
     def __init__(self, batch: Batch, route: SourceRoute, begin: int) -> None:
         self._batch, self._begin = batch, begin
         names = {each.mark: each.name for each in batch.written}
-        ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
+        ahead = {number for number in find_joined(batch.segments) if batch.keys[number] is None}
         self._indexes: dict[str, list[int]] = {}
         before = ""
         for number in range(begin, len(batch)):

@@ -19,7 +19,7 @@ _MANY = 100
 _STEP_SECONDS = 1.0
 
 
-class Found(NamedTuple):
+class WithheldRecord(NamedTuple):
     """One withheld record."""
 
     offset: int
@@ -33,7 +33,7 @@ class ReadsWithheld(Protocol):
 
     def read(
         self, place: Partition, key: bytes, begin: int, end: int, *, most: int = _MOST_BYTES
-    ) -> tuple[list[Found], int]:
+    ) -> tuple[list[WithheldRecord], int]:
         """Return the next withheld records of a key from an offset on, and the offset to go on from: `end` where all is read.
 
         Raises NotConnected, NeedsOperator for records that are gone, CorruptInput for one that no bridge wrote.
@@ -60,7 +60,7 @@ class KafkaReader:
 
     def read(
         self, place: Partition, key: bytes, begin: int, end: int, *, most: int = _MOST_BYTES
-    ) -> tuple[list[Found], int]:
+    ) -> tuple[list[WithheldRecord], int]:
         """Return the next withheld records of a key, and where to go on."""
         if begin >= end:
             return [], end
@@ -83,8 +83,8 @@ class KafkaReader:
             finally:
                 self._client.unassign()
 
-    def _read(self, place: Partition, key: bytes, begin: int, end: int, most: int) -> tuple[list[Found], int]:
-        own_records: list[Found] = []
+    def _read(self, place: Partition, key: bytes, begin: int, end: int, most: int) -> tuple[list[WithheldRecord], int]:
+        own_records: list[WithheldRecord] = []
         size, at = 0, begin
         until, enough = time.monotonic() + PATIENCE, time.monotonic() + _STEP_SECONDS
         while size < most and not (at > begin and time.monotonic() > enough):
@@ -106,7 +106,7 @@ class KafkaReader:
                         batch = records.batch_of(record.headers(), record.value(), where)
                     except Exception as error:
                         raise doors.WITHHELD.refuse(error, where) from error
-                    own_records.append(Found(record.offset(), batch, len(record.value())))
+                    own_records.append(WithheldRecord(record.offset(), batch, len(record.value())))
                     size += own_records[-1].size
                 if at == end:
                     return own_records, end

@@ -13,11 +13,11 @@ from bridge.model.ports import Partition
 from bridge.model.route import SourceRoute
 from bridge.model.withheld import Released
 from bridge.model.withheld_records import key
-from bridge.routing.registered_schemas import SchemaIds, wanted
+from bridge.routing.registered_schemas import SchemaIds, find_needed
 from bridge.source.registry import SourceRegistry
 from bridge.source.session import Session
 from bridge.source.state import SourceState
-from bridge.withheld.reader import Found, ReadsWithheld
+from bridge.withheld.reader import ReadsWithheld, WithheldRecord
 from headrace.batch import WrittenWith
 from headrace.errors import ReplicationError, Retryable
 
@@ -120,7 +120,7 @@ class Releaser:
         cached = self._first.get((session.source, table))
         if cached is not None and cached[0] == begin:
             return cached[1]
-        records: list[Found] = []
+        records: list[WithheldRecord] = []
         end, upto = session.withheld.end, begin
         while not records and upto < end:
             records, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
@@ -135,7 +135,7 @@ class Releaser:
             assert route.tables is not None
             # Records without a key, which may have another topic, get theirs when they are written.
             topic, _ = route.tables.topics_of(written.schema, written.table)
-            needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
+            needed = find_needed(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
             try:
                 self._schemas.ids(needed)
             except Retryable:

@@ -64,7 +64,7 @@ def _read(
     spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, group: str
 ) -> tuple[DataFrame, Mapping[int, str]]:
     """Return Kafka's records in some ranges, and the schemas that are known."""
-    return records(spark, lake.kafka, batch, group=group), avro_schemas.noted(spark, lake, stream)
+    return records(spark, lake.kafka, batch, group=group), avro_schemas.read(spark, lake, stream)
 
 
 def as_json(source: DataFrame, schemas: Mapping[int, str], *, keeps: bool = False) -> DataFrame:

@@ -35,11 +35,11 @@ __all__ = [
     "TopicPartition",
     "admin",
     "answer_consumer",
-    "compacted",
     "consumer",
     "describe",
     "describe_all",
     "explained",
+    "find_compacted",
     "heads",
     "request_producer",
     "tables_of",
@@ -155,7 +155,7 @@ def tables_of(connection: KafkaConnection, name: str) -> list[str]:
     return sorted(each for each in names if each.startswith(f"{name}.") and each.count(".") == name.count(".") + 2)
 
 
-def compacted(connection: KafkaConnection, names: Sequence[str]) -> list[str]:
+def find_compacted(connection: KafkaConnection, names: Sequence[str]) -> list[str]:
     """Return those of some topics that Kafka compacts; raise NeedsOperator where it does not return the setting."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     if not resources:

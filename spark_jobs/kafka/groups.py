@@ -29,7 +29,7 @@ _COORDINATING = frozenset(
 _log = logging.getLogger(__name__)
 
 
-def committed(connection: KafkaConnection, group: str, places: Sequence[Place]) -> dict[Place, str]:
+def read_committed(connection: KafkaConnection, group: str, places: Sequence[Place]) -> dict[Place, str]:
     """Return the metadata of a consumer group's offsets by partition; of open transactions, the values before them.
 
     Raises NeedsOperator when the lake may not read the group, else NotConnected.
@@ -39,7 +39,7 @@ def committed(connection: KafkaConnection, group: str, places: Sequence[Place]) 
     try:
         return {
             Place(each.topic, each.partition): each.metadata or ""
-            for each in _asked(client, places)
+            for each in _request_offsets(client, places)
             if each.offset >= 0
         }
     except KafkaException as error:
@@ -52,7 +52,7 @@ def committed(connection: KafkaConnection, group: str, places: Sequence[Place]) 
         client.close()
 
 
-def _asked(client: Any, places: Sequence[Place]) -> list[TopicPartition]:
+def _request_offsets(client: Any, places: Sequence[Place]) -> list[TopicPartition]:
     """Return a group's offsets; waits for a coordinator that is still being found, or loads what its groups hold."""
     until = time.monotonic() + PATIENCE
     while True:

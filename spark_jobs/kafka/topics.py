@@ -66,7 +66,7 @@ def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> d
 
     def former(source: str) -> list[tuple[str, str]]:
         with _of_bridges(group := f"headrace.{source}"):
-            texts = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places).values()]
+            texts = [text.split(" ", 2) for text in groups.read_committed(lake.kafka, group, places).values()]
             return [(at, _parsed(position)) for position, at, _ in texts]
 
     without = [source for source in sources if source not in notes]
@@ -80,7 +80,9 @@ def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> d
 def _of_group(lake: LakeFile, places: list[Place]) -> dict[Place, tuple[str, str, str]]:
     """Return what the group of bridges noted of some partitions: position, time and source."""
     with _of_bridges(bridges := f"{lake.kafka.prefix}.bridges"):
-        texts = {place: text.split(" ", 4) for place, text in groups.committed(lake.kafka, bridges, places).items()}
+        texts = {
+            place: text.split(" ", 4) for place, text in groups.read_committed(lake.kafka, bridges, places).items()
+        }
         return {place: (_parsed(position), at, owner) for place, (_, position, at, owner, _) in texts.items()}
 
 
@@ -110,17 +112,17 @@ def _of_bridges(group: str) -> Iterator[None]:
         ) from error
 
 
-def described(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
+def describe(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
     """Return the stream's topics as they are now, its own one first; raise NeedsOperator when one is compacted."""
     own = lake.topic(stream)
     names = [own] if reach is None else [own, *sorted({place.topic for place in reach.heads} - {own})]
-    requests.check_compacted(client.compacted(lake.kafka, names[1:]))
+    requests.check_compacted(client.find_compacted(lake.kafka, names[1:]))
     return client.describe_all(lake.kafka, names)
 
 
 def ready(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
     """Return the stream's topics as soon as readers may pass the ends, or after a minute as far as they may read."""
-    topics = described(lake, stream, reach)
+    topics = describe(lake, stream, reach)
     until = time.monotonic() + _PATIENCE
     while reach is not None and not reach.passed({topic.name: topic.ends for topic in topics}):
         if time.monotonic() > until:

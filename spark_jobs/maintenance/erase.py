@@ -101,7 +101,7 @@ def erase(
                 "'bronze_keep_days' removes them"
             )
         if dry_run:
-            counts |= _counted(session, lake, stream, which, not_reached)
+            counts |= _count(session, lake, stream, which, not_reached)
             return EraseReport(
                 stream=stream,
                 table=table,
@@ -243,9 +243,9 @@ def _erase_table(
     commit.begin(session, base, stream=stream, kind=kind, attempt=attempt)
     session.conf.set(commit.NOTE_SETTING, delta_log.write(kind, **note))
     _delete(session, path, which)
-    version = commit.made(session, path, base, table=which.table, kind=kind, attempt=attempt)
+    version = commit.find_own_version(session, path, base, table=which.table, kind=kind, attempt=attempt)
     _purge(session.newSession(), path)
-    return delta_log.maintained(session, path, version) or version, rows
+    return delta_log.find_maintained(session, path, version) or version, rows
 
 
 def _delete(session: SparkSession, path: str, which: ErasedRows) -> None:
@@ -315,7 +315,7 @@ def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which:
     return count
 
 
-def _counted(
+def _count(
     spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows, not_reached: list[str]
 ) -> dict[str, int]:
     """Return how many rows there are, by place."""

@@ -74,7 +74,7 @@ def choose_rows(
     if entry.version is not None and delta_log.is_table(spark, path := table_task.path(lake, stream, table)):
         frame = spark.read.format("delta").load(path)
         kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    stored = [target_schema.stored(name, kinds) for name in columns]
+    stored = [target_schema.find_stored(name, kinds) for name in columns]
     rows = [dict(zip((f"k{n}" for n in range(len(columns))), _values(key, columns), strict=True)) for key in keys]
     structure = ", ".join(f"k{n}: string" for n in range(len(columns)))
     key_rows = spark.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), f"array<struct<{structure}>>")))

@@ -219,7 +219,7 @@ def _table(
     if files:
         done.compacted[place] = files
     # A load may have come in between.
-    newest = delta_log.maintained(session, path, version)
+    newest = delta_log.find_maintained(session, path, version)
     return version if newest is None else newest
 
 

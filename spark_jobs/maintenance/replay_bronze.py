@@ -38,12 +38,12 @@ def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | Non
     began = monotonic()
     with explained(f"replay bronze {stream}"):
         path = bronze.table_path(lake, stream)
-        there = topics.described(lake, stream, topics.observe(lake, stream))
+        there = topics.describe(lake, stream, topics.observe(lake, stream))
         held = offsets.of_table(spark, path, stream, COLUMNS)
         if not held.topics:
             raise NeedsOperator(f"bronze of stream {stream!r} is empty", hint=f"Run 'headrace lake load {stream}'.")
         topics.check(lake, stream, held, there, path)
-        beginning = _wanted(held, there, _offsets(spark, lake, stream, since) if since else {})
+        beginning = _find_beginning(held, there, _offsets(spark, lake, stream, since) if since else {})
         if since:
             topics.check_retention(beginning, [topic for topic in there if topic.name in held.topics], stream)
         ranges = {name: bronze.ranges_of(beginning, held, name) for name in held.topics}
@@ -61,7 +61,7 @@ def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | Non
     )
 
 
-def _wanted(held: Progress, there: list[Topic], starts: dict[Place, int]) -> Progress:
+def _find_beginning(held: Progress, there: list[Topic], starts: dict[Place, int]) -> Progress:
     """Return where reading begins in what bronze holds: at the given starts, else where Kafka does."""
     return Progress(
         topics={

@@ -86,7 +86,7 @@ def tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: boo
 def _columns(table: Table, *, open_names: bool) -> dict[str, str]:
     schemas = [TableSchema.parse(text) for text in table.schemas.values()]
     names = (column.name for schema in schemas for column in schema.columns)
-    return target_schema.renamed(names, open_names=open_names)
+    return target_schema.choose_names(names, open_names=open_names)
 
 
 def _rows(spark: SparkSession, path: str, version: int | None) -> int | None:

@@ -85,7 +85,7 @@ class StreamSnapshot:
         """Whether all of it belongs to a copy that is under way."""
         table = self.base.tables.get(profile.table)
         records = [record for record in self.new.records if record.table == profile.table]
-        began = copies.under_way(table.copying if table else {}, records).get(profile.source)
+        began = copies.find_copying(table.copying if table else {}, records).get(profile.source)
         return began is not None and profile.first > began
 
 
@@ -159,8 +159,8 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
     prechecks.refuse_keyless(target, ahead, low, task)
     _refuse_another_key(target)
     if below is not None:
-        target = target_schema.fitted(target, {field.name: field.dataType for field in below.schema.fields})
-    cleared = table_task.truncated(task, ahead, low)
+        target = target_schema.fit_types(target, {field.name: field.dataType for field in below.schema.fields})
+    cleared = table_task.find_truncates(task, ahead, low)
     raw = at.raw if task.after == at.after else _whole(spark, lake, at)
     with table_load.persist_scope() as persist:
         rows, _ = table_load.rows(target, raw, batch_profile.within(low, task.high), ahead, below, persist, cleared)
@@ -204,10 +204,14 @@ def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) 
     table = at.base.tables.get(name)
     records = [record for record in at.new.records if record.table == name]
     whole = table is None or table.positions == at.base.positions
-    if table is None or whole or (copies.waits(table, at.base.positions) and not copies.ended(table.copying, records)):
-        return copies.held_back(table_task.task_of(lake, at.base, name, at.new, after=at.after))
+    if (
+        table is None
+        or whole
+        or (copies.waits(table, at.base.positions) and not copies.has_ended(table.copying, records))
+    ):
+        return copies.hold_back(table_task.task_of(lake, at.base, name, at.new, after=at.after))
     new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), table.positions, at.new.high)
-    return copies.held_back(table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None))
+    return copies.hold_back(table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None))
 
 
 def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:
@@ -247,7 +251,7 @@ def _statement(
     join = f" LEFT ANTI JOIN {changed} s ON {same}" if target.key or TAKEN in placed else ""
     conditions = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
     if cleared and not target.soft:
-        conditions += f" AND NOT ({truncates.removed(cleared, 't.')})"
+        conditions += f" AND NOT ({truncates.where_removed(cleared, 't.')})"
     return f"SELECT {old} FROM {_published(task)} t{join} WHERE true{conditions} UNION ALL {over}"  # noqa: S608 - as above.
 
 
@@ -257,7 +261,7 @@ def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
     if not marked:
         stored[DELETED_AT] = "CAST(NULL AS timestamp)"
     if cleared:
-        ended = truncates.ended(cleared, f"{stored[DELETED_AT]} IS NULL", POSITION, "t.")
+        ended = truncates.where_ended(cleared, f"{stored[DELETED_AT]} IS NULL", POSITION, "t.")
         marks = truncates.marks(cleared, "t.")
         stored = {
             column: f"CASE WHEN {ended} THEN {marks[column]} ELSE {value} END" for column, value in stored.items()

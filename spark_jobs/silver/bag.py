@@ -41,14 +41,14 @@ class Taken:
 NOTHING = Taken(any=False)
 
 
-def changed(
+def apply_changes(
     changes: DataFrame, target: TargetSchema, silver: DataFrame | None, persist: Persist, cleared: Sequence[Truncate]
 ) -> tuple[DataFrame, Taken]:
     """Return the rows that changes put, and those that they take: in TAKEN is the position of the stored row, null for one put.
 
     `silver` is the table as it is, without what truncates removed; where deleted rows stay, `cleared` has the range's truncates.
     """
-    paired = persist(_paired(_events(changes, target, cleared)))
+    paired = persist(_pair(_events(changes, target, cleared)))
     put, take = F.col(_PUT), F.col(_TAKE)
     # What was taken before a truncate was ended by it at the latest.
     takes = persist(
@@ -60,8 +60,8 @@ def changed(
     if takes.isEmpty():
         return rows, NOTHING
     if silver is None:
-        return rows, Taken(any=False, missing=_missing(takes))
-    stored = _stored(silver, takes, target)
+        return rows, Taken(any=False, missing=_find_missing(takes))
+    stored = _find_stored(silver, takes, target)
     matches = persist(takes.join(stored, on=[SOURCE, _SAME, _NUMBER], how="left"))
     taken = matches.filter(F.col(TAKEN).isNotNull()).select(
         *(_value(target, name, F.col(_SAME)) for name in target.columns),
@@ -70,7 +70,7 @@ def changed(
         *plain.deleted_at(target, F.lit("d"), F.col(f"{_TAKE}.time")),
         TAKEN,
     )
-    missing = _missing(matches.filter(F.col(TAKEN).isNull()))
+    missing = _find_missing(matches.filter(F.col(TAKEN).isNull()))
     return rows.unionByName(taken), Taken(any=not taken.isEmpty(), missing=missing)
 
 
@@ -79,7 +79,7 @@ def _value(target: TargetSchema, name: str, row: Column) -> Column:
     return there.alias(name)
 
 
-def _missing(takes: DataFrame) -> tuple[Missing, ...]:
+def _find_missing(takes: DataFrame) -> tuple[Missing, ...]:
     groups = takes.groupBy(SOURCE).agg(F.count(F.lit(1)).alias("rows"), F.min(f"{_TAKE}.at").alias("position"))
     return tuple(Missing(source=row[SOURCE], rows=row["rows"], position=row["position"]) for row in groups.collect())
 
@@ -123,7 +123,7 @@ def _forever() -> Column:
     return F.struct(F.lit(None).cast("string").alias("position"), F.lit(None).cast("timestamp").alias("at"))
 
 
-def _paired(events: DataFrame) -> DataFrame:
+def _pair(events: DataFrame) -> DataFrame:
     """Return each put with the take that has its number among those of equal rows, and what is left of both."""
     order = Window.partitionBy(SOURCE, _LIFE, _SAME, _PUTS).orderBy(POSITION)
     event = F.struct(F.col(POSITION).alias("at"), F.col(COMMIT_TIME).alias("time"), F.col(_ROW).alias("row"))
@@ -157,7 +157,7 @@ def _rows(puts: DataFrame, target: TargetSchema) -> DataFrame:
     )
 
 
-def _stored(silver: DataFrame, takes: DataFrame, target: TargetSchema) -> DataFrame:
+def _find_stored(silver: DataFrame, takes: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the living stored rows that equal some that are taken, numbered among equal ones, by their positions."""
     living = silver.filter(F.col(DELETED_AT).isNull()) if DELETED_AT in silver.columns else silver
     cells = [

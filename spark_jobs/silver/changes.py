@@ -38,7 +38,7 @@ def newest(changes: DataFrame, *, hot: bool) -> DataFrame:
     return changes.withColumn("_newest", first).filter("_newest").drop("_newest")
 
 
-def parsed(changes: DataFrame, target: TargetSchema) -> DataFrame:
+def parse(changes: DataFrame, target: TargetSchema) -> DataFrame:
     """Return changes as rows of silver, with the change's kind; fail at a value that is not of its column's type."""
     row = "row"
     frame = changes.withColumn(row, from_json("value", _structure(target), target))
@@ -62,14 +62,14 @@ def column_value(target: TargetSchema, name: str, after: Column) -> Column:
     if name == NAN:
         return _not_numbers(target, after)
     of_key, known_as = name in target.key, target.at_source(name)
-    given = ordinary(target, name, after[name])
+    given = to_ordinary(target, name, after[name])
     unsupported = target.nulls_unsupported and not of_key
-    return declared(
+    return apply_declaration(
         target, name, types.value(given, target.columns[name], known_as, nan=not of_key, unsupported=unsupported)
     )
 
 
-def ordinary(target: TargetSchema, name: str, parsed: Column) -> Column:
+def to_ordinary(target: TargetSchema, name: str, parsed: Column) -> Column:
     """Return a column's parsed value as the edge writes it ordinarily; one in a form that it does not fit fails."""
     value = parsed
     for span, form in target.forms.get(target.at_source(name), ()):
@@ -78,7 +78,7 @@ def ordinary(target: TargetSchema, name: str, parsed: Column) -> Column:
     return value
 
 
-def declared(target: TargetSchema, name: str, value: Column) -> Column:
+def apply_declaration(target: TargetSchema, name: str, value: Column) -> Column:
     """Return a column's value as the schema in force at the change's position declares it."""
     spans = target.single_precision.get(target.at_source(name), ())
     if not spans or not isinstance(target.columns[name], T.DoubleType):
@@ -87,7 +87,7 @@ def declared(target: TargetSchema, name: str, value: Column) -> Column:
     return F.when(inside, types.widened_from_single(value, target.columns[name])).otherwise(value)
 
 
-def unchanged(target: TargetSchema, named: Column) -> Column:
+def find_unchanged(target: TargetSchema, named: Column) -> Column:
     """Return the columns that a change did not carry, none for null."""
     names = F.coalesce(named, F.array().cast("array<string>"))
     if target.source_names:
@@ -147,6 +147,6 @@ def _row_value(row: str, target: TargetSchema, name: str) -> Column:
     if name not in target.key:
         return column_value(target, name, F.col(row)["after"])
     either = F.coalesce(F.col(row)["after"][name], F.col(row)["before"][name])
-    return declared(
-        target, name, types.value(ordinary(target, name, either), target.columns[name], target.at_source(name))
+    return apply_declaration(
+        target, name, types.value(to_ordinary(target, name, either), target.columns[name], target.at_source(name))
     )

@@ -100,7 +100,7 @@ def _seen(
         newest = max(newest, number)
         if version is not None and number > version and foreign is None and delta_log.is_foreign(info):
             foreign = number, str(info.get("operation"))
-        if commit_note is None and (note := delta_log.noted(info, kind)):
+        if commit_note is None and (note := delta_log.read_note(info, kind)):
             commit_note = number, note
         if commit_note is None:
             changed = changed or not delta_log.is_maintenance(info)
@@ -180,13 +180,13 @@ def separate_commit(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-def made(spark: SparkSession, path: str, base: Base, *, table: str, kind: str, attempt: str) -> int:
+def find_own_version(spark: SparkSession, path: str, base: Base, *, table: str, kind: str, attempt: str) -> int:
     """Return the version that this load's commit made; raise Retryable when there is none, or another one before it."""
     own = None
     for number, info in delta_log.commits(spark, path):
         if number <= base.version:
             break
-        note = delta_log.noted(info, kind)
+        note = delta_log.read_note(info, kind)
         if note is not None and note.get("attempt") == attempt:
             own = number
         elif own is not None and not _harmless(info, attempt):
@@ -197,7 +197,7 @@ def made(spark: SparkSession, path: str, base: Base, *, table: str, kind: str, a
 
 
 def _harmless(info: delta_log.Note, attempt: str) -> bool:
-    note = delta_log.noted(info, _COLUMNS)
+    note = delta_log.read_note(info, _COLUMNS)
     return delta_log.is_maintenance(info) or (note is not None and note.get("attempt") == attempt)
 
 

@@ -47,7 +47,7 @@ def warnings(
     return {place: text for place, text in sorted(texts.items()) if not _ended(place, cleared)}
 
 
-def lacking(table: str, missing: Sequence[Missing]) -> dict[str, str]:
+def warn_of_missing(table: str, missing: Sequence[Missing]) -> dict[str, str]:
     """Return the warnings about rows that sources took from a table without a key and that it does not have."""
     return {
         f"{gap.source} {gap.position}": _advice(
@@ -90,7 +90,7 @@ def _reason(old: TableSchema, new: TableSchema) -> str | None:
     return "; ".join(parts) or None
 
 
-def under_way(copying: Mapping[str, str], records: Sequence[SchemaRecord]) -> dict[str, str]:
+def find_copying(copying: Mapping[str, str], records: Sequence[SchemaRecord]) -> dict[str, str]:
     """Return the copies of a table that are under way at the end of a range, by source the position of their beginning."""
     beginnings = dict(copying)
     for record in records:
@@ -101,14 +101,14 @@ def under_way(copying: Mapping[str, str], records: Sequence[SchemaRecord]) -> di
     return beginnings
 
 
-def ended(copying: Mapping[str, str], records: Sequence[SchemaRecord]) -> bool:
+def has_ended(copying: Mapping[str, str], records: Sequence[SchemaRecord]) -> bool:
     """Whether a copy that was under way ended in a range."""
     return any(record.mark == COPY_ENDS and record.source in copying for record in records)
 
 
-def held_back(task: TableTask, *, rest: int | None = None) -> TableTask:
+def hold_back(task: TableTask, *, rest: int | None = None) -> TableTask:
     """Return the work without what copies under way bring; `rest` is where bronze has what the table lacks from now on."""
-    copying = under_way(task.published.copying, task.records)
+    copying = find_copying(task.published.copying, task.records)
     if not copying and not task.published.copying:
         return task
     after = task.published.bronze_after if task.published.lags else rest
@@ -123,7 +123,7 @@ def held_back(task: TableTask, *, rest: int | None = None) -> TableTask:
     )
 
 
-def nothing_yet(task: TableTask) -> bool:
+def has_nothing_yet(task: TableTask) -> bool:
     """Whether a table has never been made, and nothing but copies under way would be in it."""
     return bool(task.published.copying) and task.published.version is None and not task.seen
 

@@ -130,7 +130,7 @@ def _load_part(
         since = unfinished.choose_since(spark, path, before, newest, committed)
         version, committed = _part(spark, lake, before, since, newest, committed)
         few = increment.few(spark, path, since, version, more=unfinished.changes(before, since))
-        with table_load.persist_scope() as persist, session.borrowed(spark, few=few) as reading:
+        with table_load.persist_scope() as persist, session.borrow(spark, few=few) as reading:
             raw = increment.rows(reading, path, since, version)
             if few:
                 # All tables read these rows.
@@ -161,7 +161,7 @@ def _load_part(
                 held=held,
             )
             profiled = partial(_profiled, spark, context, new.high)
-            lacking = bronze_identity.lacking(raw, before)
+            lacking = bronze_identity.find_lacking(raw, before)
             tasks = tables_load.tasks(lake, context, before, lagging, new, since, profiled, lacking)
             if group is not None:
                 tasks = {name: task for name, task in tasks.items() if group.has(name)}
@@ -173,7 +173,7 @@ def _load_part(
                 names.record(spark, lake, former, [(stream, name) for name in tasks])
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
-            aside = partial(session.borrowed, spark, few=few)
+            aside = partial(session.borrow, spark, few=few)
             results, failed = tables_load.run(aside, lake, context, tasks, together, on_progress)
         left = unfinished.after(before, since, new)
         # Looked at again until bronze has caught up.

@@ -54,14 +54,14 @@ def prepare(session: SparkSession, path: str, table: Table) -> None:
     clustered = columns(session, path)
     if not clustered and log_files.size(session, path) < LARGE:
         return
-    cluster_columns = _wanted(session, path, table)
+    cluster_columns = _choose_columns(session, path, table)
     if cluster_columns and cluster_columns != clustered:
         names = ", ".join(map(storage.name, cluster_columns))
         try:
             session.sql(f"ALTER TABLE {storage.table(path)} CLUSTER BY ({names})")
         except AnalysisException as error:
             _log.warning("%s is not clustered by %s: %s", path, names, error.getCondition())
-    came = log_files.unclustered(session, path)
+    came = log_files.measure_unclustered(session, path)
     session.conf.set(f"{_SETTING}.threshold", str(min(_CLUSTER, _GROWTH * came)))
     session.conf.set(f"{_SETTING}.targetCubeSize", str(_CLUSTER))
 
@@ -81,7 +81,7 @@ def columns(spark: SparkSession, path: str) -> list[str]:
     return [name[1:-1].replace("``", "`") if name.startswith("`") else name for name in names]
 
 
-def _wanted(session: SparkSession, path: str, table: Table) -> list[str]:
+def _choose_columns(session: SparkSession, path: str, table: Table) -> list[str]:
     try:
         target = target_schema.of(table.table, [TableSchema.parse(text) for text in table.schemas.values()])
     except NeedsOperator:
@@ -204,11 +204,11 @@ def take(spark: SparkSession, rows: DataFrame, path: str, target: TargetSchema, 
         # A row that is marked has the position of what marked it.
         same &= F.col(f"t.{DELETED_AT}").isNull()
         marks = {name: values[name] for name in (DELETED_AT, COMMIT_TIME, POSITION)}
-        plan = table.alias("t").merge(rows.alias("s"), same).whenMatchedUpdate(set=quoted(marks))
+        plan = table.alias("t").merge(rows.alias("s"), same).whenMatchedUpdate(set=quote(marks))
     else:
         plan = table.alias("t").merge(rows.alias("s"), same).whenMatchedDelete()
     spark.conf.set(NOTE_SETTING, note)
-    plan.whenNotMatchedInsert(F.col(f"s.{TAKEN}").isNull(), values=quoted(values)).execute()
+    plan.whenNotMatchedInsert(F.col(f"s.{TAKEN}").isNull(), values=quote(values)).execute()
 
 
 def _writer(rows: DataFrame, note: str, own: Mapping[str, str]) -> DataFrameWriter:
@@ -262,8 +262,8 @@ def _planned(table: DeltaTable, rows: DataFrame, same: Column, target: TargetSch
     plan = table.alias("t").merge(rows.alias("s"), same)
     if not target.soft:
         plan = plan.whenMatchedDelete(gone & newer)
-    plan = plan.whenMatchedUpdate(newer, set=quoted(columns | dropped))
-    return plan.whenNotMatchedInsert(F.lit(True) if target.soft else ~gone, values=quoted(columns))
+    plan = plan.whenMatchedUpdate(newer, set=quote(columns | dropped))
+    return plan.whenNotMatchedInsert(F.lit(True) if target.soft else ~gone, values=quote(columns))
 
 
 def same_row(rows: DataFrame, target: TargetSchema, *, size: int = 0) -> Column:
@@ -295,7 +295,7 @@ def fit(spark: SparkSession, path: str, target: TargetSchema, *, is_open: bool =
             f'{target.table}: its deleted rows are in silver, marked, and the lake\'s file has deletes = "hard" now',
             hint="To remove them, run 'headrace lake replay STREAM'; to keep them, set deletes = \"soft\" again.",
         )
-    fitted = target_schema.fitted(target, fields)
+    fitted = target_schema.fit_types(target, fields)
     marks: dict[str, T.DataType] = {DELETED_AT: T.TimestampType()} if target.soft else {}
     new = {name: kind for name, kind in (fitted.columns | marks).items() if name not in fields}
     if new:
@@ -322,7 +322,7 @@ def _rewrite(spark: SparkSession, path: str, wider: Mapping[str, T.DataType]) ->
         _writer(cast, str(note), {}).mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
-def quoted(values: dict[str, Column]) -> dict[str, Column]:
+def quote(values: dict[str, Column]) -> dict[str, Column]:
     """Return the values by their columns' quoted names, as a MERGE wants them."""
     return {_q(name): value for name, value in values.items()}
 

@@ -17,7 +17,7 @@ from spark_jobs.silver import changes as plain
 from spark_jobs.silver import key_range, truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
-from spark_jobs.silver.timeline_values import KEY, MOVED, OLD, SEED, UNCHANGED, Persist, carried, cell, ends, filled
+from spark_jobs.silver.timeline_values import KEY, MOVED, OLD, SEED, UNCHANGED, Persist, carry_value, cell, ends, fill
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.storage import name as _q
 
@@ -64,12 +64,12 @@ def row_versions(
     if target.soft:
         names = [name for name in target.columns if name not in target.key]
         seeded = _seeded(_truncated(timeline, cleared), target, silver, names)
-        return filled(_ended_once(seeded), names, persist, partial=partial)
+        return fill(_ended_once(seeded), names, persist, partial=partial)
     if not partial:
         return timeline
     missing = [row[0] for row in events.select(F.explode(UNCHANGED)).distinct().collect()]
     names = [name for name in target.columns if name in missing and name not in target.key]
-    return filled(_seeded(timeline, target, silver, names), names, persist, partial=True)
+    return fill(_seeded(timeline, target, silver, names), names, persist, partial=True)
 
 
 def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
@@ -105,7 +105,7 @@ def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
         # The record's own key; under a former key, the row's columns.
         key.alias(KEY),
         old.alias(OLD),
-        plain.unchanged(target, F.col("row.unchanged")).alias(UNCHANGED),
+        plain.find_unchanged(target, F.col("row.unchanged")).alias(UNCHANGED),
         F.lit(False).alias(SEED),
     ).withColumn(MOVED, F.coalesce(F.col(OLD) != F.col(KEY), F.lit(False)))
 
@@ -119,11 +119,11 @@ def _value(target: TargetSchema, name: str) -> Column:
 def _key(target: TargetSchema, places: list[Column]) -> Column:
     """Return the key from the first place that has each of its columns; fail where none has one."""
     cells = {
-        name: plain.declared(
+        name: plain.apply_declaration(
             target,
             name,
             types.value(
-                plain.ordinary(target, name, F.coalesce(*(place[name] for place in places))),
+                plain.to_ordinary(target, name, F.coalesce(*(place[name] for place in places))),
                 target.columns[name],
                 target.at_source(name),
             ),
@@ -148,7 +148,7 @@ def _truncated(timeline: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
     """Return the timelines with the truncates of their source in each."""
     if not cleared:
         return timeline
-    of_source = F.filter(truncates.listed(cleared), lambda truncate: truncate["source"] == F.col(SOURCE))
+    of_source = F.filter(truncates.to_array(cleared), lambda truncate: truncate["source"] == F.col(SOURCE))
     keys = timeline.select(SOURCE, KEY).distinct().withColumn("_truncate", F.explode(of_source))
     added = keys.select(
         *(SOURCE, KEY, F.col("_truncate.position").alias(POSITION)),
@@ -169,7 +169,7 @@ def _ended_once(timeline: DataFrame) -> DataFrame:
 
 def _seeded(timeline: DataFrame, target: TargetSchema, silver: DataFrame | None, names: list[str]) -> DataFrame:
     """Return the timelines begun with silver's own rows, for keys where a column was not carried."""
-    cells = {f"_cell_{i}": carried(name) for i, name in enumerate(names)}
+    cells = {f"_cell_{i}": carry_value(name) for i, name in enumerate(names)}
     timeline = timeline.withColumns(cells)
     if silver is None:
         return timeline

@@ -83,12 +83,12 @@ def refuse_rows_without_key(
     former = {tuple(TableSchema.parse(text).key) for text in task.former_schemas.values()} - {target.key}
     if not former or not target.key:
         return
-    stored = truncates.surviving(spark.read.format("delta").load(task.path), cleared)
+    stored = truncates.drop_removed(spark.read.format("delta").load(task.path), cleared)
     key = target_schema.as_stored(target, stored.columns).key
     missing = [name for name in key if name not in stored.columns]
     lacking = functools.reduce(
         operator.or_, (F.col(_q(name)).isNull() for name in key if name not in missing), F.lit(bool(missing))
     )
     if not stored.filter(lacking).isEmpty():
-        old = " and ".join(map(target_schema.listed, sorted(former)))
-        raise rekeyed(task.table, old, target_schema.listed(target.key), ", ".join(missing or target.key))
+        old = " and ".join(map(target_schema.format_key, sorted(former)))
+        raise rekeyed(task.table, old, target_schema.format_key(target.key), ", ".join(missing or target.key))

@@ -64,7 +64,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             load=before.load + 1,
             removed=before.bronze_removed,
         )
-        task = copies.held_back(
+        task = copies.hold_back(
             table_task.task_of(lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
         bronze_identity.refuse_lacking(context.rows(spark, None), before)

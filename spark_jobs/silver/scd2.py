@@ -108,12 +108,12 @@ def merge(
     """
     table = DeltaTable.forPath(spark, place)
     same = write.same_row(rows, target, size=log_files.size(spark, place)) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
-    values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
+    values = write.quote({name: F.col(f"s.{_q(name)}") for name in rows.columns})
     plan = table.alias("t").merge(rows.alias("s"), same)
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)
     if cleared:
         # Versions of keys that the range touches have their ends already.
-        ended = truncates.ended(cleared, f"t.{UPTO} IS NULL", FROM, row="t.")
+        ended = truncates.where_ended(cleared, f"t.{UPTO} IS NULL", FROM, row="t.")
         ends = {END: truncates.ending_time(cleared, "t."), UPTO: truncates.ending_position(cleared, "t.")}
         plan = plan.whenNotMatchedBySourceUpdate(ended, dict(ends))
     spark.conf.set(NOTE_SETTING, note)

@@ -19,7 +19,7 @@ from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, Targe
 from spark_jobs.state.published import Positions, Table
 
 
-def missing(table: Table) -> bool:
+def lacks_history(table: Table) -> bool:
     """Whether a table has rows to keep the history of, and no history: one without a key never has."""
     return table.version is not None and table.history is None and table.keyed
 
@@ -30,7 +30,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | N
     task = replace(task, soft=False)
     place = task.history_path
     published = replace(task.published, version=task.published.history)
-    base = table_load.based(spark, context, place, published, scd2.NOTE)
+    base = table_load.read_base(spark, context, place, published, scd2.NOTE)
     if not base.exists:
         base = replace(base, positions={})
     commit.check_order(base, task.high, f"history of {task.table}")
@@ -72,7 +72,7 @@ def _covered(task: TableTask, low: Positions) -> bool:
 
 def _base(spark: SparkSession, context: LoadContext, task: TableTask) -> Base:
     published = replace(task.published, version=task.published.history)
-    return table_load.based(spark, context, task.history_path, published, scd2.NOTE)
+    return table_load.read_base(spark, context, task.history_path, published, scd2.NOTE)
 
 
 def _keyed(task: TableTask) -> bool:
@@ -117,7 +117,7 @@ def _write(
     raw = context.rows(spark, task.after)
     within = batch_profile.within(low, task.high)
     ahead = table_task.ahead_of(task, low)
-    cleared = table_task.truncated(task, ahead, low)
+    cleared = table_task.find_truncates(task, ahead, low)
     inside = changes.of_range(raw, task.table, within, {})
     current = None
     if exists:
@@ -142,4 +142,4 @@ def _write(
             else:
                 write.create(rows, place, note, own, lead, is_open=task.open)
     of_table = f"history of {task.table}"
-    return commit.made(spark, place, base, table=of_table, kind=scd2.NOTE, attempt=context.attempt)
+    return commit.find_own_version(spark, place, base, table=of_table, kind=scd2.NOTE, attempt=context.attempt)

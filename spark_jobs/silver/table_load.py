@@ -42,7 +42,7 @@ _HOT = 4
 
 def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> Table:
     """Bring the table up to the high watermarks; return its state. The session is this table's own."""
-    base = based(spark, context, task.path, task.published, NOTE)
+    base = read_base(spark, context, task.path, task.published, NOTE)
     commit.check_order(base, task.high, task.table)
     commit.check_own(base, task.table)
     version, exists = base.current, base.exists
@@ -65,8 +65,8 @@ def build(spark: SparkSession, context: LoadContext, task: TableTask, low: Posit
 
 def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ()) -> Table:
     versions = SchemaVersions.read(task.published.schemas, task.records, {})
-    cleared = truncates.last_of_each(table_task.truncated(task, task.seen, {}))
-    former_warnings = dict(task.published.warnings) | copies.lacking(task.table, missing)
+    cleared = truncates.last_of_each(table_task.find_truncates(task, task.seen, {}))
+    former_warnings = dict(task.published.warnings) | copies.warn_of_missing(task.table, missing)
     return replace(
         task.published,
         version=version,
@@ -84,7 +84,7 @@ def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ())
     )
 
 
-def based(spark: SparkSession, context: LoadContext, path: str, published: Table, kind: str) -> Base:
+def read_base(spark: SparkSession, context: LoadContext, path: str, published: Table, kind: str) -> Base:
     """Return a table or its history as it is now, of which `published` was published."""
     return commit.base(
         spark, path, stream=context.stream, kind=kind, positions=published.positions, version=published.version
@@ -103,11 +103,11 @@ def _write(
     target = table_task.target_of(task)
     ahead = table_task.ahead_of(task, low)
     prechecks.refuse_keyless(target, ahead, low, task)
-    base = based(spark, context, task.path, task.published, NOTE)
+    base = read_base(spark, context, task.path, task.published, NOTE)
     commit.check_unmoved(base, low, task.high, task.table, how)
     table_task.refuse_removed(context, task, low)
     commit.check_erased(spark, base, context.bronze, context.version, task.table)
-    cleared = table_task.truncated(task, ahead, low)
+    cleared = table_task.find_truncates(task, ahead, low)
     if exists := how == "change":
         prechecks.refuse_rows_without_key(spark, task, target, cleared)
     own = commit.begin(spark, base, stream=context.stream, kind=NOTE, attempt=context.attempt)
@@ -136,7 +136,7 @@ def _write(
                 write.take(spark, frame, task.path, target, text)
             else:
                 write.append(frame, task.path, text, own)
-    return commit.made(spark, task.path, base, table=task.table, kind=NOTE, attempt=context.attempt)
+    return commit.find_own_version(spark, task.path, base, table=task.table, kind=NOTE, attempt=context.attempt)
 
 
 def note(context: LoadContext, task: TableTask, kind: str, base: Base, missing: Sequence[Missing] = ()) -> str:
@@ -189,12 +189,12 @@ def rows(
     # What is truncated is gone before anything is parsed, unless it stays, marked.
     inside = changes.of_range(bronze, target.table, within, {} if target.soft else truncates.last_of_each(cleared))
     if silver is not None and not target.soft:
-        silver = truncates.surviving(silver, cleared)
+        silver = truncates.drop_removed(silver, cleared)
     if not target.key and any(profile.rewrites for profile in ahead):
-        return bag.changed(inside, target, silver, persist, cleared)
+        return bag.apply_changes(inside, target, silver, persist, cleared)
     if not target.key:
-        frame = changes.parsed(inside, target)
-        return truncates.marked(frame, cleared) if target.soft else frame, bag.NOTHING
+        frame = changes.parse(inside, target)
+        return truncates.mark_deleted(frame, cleared) if target.soft else frame, bag.NOTHING
     partial = any(profile.partial for profile in ahead)
     ended = target.soft and (cleared or any(profile.deletes for profile in ahead))
     if partial or ended or not target.canonical_key or any(profile.rekeyed for profile in ahead):
@@ -202,4 +202,4 @@ def rows(
     newest = changes.newest(
         inside, hot=sum(profile.changes for profile in ahead) > _HOT * sum(profile.keys for profile in ahead)
     )
-    return changes.parsed(newest if silver is not None else newest.filter(newest["op"] != "d"), target), bag.NOTHING
+    return changes.parse(newest if silver is not None else newest.filter(newest["op"] != "d"), target), bag.NOTHING

@@ -112,13 +112,13 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
     )
 
 
-def only_truncated(task: TableTask) -> bool:
+def is_only_truncated(task: TableTask) -> bool:
     """Whether there is nothing of a table but truncates: it never sent a row, nor a schema to make it with."""
     exists = task.published.version is not None or bool(task.published.schemas) or bool(task.records)
     return not exists and bool(task.seen) and all(profile.only_truncates for profile in task.seen)
 
 
-def unmade(task: TableTask) -> Table:
+def describe_unmade(task: TableTask) -> Table:
     """Return a table of which no row came yet, at its high watermarks; what describes it comes once."""
     schemas = newest_schemas(task)
     return replace(
@@ -131,7 +131,7 @@ def ahead_of(task: TableTask, low: Positions) -> list[TableProfile]:
     return [profile for profile in task.seen if profile.final > low.get(profile.source, "")]
 
 
-def truncated(task: TableTask, ahead: list[TableProfile], low: Positions) -> list[Truncate]:
+def find_truncates(task: TableTask, ahead: list[TableProfile], low: Positions) -> list[Truncate]:
     """Return the truncates in the range, in order."""
     return sorted(
         truncate

@@ -59,7 +59,7 @@ def tasks(
     names = new.tables() - elsewhere
     schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
     by_name = {
-        name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
+        name: copies.hold_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
         for name in sorted(names)
     }
     for name, table in to_try(lake, before, lagging, new).items():
@@ -67,10 +67,10 @@ def tasks(
             continue
         own = Since.of(table.bronze_after, {})
         task = table_task.task_of(lake, replace(before, tables={name: table}), name, profiled(table, own), after=own)
-        by_name[name] = copies.held_back(task, rest=table.bronze_after)
+        by_name[name] = copies.hold_back(task, rest=table.bronze_after)
     # Of a table that was dropped before it sent a row nothing is shown.
     return {
-        name: task for name, task in by_name.items() if name in before.tables or not table_task.only_truncated(task)
+        name: task for name, task in by_name.items() if name in before.tables or not table_task.is_only_truncated(task)
     }
 
 
@@ -87,7 +87,7 @@ def to_try(
             return table.table in arrived or table.settings != settings or table.positions == before.positions
         # What others bring to a table that is copied comes as to any table.
         own = [record for record in records if record.table == table.table]
-        return not copies.waits(table, before.positions) or copies.ended(table.copying, own)
+        return not copies.waits(table, before.positions) or copies.has_ended(table.copying, own)
 
     return {name: table for name, table in lagging.items() if may(table)}
 
@@ -221,8 +221,8 @@ def _applied(
     task: TableTask,
 ) -> Table:
     """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
-    if copies.nothing_yet(task) or table_task.only_truncated(task):
-        return table_task.unmade(task)
+    if copies.has_nothing_yet(task) or table_task.is_only_truncated(task):
+        return table_task.describe_unmade(task)
 
     def history() -> int | None:
         with aside() as own:

@@ -34,7 +34,7 @@ def ends() -> Column:
     return F.col(OP).isin("d", "t")
 
 
-def carried(name: str) -> Column:
+def carry_value(name: str) -> Column:
     """Return what a change has for a column: its value; not known yet, for one that came from another key; or nothing."""
     absent = F.array_contains(UNCHANGED, name)
     value = F.col(_q(name))
@@ -47,7 +47,7 @@ def cell(value: Column, of: Column | None = None) -> Column:
     return F.struct(value.alias("value"), (F.lit(None).cast("string") if of is None else of).alias("of"))
 
 
-def filled(timeline: DataFrame, names: list[str], persist: Persist, *, partial: bool) -> DataFrame:
+def fill(timeline: DataFrame, names: list[str], persist: Persist, *, partial: bool) -> DataFrame:
     """Return the timelines with every column that was not carried taken from what went before it.
 
     Without `partial` that is deletes alone, and nothing comes from another key.

@@ -37,15 +37,15 @@ def find_lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict
     """Return the tables that are behind the stream, by name."""
     # One listing for all tables, however many there are.
     there = set(storage.names(spark, table_task.folder(lake, before.stream))) if before.tables else set()
-    return lagging(lake, before, there)
+    return select_lagging(lake, before, there)
 
 
-def lagging(lake: LakeFile, before: Published, there: set[str]) -> dict[str, Table]:
+def select_lagging(lake: LakeFile, before: Published, there: set[str]) -> dict[str, Table]:
     """Return the tables that are behind the stream, by name; `there` are the folders of tables."""
     behind = {}
     for name, table in before.tables.items():
         gone = table.version is not None and PurePosixPath(table_task.path(lake, before.stream, name)).name not in there
-        without = lake.stream(before.stream).history_of(name) and scd2_load.missing(table)
+        without = lake.stream(before.stream).history_of(name) and scd2_load.lacks_history(table)
         if gone:
             behind[name] = replace(
                 table, version=None, positions={}, schemas={}, since=None, problem=None, bronze_after=None, failures=0

@@ -22,7 +22,7 @@ _TRIES = 8
 _known: defaultdict[tuple[str, str], dict[int, str] | None] = defaultdict(lambda: None)
 
 
-def noted(spark: SparkSession, lake: LakeFile, stream: str) -> Mapping[int, str]:
+def read(spark: SparkSession, lake: LakeFile, stream: str) -> Mapping[int, str]:
     """Return the schemas of a stream by id; none where the lake's file has no registry."""
     if lake.registry is None:
         return {}
@@ -35,7 +35,7 @@ def noted(spark: SparkSession, lake: LakeFile, stream: str) -> Mapping[int, str]
 def renew(spark: SparkSession, lake: LakeFile, stream: str) -> Mapping[int, str]:
     """Return the schemas of a stream with those that other processes have noted since."""
     _known[lake.root, stream] = None
-    return noted(spark, lake, stream)
+    return read(spark, lake, stream)
 
 
 def note(spark: SparkSession, lake: LakeFile, stream: str, schemas: Mapping[int, str]) -> None:
@@ -53,7 +53,7 @@ def note(spark: SparkSession, lake: LakeFile, stream: str, schemas: Mapping[int,
                 raise
         else:
             break
-    _known[lake.root, stream] = {**noted(spark, lake, stream), **schemas}
+    _known[lake.root, stream] = {**read(spark, lake, stream), **schemas}
 
 
 def _path(lake: LakeFile) -> str:

@@ -46,7 +46,7 @@ def refuse_removed(low: Mapping[str, str], removed: Mapping[str, str], what: str
         )
 
 
-def lacking(bronze: DataFrame, state: Published) -> set[str]:
+def find_lacking(bronze: DataFrame, state: Published) -> set[str]:
     """Return the sources of which bronze ends ahead of what is published; none while its versions are known."""
     if state.bronze_version is not None or not state.positions:
         return set()
@@ -65,7 +65,7 @@ def ends_ahead(ends: Mapping[str, str], state: Published) -> set[str]:
 
 def refuse_lacking(bronze: DataFrame, state: Published) -> None:
     """Raise NeedsOperator where bronze lacks records of what is published: what is made of it would lack them too."""
-    if sources := lacking(bronze, state):
+    if sources := find_lacking(bronze, state):
         raise NeedsOperator(
             f"bronze of stream {state.stream!r} lacks records of {', '.join(sorted(sources))} that are published",
             hint=f"It was made again, or is an older copy. Run 'headrace lake load {state.stream}' first; where Kafka no longer "

@@ -156,7 +156,7 @@ def size(spark: SparkSession, path: str) -> int:
     return int(_snapshot(spark, path).sizeInBytes())
 
 
-def unclustered(spark: SparkSession, path: str) -> int:
+def measure_unclustered(spark: SparkSession, path: str) -> int:
     """Return the bytes of the table's files that Delta has not clustered."""
     files = DataFrame(_snapshot(spark, path).allFiles().toDF(), spark)
     row = files.filter("clusteringProvider IS NULL").agg(F.sum("size")).first()

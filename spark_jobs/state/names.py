@@ -34,7 +34,7 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 _SUFFIX, _MOST = 8, 80
 
 
-def assigned(recorded_names: Mapping[Place, str], places: Iterable[Place]) -> dict[Place, str]:
+def assign(recorded_names: Mapping[Place, str], places: Iterable[Place]) -> dict[Place, str]:
     """Return the name of each place: the known one where there is one, else a new one that no other place has."""
     all_places = sorted(set(places))
     names_by_place = {place: recorded_names[place] for place in all_places if place in recorded_names}
@@ -120,7 +120,7 @@ def path(lake: LakeFile) -> str:
 
 def of(spark: SparkSession, lake: LakeFile, places: Iterable[Place]) -> dict[Place, str]:
     """Return the name in SQL of each table."""
-    return assigned(_recorded(spark, lake)[1], places)
+    return assign(_recorded(spark, lake)[1], places)
 
 
 def record(spark: SparkSession, lake: LakeFile, former: Iterable[Place], new: Iterable[Place]) -> None:
@@ -134,7 +134,7 @@ def record(spark: SparkSession, lake: LakeFile, former: Iterable[Place], new: It
         if former | new <= names.keys():
             return
         # What a reader saw of an earlier release's lake stays, whatever comes with this load.
-        all_names = assigned(names | assigned(names, former), former | new)
+        all_names = assign(names | assign(names, former), former | new)
         given = {place: all_names[place] for place in all_names.keys() - names.keys()}
         with suppress(*_CONFLICTS):
             if _append(spark, lake, names, given, version + 1):
@@ -176,7 +176,7 @@ def _append(spark: SparkSession, lake: LakeFile, names: dict[Place, str], given:
         .save(path(lake))
     )
     newest, info = next(delta_log.commits(spark, path(lake)))
-    note = delta_log.noted(info, _NOTE)
+    note = delta_log.read_note(info, _NOTE)
     if newest != number or note is None or note["attempt"] != attempt:
         return False
     _read[path(lake)] = ((newest, str(info.get("timestamp"))), names | given)

@@ -198,7 +198,7 @@ def _resolved(
     return at(parse(own, Base(whole[0], whole[1]["commit"], whole[1]["at"], parse(whole[1]).topics)), number)
 
 
-def reached(
+def read_reached(
     spark: SparkSession, path: str, *, topic_per_table: bool, version: int | None = None
 ) -> dict[str, str] | None:
     """Return up to where all of each source is in the table, or was at a version; None when everything that is there counts."""
@@ -270,7 +270,7 @@ def _ids(spark: SparkSession, path: str) -> dict[str, str]:
     """Return the ids of topics as the notes that the log still has state them last."""
     ids: dict[str, str] = {}
     for _, info in delta_log.commits(spark, path):
-        if content := delta_log.noted(info, NOTE):
+        if content := delta_log.read_note(info, NOTE):
             topics = parse(content, Base(-1, "", 0, {}) if "base" in content else None).topics
             ids |= {name: held.id for name, held in topics.items() if held.id and name not in ids}
     return ids

@@ -127,7 +127,7 @@ def _committed(
         # The first publications of many streams make the table at the same time.
         if not is_conflict(error):
             raise
-    notes = (delta_log.noted(info, NOTE) for _, info in delta_log.commits(spark, published.path(lake)))
+    notes = (delta_log.read_note(info, NOTE) for _, info in delta_log.commits(spark, published.path(lake)))
     return next((note["attempt"] == attempt for note in notes if note and note["stream"] == done.stream), False)
 
 

@@ -82,7 +82,7 @@ def renew(session: SparkSession, lake: LakeFile, path: str, version: int) -> Non
     So a version that is published is never old enough for its commit to be cleaned out of the log, nor for other readers to be
     refused once a load has committed a newer one.
     """
-    committed_at = delta_log.committed(session, path, version)
+    committed_at = delta_log.find_commit_time(session, path, version)
     old = committed_at is None or datetime.now(UTC) - committed_at > timedelta(days=lake.lake.keep_days + 1) / 2
     if not ensure(session, path, properties(lake)) and old:
         _set(session, path, properties(lake))

@@ -94,7 +94,7 @@ def verify(
     from spark_jobs.session import session
     from spark_jobs.verify import report
     from spark_jobs.verify.lake import LakeAt
-    from spark_jobs.verify.tables import Sources, named
+    from spark_jobs.verify.tables import Sources, is_named
     from spark_jobs.verify.verify import Sample
 
     chosen = Sample(percent=sample) if sample is not None else None
@@ -125,7 +125,7 @@ def verify(
                 report.show(of_source, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
             report.record(spark, lake, stream_name, of_source)
             reports += of_source
-    unknown = [] if failed else [table for table in tables if not any(named(each.table, table) for each in reports)]
+    unknown = [] if failed else [table for table in tables if not any(is_named(each.table, table) for each in reports)]
     if not failed and (unknown or all(each.verdict == "not captured" for each in reports)):
         raise ConfigurationError(
             "there is nothing to compare" + (f": no table {', '.join(map(repr, unknown))}" if unknown else ""),

@@ -143,7 +143,7 @@ def plan(
     for name, kind in table.columns.items():
         if name in treated:
             continue
-        stored = target_schema.stored(name, silver)
+        stored = target_schema.find_stored(name, silver)
         if stored not in silver and name in table.key:
             raise NeedsOperator(
                 f"the key of {table} is {', '.join(table.key)} at the source, and the lake has no column {name}",
@@ -180,10 +180,10 @@ def to_compare(
         if str(table) not in in_silver and table.partition_of & set(in_silver):
             continue
         names.add(str(table))
-    return sorted(name for name in names if not chosen_names or any(named(name, chosen) for chosen in chosen_names))
+    return sorted(name for name in names if not chosen_names or any(is_named(name, chosen) for chosen in chosen_names))
 
 
-def named(table: str, name: str) -> bool:
+def is_named(table: str, name: str) -> bool:
     """Whether a table, `schema.table`, is the one that a person names: by both, or by its own name alone."""
     return name in {table, table.partition(".")[2]}
 

@@ -71,6 +71,6 @@ def test_what_two_processes_note_at_once_is_there_for_both(lake_file, spark):
         for first, text in ((0, "both"), (100, "theirs"), (200, "ours"))
         for number in range(ROUNDS)
     }
-    assert avro_schemas.noted(spark, lake, STREAM).keys() < expected.keys()
+    assert avro_schemas.read(spark, lake, STREAM).keys() < expected.keys()
     assert avro_schemas.renew(spark, lake, STREAM) == expected
     assert avro_schemas.renew(spark, lake, OTHER) == dict.fromkeys(range(ROUNDS), "of another stream")

@@ -58,12 +58,12 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     # when new rows and an old one come, and the table is maintained again
     one.commit(*(one.insert(id=i, note="new") for i in range(ROWS, ROWS + 40)), one.update(id=7, note="changed"))
     assert lake.load().problems == {}
-    assert log_files.unclustered(lake.spark, path) > 0
+    assert log_files.measure_unclustered(lake.spark, path) > 0
     before = files()
     monkeypatch.setattr(merge, "_GROWTH", 0)
     maintain.maintain(lake.spark, lake.file, "bank")
     # then the files that were clustered are as they were, and the new ones are clustered
-    assert log_files.unclustered(lake.spark, path) == 0
+    assert log_files.measure_unclustered(lake.spark, path) == 0
     assert len(files() & before) >= whole - 2
     # when the table is changed, and built again
     one.commit(one.update(id=8, note="last"))

@@ -19,7 +19,7 @@ from bridge.model.table_router import TableRouter
 from bridge.model.withheld import Withheld
 from bridge.routing.registered_schemas import Ids
 from bridge.source.registry import SourceRegistry
-from bridge.withheld.reader import Found
+from bridge.withheld.reader import WithheldRecord
 from bridge.withheld.releaser import Releaser
 from headrace.batch import CONTENT_ENCODING, Batch, WrittenWith, encode
 from headrace.configuration.bridge import TableTopic
@@ -154,7 +154,7 @@ class Reader:
         for offset in range(begin, end):
             record = self.broker.logs[place][offset]
             if record is not None and record[0] == key:
-                found.append(Found(offset, records.batch_of(record[2], record[1], "here"), len(record[1])))
+                found.append(WithheldRecord(offset, records.batch_of(record[2], record[1], "here"), len(record[1])))
                 size += len(record[1])
                 if size >= most:
                     return found, offset + 1

@@ -255,8 +255,8 @@ class World:
 
     def apply(self, task, version, readable, *, build=False):
         """Return what table_load.apply, or build, returns; raise StoppedError, or Overtaken."""
-        if copies.nothing_yet(task) or table_task.only_truncated(task):
-            return table_task.unmade(task)
+        if copies.has_nothing_yet(task) or table_task.is_only_truncated(task):
+            return table_task.describe_unmade(task)
         base = self.base(task)
         if not build and any(p > task.high.get(s, "") for s, p in base.positions.items()):
             raise OvertakenError
@@ -311,7 +311,7 @@ class World:
             # A part of a backlog.
             version = self.random.randint(before.bronze_done if known else 0, version)
         readable = self.random.random() < 0.85
-        lagging = unfinished.lagging(self.lake, before, {published.folder(name) for name in self.folders})
+        lagging = unfinished.select_lagging(self.lake, before, {published.folder(name) for name in self.folders})
         since = None
         if before.bronze_done is not None and readable:
             ends = {r.source for r in self.rows(unfinished.since(before, ()), len(self.bronze) - 1, True) if r.last}
@@ -367,7 +367,7 @@ class World:
         name, version = self.random.choice(names), len(self.bronze) - 1
         if self.lacking(before):
             return
-        held = copies.held_back(
+        held = copies.hold_back(
             table_task.task_of(self.lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
         whole = profile([r for r in self.rows(None, version, True) if r.table == name], {}, held.high)
