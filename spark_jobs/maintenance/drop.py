@@ -16,7 +16,7 @@ from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import storage
 from spark_jobs.bronze import erasures
 from spark_jobs.errors import explained
-from spark_jobs.silver import scd2, table_task
+from spark_jobs.silver import table_task
 from spark_jobs.state import names, publication, published
 from spark_jobs.state.published import Dropped, Published
 
@@ -142,7 +142,7 @@ def _name(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> str:
 
 def _paths(lake: LakeFile, stream: str, table: str) -> list[str]:
     former = f"{lake.root}/former/{stream}/{published.folder(table)}"
-    return [table_task.path(lake, stream, table), scd2.path(lake, stream, table), former]
+    return [table_task.path(lake, stream, table), table_task.history_path(lake, stream, table), former]
 
 
 def _folders(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> list[str]:

@@ -143,7 +143,7 @@ def vacuum(session: SparkSession, lake: LakeFile, stream: str) -> None:
     tables = erasures.tables(session, lake, stream)
     others = [path for table in tables for path in _former(session, lake, stream, table)]
     others += [quarantine.path(lake)] if tables else []
-    kept = [path(lake, stream, table) for table in tables for path in (table_task.path, scd2.path)]
+    kept = [path(lake, stream, table) for table in tables for path in (table_task.path, table_task.history_path)]
     kept += [bronze.table_path(lake, stream)] if tables else []
     for path in [*others, *kept]:
         if not delta_log.is_table(session, path):
@@ -203,7 +203,7 @@ def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: Er
     silver = table_task.path(lake, stream, which.table)
     version, rows = _erase_table(_session(spark), lake, stream, load, which, table, silver, table_load.NOTE)
     former = replace(table, version=table.history)
-    place = scd2.path(lake, stream, which.table)
+    place = table_task.history_path(lake, stream, which.table)
     history, old = _erase_table(_session(spark), lake, stream, load, which, former, place, scd2.NOTE)
     own = replace(table, version=version, history=history)
     after = replace(before, started_at=started, tables={which.table: own})
@@ -324,7 +324,7 @@ def _count(
     if table is not None:
         for name, path, version in (
             ("silver", table_task.path(lake, stream, which.table), table.version),
-            ("history", scd2.path(lake, stream, which.table), table.history),
+            ("history", table_task.history_path(lake, stream, which.table), table.history),
         ):
             if version is not None:
                 counts[name] = _matching(spark.read.format("delta").load(path), which)

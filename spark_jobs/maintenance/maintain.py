@@ -23,7 +23,7 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import sink
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.maintenance import bronze_retention, drop, erase, open_tables, own_tables
-from spark_jobs.silver import merge, scd2, table_task
+from spark_jobs.silver import merge, table_task
 from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
 
@@ -138,7 +138,7 @@ def _vacuum_all(session: SparkSession, lake: LakeFile, stream: str, names: list[
             needed[bronze.table_path(lake, stream)] = None
         elif name in tables:
             needed[table_task.path(lake, stream, name)] = tables[name].version
-            needed[scd2.path(lake, stream, name)] = tables[name].history
+            needed[table_task.history_path(lake, stream, name)] = tables[name].history
     for path, version in needed.items():
         if not _vacuum(session, lake, path, version):
             done.skipped.append(path.removeprefix(f"{lake.root}/"))
@@ -182,7 +182,7 @@ def _compact(session: SparkSession, lake: LakeFile, stream: str, names: list[str
         tables[name] = replace(
             table,
             version=_table(session, lake, table, table_task.path(lake, stream, name), table.version, done),
-            history=_table(session, lake, table, scd2.path(lake, stream, name), table.history, done),
+            history=_table(session, lake, table, table_task.history_path(lake, stream, name), table.history, done),
         )
     raw = bronze.table_path(lake, stream)
     if _BRONZE in names and delta_log.is_table(session, raw):

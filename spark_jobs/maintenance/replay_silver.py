@@ -21,7 +21,7 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
 from spark_jobs.query import published_tables, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import commit, rebuild, scd2_load, table_load, table_task
+from spark_jobs.silver import commit, rebuild, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import OnProgress
@@ -140,4 +140,4 @@ def _from_bronze(spark: SparkSession, context: table_task.LoadContext, task: tab
         done = table_load.build(spark, context, task, {})
     except Incompatible:
         return rebuild.apply(spark, context, *rebuild.from_copies(spark, context, task))
-    return done if task.history is None else scd2_load.rebuild(spark, context, task, done)
+    return done if task.history is None else scd2.rebuild(spark, context, task, done)

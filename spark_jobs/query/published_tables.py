@@ -9,7 +9,7 @@ from headrace.errors import NeedsOperator
 from headrace.lake.published import bronze_name
 from spark_jobs import run_log, storage
 from spark_jobs.bronze import load as bronze
-from spark_jobs.silver import scd2, table_task
+from spark_jobs.silver import table_task
 from spark_jobs.state import delta_log, names, published
 from spark_jobs.state.published import Published
 from spark_jobs.state.published_rows import DROPPED
@@ -59,7 +59,9 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
         for place, name in named.items()
     ]
     former = [
-        Relation(database="history", name=name, path=scd2.path(lake, *place), version=there[place].history)
+        Relation(
+            database="history", name=name, path=table_task.history_path(lake, *place), version=there[place].history
+        )
         for place, name in named.items()
         if there[place].history is not None
     ]

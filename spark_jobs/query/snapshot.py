@@ -22,7 +22,6 @@ from spark_jobs.bronze.increment import Beyond, Live, Since
 from spark_jobs.silver import (
     batch_profile,
     copies,
-    prechecks,
     table_load,
     table_task,
     target_schema,
@@ -156,7 +155,7 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
         living = f" WHERE {DELETED_AT} IS NULL" if hidden else ""
         return f"SELECT {', '.join(map(_q, below.columns))} FROM {_published(task)}{living}"  # noqa: S608 - ours, and quoted.
     target = table_task.target_of(task)
-    prechecks.refuse_keyless(target, ahead, low, task)
+    table_task.refuse_keyless(target, ahead, low, task)
     _refuse_another_key(target)
     if below is not None:
         target = target_schema.fit_types(target, {field.name: field.dataType for field in below.schema.fields})

@@ -16,9 +16,9 @@ from spark_jobs.errors import corrupt
 from spark_jobs.silver import changes as plain
 from spark_jobs.silver import truncates, types
 from spark_jobs.silver.changes import OP
+from spark_jobs.silver.ordered_apply import Persist
 from spark_jobs.silver.profiles import Missing
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
-from spark_jobs.silver.timeline_values import Persist
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.storage import name as _q
 

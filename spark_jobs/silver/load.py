@@ -6,25 +6,28 @@ stops alone, with the reason published; the others go on. Assumes that one load 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
+from headrace.configuration.bridge import topic_of
 from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
 from spark_jobs import session, sizes
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, prechecks, table_load, table_task, tables_load, unfinished
+from spark_jobs.silver import batch_profile, table_load, table_task, tables_load, unfinished
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.tables_load import OnProgress, TableGroup
-from spark_jobs.state import bronze_identity, delta_log, names, publication, published
+from spark_jobs.state import bronze_identity, delta_log, names, offsets, publication, published
+from spark_jobs.state.offsets import Progress
 from spark_jobs.state.published import Positions, Published, Table
 
 _log = logging.getLogger(__name__)
@@ -136,7 +139,7 @@ def _load_part(
                 # All tables read these rows.
                 raw = persist(raw.coalesce(1))
             if committed is not None:
-                prechecks.check_topics(spark, lake, before, raw, committed)
+                check_topics(spark, lake, before, raw, committed)
             applied = before.partitions if since is not None else None
             new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied)
             if passed_over := new.tables() & before.dropped.keys():
@@ -234,3 +237,37 @@ def _new_warnings(before: Published, after: Published) -> dict[str, str]:
 
 def _problems(state: Published) -> dict[str, str]:
     return {name: table.problem for name, table in state.tables.items() if table.problem is not None}
+
+
+def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions) -> None:
+    """Raise NeedsOperator for a table whose topic is not read, or a source whose position is not read."""
+    stream = before.stream
+    # Marks of a copy go ahead of no change, and have a transaction of their own.
+    needed = F.col("op").isNotNull() | F.col("transaction_id").isNull()
+    rows = new.filter(F.col("source").isNotNull() & needed).groupBy("source", "table")
+    within = batch_profile.within(before.positions) & batch_profile.within({}, committed)
+    seen = rows.agg(
+        F.bool_or(within).alias("new"), F.bool_or(within & F.col("op").isNotNull()).alias("changed")
+    ).collect()
+    if strangers := sorted({row["source"] for row in seen} - set(lake.stream(stream).sources)):
+        raise NeedsOperator(
+            f"stream {stream!r} has records of {', '.join(strangers)}, which its 'sources' do not name",
+            hint="Add them to the stream's sources in the lake's file: a source is shown up to its committed position.",
+        )
+    without = {row["table"] for row in seen if row["table"] and row["new"] and not row["changed"]}
+    if not without:
+        return
+    refuse_unread(lake, stream, without, offsets.read(spark, bronze_job.table_path(lake, stream)))
+
+
+def refuse_unread(lake: LakeFile, stream: str, without: Collection[str], held: Progress | None) -> None:
+    """Raise NeedsOperator for tables without a change whose topics are not read; not where it is unknown which ones are."""
+    if held is None:
+        return
+    topics = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
+    if missing := [f"{topic} (table {name})" for name, topic in topics.items() if topic not in held.topics]:
+        raise NeedsOperator(
+            f"stream {stream!r} has changes that are in no topic that the lake sees: {', '.join(missing)}",
+            hint="Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's "
+            "file with the bridge's. Then replay bronze: 'headrace lake replay STREAM --layer bronze'.",
+        )

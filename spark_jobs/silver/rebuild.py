@@ -17,7 +17,7 @@ from headrace.errors import NeedsOperator
 from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, copies, scd2_load, table_load, table_task
+from spark_jobs.silver import batch_profile, copies, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import separate_commit
 from spark_jobs.silver.profiles import TableProfile
@@ -136,11 +136,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask, copies: Po
         for path in (kept, f"{kept}-history"):
             storage.delete(spark, path)
         raise
-    return (
-        scd2_load.rebuild(spark, context, task, done, copies)
-        if task.history is not None
-        else replace(done, history=None)
-    )
+    return scd2.rebuild(spark, context, task, done, copies) if task.history is not None else replace(done, history=None)
 
 
 def _keep(spark: SparkSession, path: str, version: int, to: str) -> None:

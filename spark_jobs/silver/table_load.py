@@ -19,17 +19,16 @@ from spark_jobs.silver import (
     commit,
     copies,
     ordered_apply,
-    prechecks,
     table_task,
     target_schema,
     truncates,
 )
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import Base
+from spark_jobs.silver.ordered_apply import Persist
 from spark_jobs.silver.profiles import Missing, TableProfile
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
-from spark_jobs.silver.timeline_values import Persist
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import delta_log
 from spark_jobs.state.published import Positions, Table
@@ -102,14 +101,14 @@ def _write(
     """Write what comes after the low watermarks; return the version of the commit. Adds rows without a key that were missing."""
     target = table_task.target_of(task)
     ahead = table_task.ahead_of(task, low)
-    prechecks.refuse_keyless(target, ahead, low, task)
+    table_task.refuse_keyless(target, ahead, low, task)
     base = read_base(spark, context, task.path, task.published, NOTE)
     commit.check_unmoved(base, low, task.high, task.table, how)
     table_task.refuse_removed(context, task, low)
     commit.check_erased(spark, base, context.bronze, context.version, task.table)
     cleared = table_task.find_truncates(task, ahead, low)
     if exists := how == "change":
-        prechecks.refuse_rows_without_key(spark, task, target, cleared)
+        table_task.refuse_rows_without_key(spark, task, target, cleared)
     own = commit.begin(spark, base, stream=context.stream, kind=NOTE, attempt=context.attempt)
     if exists:
         target = write.fit(spark, task.path, target, is_open=task.open)

@@ -3,21 +3,29 @@
 Reads no rows but to find where a step ends. Called by the loads of current rows and of histories, by replays and by live rows.
 """
 
+import functools
+import operator
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile, TableOptions
+from headrace.errors import NeedsOperator
+from headrace.schema import TableSchema
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import batch_profile, scd2, target_schema
+from spark_jobs.silver import batch_profile, target_schema, truncates
 from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
+from spark_jobs.silver.target_schema import TargetSchema
 from spark_jobs.silver.truncates import Truncate
+from spark_jobs.silver.types import rekeyed
 from spark_jobs.state import bronze_identity, published
 from spark_jobs.state.published import Positions, Published, Table
+from spark_jobs.storage import name as _q
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +97,11 @@ def path(lake: LakeFile, stream: str, table: str) -> str:
     return f"{lake.root}/silver/{stream}/{published.folder(table)}"
 
 
+def history_path(lake: LakeFile, stream: str, table: str) -> str:
+    """Return the path of a table's history."""
+    return f"{lake.root}/history/{stream}/{published.folder(table)}"
+
+
 def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, after: Since | None) -> TableTask:
     """Return what is to be done for a table, of what bronze has for all tables."""
     table = before.tables.get(name, Table(table=name, positions=before.positions))
@@ -103,7 +116,7 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
         records=records,
         after=after,
         history=lake.stream(before.stream).history_of(name),
-        history_path=scd2.path(lake, before.stream, name),
+        history_path=history_path(lake, before.stream, name),
         soft=lake.stream(before.stream).marks_deleted(name),
         nulls_unsupported=lake.stream(before.stream).nulls_unsupported(name),
         open=lake.stream(before.stream).is_open(name),
@@ -158,7 +171,7 @@ def newest_schemas(task: TableTask) -> dict[str, str]:
     return dict(task.published.schemas) | {record.source: record.value for record in task.records}
 
 
-def target_of(task: TableTask) -> target_schema.TargetSchema:
+def target_of(task: TableTask) -> TargetSchema:
     """Return the schema that holds all rows of the range; raise NeedsOperator when there is none."""
     versions = SchemaVersions.read(task.published.schemas, task.records, {})
     target = target_schema.of(task.table, versions.latest(), versions.earlier(), open_names=task.open)
@@ -213,3 +226,34 @@ def _settled(task: TableTask, upto: Positions) -> TableTask:
         published=replace(task.published, schemas=schemas),
         records=[record for record in task.records if record not in now],
     )
+
+
+def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Positions, task: TableTask) -> None:
+    """Raise NeedsOperator for an update or delete of a table without a key that does not have the whole old row."""
+    for profile in ahead:
+        if not target.key and profile.keyless and between(low, profile.keyless, profile.source, task.high):
+            raise NeedsOperator(
+                f"{task.table} has no key, and {profile.source} updates or deletes rows of it without their old values (from "
+                f"position {profile.keyless} on)",
+                hint="So silver cannot know which row is meant; other tables go on. Let the source log whole rows (alter table … "
+                "replica identity full; binlog_row_image = FULL) and copy the table again, or give it a primary key of columns "
+                "that it has, in every source: once a change has followed, the load goes on where the table is.",
+            )
+
+
+def refuse_rows_without_key(
+    spark: SparkSession, task: TableTask, target: TargetSchema, cleared: Sequence[Truncate]
+) -> None:
+    """Raise Incompatible when the table's key changed, and rows of the table have no value of it: none would be found again."""
+    former = {tuple(TableSchema.parse(text).key) for text in task.former_schemas.values()} - {target.key}
+    if not former or not target.key:
+        return
+    stored = truncates.drop_removed(spark.read.format("delta").load(task.path), cleared)
+    key = target_schema.as_stored(target, stored.columns).key
+    missing = [name for name in key if name not in stored.columns]
+    lacking = functools.reduce(
+        operator.or_, (F.col(_q(name)).isNull() for name in key if name not in missing), F.lit(bool(missing))
+    )
+    if not stored.filter(lacking).isEmpty():
+        old = " and ".join(map(target_schema.format_key, sorted(former)))
+        raise rekeyed(task.table, old, target_schema.format_key(target.key), ", ".join(missing or target.key))

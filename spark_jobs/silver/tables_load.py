@@ -28,7 +28,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, Retryable
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import SparkFailed, explained
-from spark_jobs.silver import copies, rebuild, scd2_load, table_load, table_task, unfinished
+from spark_jobs.silver import copies, rebuild, scd2, table_load, table_task, unfinished
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
@@ -226,7 +226,7 @@ def _applied(
 
     def history() -> int | None:
         with aside() as own:
-            return scd2_load.apply(own, context, task)
+            return scd2.apply(own, context, task)
 
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="history") as pool:

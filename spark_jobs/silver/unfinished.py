@@ -23,7 +23,7 @@ from headrace.configuration.lake import LakeFile
 from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import scd2_load, table_task
+from spark_jobs.silver import scd2, table_task
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state.published import Published, Table
@@ -45,7 +45,7 @@ def select_lagging(lake: LakeFile, before: Published, there: set[str]) -> dict[s
     behind = {}
     for name, table in before.tables.items():
         gone = table.version is not None and PurePosixPath(table_task.path(lake, before.stream, name)).name not in there
-        without = lake.stream(before.stream).history_of(name) and scd2_load.lacks_history(table)
+        without = lake.stream(before.stream).history_of(name) and scd2.lacks_history(table)
         if gone:
             behind[name] = replace(
                 table, version=None, positions={}, schemas={}, since=None, problem=None, bronze_after=None, failures=0

@@ -15,7 +15,7 @@ import pytest
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain, replay_silver
-from spark_jobs.silver import scd2, table_task
+from spark_jobs.silver import table_task
 from spark_jobs.state import published
 from tests.lake.age import age
 from tests.lake.death import dying_before_it_publishes
@@ -91,7 +91,7 @@ def damaged(lake, file: Path, how: Callable[[Path], None]) -> Iterator[None]:
 def test_damaged_files_of_a_table_stop_it_alone_and_the_rest_goes_on(bank):
     lake = bank
     table = table_task.path(lake.file, "bank", ACCOUNTS)
-    history = scd2.path(lake.file, "bank", ACCOUNTS)
+    history = table_task.history_path(lake.file, "bank", ACCOUNTS)
     cases = [
         (newest(table), cut),
         (newest(table), Path.unlink),
@@ -204,7 +204,7 @@ def test_load_of_release_0_1_that_died_after_it_changed_columns_is_finished(bank
         assert lake.load().problems == {}
     folders = {
         "version": table_task.path(lake.file, "bank", ACCOUNTS),
-        "history": scd2.path(lake.file, "bank", ACCOUNTS),
+        "history": table_task.history_path(lake.file, "bank", ACCOUNTS),
     }
     for name, folder in folders.items():
         published_version = getattr(before.tables[ACCOUNTS], name)
