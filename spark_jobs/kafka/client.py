@@ -1,7 +1,7 @@
 """Kafka's topics, where they begin and end; and Kafka's client, with what its errors mean to the lake.
 
 Guarantees that a topic's end is the last stable offset: every answer but `heads` is of committed records. The only module here
-that imports the Kafka client; the records themselves are read by Spark. Called by groups.py, topics.py, and by what loads bronze.
+that imports the Kafka client; the records themselves are read by Spark. Called by topics.py, topics.py, and by what loads bronze.
 """
 
 from collections import deque

@@ -2,8 +2,13 @@
 
 Guarantees that the version of a table that is published can be read at any moment: compacted versions are published before old
 files are removed, a table with commits that are not published yet is left as it is while its published files would be among them,
-and what was published within `keep_days` keeps its files. Loads may run
-meanwhile: a table whose files a load is changing is left as it is, and a load whose table was compacted does that table again.
+and what was published within `keep_days` keeps its files. Loads may run meanwhile: a table whose files a load is changing is left
+as it is, and a load whose table was compacted does that table again.
+
+Tables are kept as every reader of Delta can read them where `readers` of the lake's file demands it: an open table has no
+deletion vectors, no columns widened in place and no names that Parquet does not take. Loads make new tables like this; a table
+that they made otherwise is changed here, once: its files are written again, and its protocol is lowered.
+
 Called by `headrace lake maintain`, by its DAG, and now and then by a load that never ends.
 """
 
@@ -13,17 +18,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
+from delta import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import scratch, storage
+from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import sink
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.maintenance import bronze_retention, drop, erase, open_tables, own_tables
-from spark_jobs.silver import merge, table_task
+from spark_jobs.maintenance import bronze_retention, drop, erase, own_tables
+from spark_jobs.silver import merge, table_task, target_schema
+from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
 
@@ -207,7 +214,7 @@ def _table(
         return version
     try:
         retention.renew(session, lake, path, version)
-        open_tables.apply(session, path, is_open=lake.stream(done.stream).is_open(table.table))
+        apply_readers(session, path, is_open=lake.stream(done.stream).is_open(table.table))
         merge.prepare(session, path, table)
         files = _optimize(session, path)
     except (PySparkException, Py4JError) as error:
@@ -233,7 +240,53 @@ def _optimize(spark: SparkSession, path: str) -> tuple[int, int] | None:
 
 def _sweep(spark: SparkSession, lake: LakeFile) -> None:
     """Remove what queries that died left behind."""
-    folder = scratch.root(lake)
+    folder = storage.scratch_root(lake)
     for name in storage.names(spark, folder):
-        if scratch.is_abandoned(name, storage.modified(spark, f"{folder}/{name}")):
+        if storage.is_abandoned(name, storage.modified(spark, f"{folder}/{name}")):
             storage.delete(spark, f"{folder}/{name}")
+
+
+_VECTORS, _MAPPING = "deletionVectors", "columnMapping"
+#: What readers may not know, in the order in which it is dropped.
+_FEATURES = (_VECTORS, "typeWidening", "typeWidening-preview", _MAPPING)
+_PROPERTY = "delta.enableDeletionVectors"
+
+
+def apply_readers(session: SparkSession, path: str, *, is_open: bool) -> None:
+    """Keep a table as every reader knows it from now on, or as Delta does; where Delta refuses it, the table stays as it is."""
+    row = DeltaTable.forPath(session, path).detail().select("properties", "tableFeatures").first()
+    properties, features = (dict(row[0] or {}), set(row[1] or [])) if row is not None else ({}, set[str]())
+    dropped = [name for name in _FEATURES if name in features]
+    session.conf.set(NOTE_SETTING, delta_log.write(delta_log.READERS))
+    try:
+        if not is_open and properties.get(_PROPERTY) == "false":
+            _set_vectors(session, path, "true")
+        if is_open and properties.get(_PROPERTY) != "false":
+            _set_vectors(session, path, "false")
+        if is_open and dropped:
+            _drop_features(session, path, dropped)
+    except (PySparkException, Py4JError) as error:
+        if is_conflict(error):
+            raise
+        why = error.getCondition() if isinstance(error, PySparkException) else type(error).__name__
+        _log.warning("%s still needs readers that know %s: %s", path, ", ".join(dropped), why)
+    finally:
+        session.conf.unset(NOTE_SETTING)
+
+
+def _drop_features(session: SparkSession, path: str, features: list[str]) -> None:
+    table = storage.table(path)
+    if _MAPPING in features:
+        for name in DeltaTable.forPath(session, path).toDF().columns:
+            if target_schema.is_mapped(name):
+                other = target_schema.open_name(name)
+                session.sql(f"ALTER TABLE {table} RENAME COLUMN {storage.name(name)} TO {storage.name(other)}")
+        if merge.columns(session, path):
+            # Delta keeps the mapped names of these columns, and cannot read the table without the mapping.
+            session.sql(f"ALTER TABLE {table} CLUSTER BY NONE")
+    for name in features:
+        session.sql(f"ALTER TABLE {table} DROP FEATURE `{name}`")
+
+
+def _set_vectors(session: SparkSession, path: str, value: str) -> None:
+    session.sql(f"ALTER TABLE {storage.table(path)} SET TBLPROPERTIES ('{_PROPERTY}' = '{value}')")

@@ -1,28 +1,33 @@
-"""Queries in Spark SQL on the lake as published.
+"""Queries in Spark SQL on the lake as published, and scripts of them: queries may run, and not what writes.
 
 A table is registered with Spark when a query names it, at the version that was published last when the query began: a lake of
 hundreds of tables answers as quickly as one of two. `silver_live` is made for each query. A table that cannot be shown fails
 the queries that read it, and no others. Called by `headrace lake sql` and its prompt.
 
-The statements of an SQL script, and which may run: queries, not what writes. Called by `headrace lake sql` and its prompt.
+With `--server` a running `headrace lake serve` answers, by Spark Connect, and no JVM is started. The token of a user is taken
+from the environment as Spark's own clients take it.
 """
 
+import os
 import re
+import socket
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, TextIO
+from urllib.parse import urlsplit
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException, UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import ConfigurationError, ReplicationError
-from spark_jobs.errors import explained, readable
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError
+from spark_jobs.errors import explain, explained, readable
 from spark_jobs.query import published_tables, results
 from spark_jobs.query.overlay_databases import Overlays
 from spark_jobs.query.published_tables import Relation
-from spark_jobs.query.remote import RemoteEngine
 from spark_jobs.query.results import Form
 from spark_jobs.state import published
 from spark_jobs.state.published import Published
@@ -202,6 +207,71 @@ class SqlEngine:
                 if missing and missing in {name, name.partition(".")[2], f"spark_catalog.{name}"}:
                     raise problem from error
             raise ConfigurationError(readable(error)) from error
+
+
+#: Spark's own name of it.
+TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - no token, its name.
+_CONNECT_SECONDS = 5
+
+
+class RemoteEngine:
+    """Runs queries at a server. Closed by `close`."""
+
+    def __init__(self, address: str) -> None:
+        """Connect; `address` is `host:port`, or as Spark has it `sc://host:port/;use_ssl=true`.
+
+        Raises NotConnected where nothing listens, and NeedsOperator where Spark Connect's client is not installed.
+        """
+        url = address if address.startswith("sc://") else f"sc://{address}"
+        parts = urlsplit(url)
+        if "token=" in url:
+            raise ConfigurationError(
+                f"a token on the command line can be read by other users: give it in the environment, {TOKEN}"
+            )
+        # Spark's client would try for ten minutes.
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 15002), _CONNECT_SECONDS).close()
+        except (OSError, ValueError) as error:
+            raise NotConnected(
+                f"no server answers at {address}", hint="Start 'headrace lake serve', or correct --server."
+            ) from error
+        # PySpark looks at the version of pandas, which nothing here uses.
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+        with refusals():
+            try:
+                self._spark: Any = SparkSession.builder.remote(url).getOrCreate()
+            except ImportError as error:
+                raise NeedsOperator(
+                    "Spark Connect's client is not installed", hint="Run: pip install 'pyspark[connect]'."
+                ) from error
+
+    def close(self) -> None:
+        """End the session."""
+        self._spark.stop()
+
+    def ask(self, query: str) -> DataFrame:
+        """Return the answer; raise ConfigurationError for what the server refuses or cannot understand."""
+        with refusals():
+            answer: DataFrame = self._spark.sql(query.strip().rstrip(";"))
+            return answer
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Convert what a server answers to errors of ours: it names what it refuses itself."""
+    try:
+        yield
+    except ReplicationError:
+        raise
+    except (AnalysisException, UnsupportedOperationException) as error:
+        raise ConfigurationError(readable(error)) from error
+    except PySparkException as error:
+        if "UNAUTHENTICATED" in str(error):
+            raise NeedsOperator(
+                "the server does not know this token", hint=f"Give a valid one in the environment, {TOKEN}."
+            ) from error
+        raise explain(error, "sql") from error
 
 
 def run_script(sql_engine: SqlEngine | RemoteEngine, script: str, form: Form, to: TextIO) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, ReplicationError
-from spark_jobs import scratch, storage
+from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.increment import Live
 from spark_jobs.errors import explained
@@ -33,7 +33,7 @@ from spark_jobs.state.published import Positions, Published
 
 def _new_folder(lake: LakeFile) -> tuple[str, datetime]:
     now = datetime.now(UTC)
-    return f"{scratch.root(lake)}/{scratch.name(now)}", now
+    return f"{storage.scratch_root(lake)}/{storage.new_scratch_name(now)}", now
 
 
 class Overlays:
@@ -83,7 +83,7 @@ class Overlays:
 
     def _renew(self) -> None:
         """Begin a new folder before maintenance takes the present one for abandoned, and write all that is queried again."""
-        if datetime.now(UTC) - self._made > scratch.RENEWED:
+        if datetime.now(UTC) - self._made > storage.SCRATCH_RENEWED:
             for _, folder in self._written.values():
                 snapshot.forget(self._spark, folder)
             self._written.clear()

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
-from spark_jobs import scratch, sizes, storage
+from spark_jobs import sizes, storage
 from spark_jobs.errors import explained, readable
 
 Form = Literal["table", "json", "csv"]
@@ -73,7 +73,7 @@ def write_parquet(answer: DataFrame, folder: str, lake: LakeFile) -> None:
         if elsewhere and storage.exists(spark, folder):
             raise ConfigurationError(f"{folder} exists: name a folder that is to be made")
         # Executors on other machines would write on their own disks.
-        place = f"{scratch.root(lake)}/{scratch.name()}" if elsewhere else folder
+        place = f"{storage.scratch_root(lake)}/{storage.new_scratch_name()}" if elsewhere else folder
         try:
             answer.write.parquet(place)
         except AnalysisException as error:

@@ -33,7 +33,7 @@ from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import bronze_identity, delta_log, offsets
+from spark_jobs.state import delta_log, offsets, published
 from spark_jobs.state.published import Positions, Published
 from spark_jobs.storage import name as _q
 
@@ -105,8 +105,8 @@ def moment(
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
         return None
-    bronze_identity.refuse_removed(base.positions, base.bronze_removed, f"stream {base.stream!r} at that point")
-    base = bronze_identity.known_versions(spark, path, base)
+    published.refuse_removed(base.positions, base.bronze_removed, f"stream {base.stream!r} at that point")
+    base = published.known_versions(spark, path, base)
     committed = bronze.reach(spark, lake, base.stream)
     version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}
     # With what is unfinished: its end may be in Kafka.

@@ -26,7 +26,7 @@ from spark_jobs.errors import explained
 from spark_jobs.silver import batch_profile, table_load, table_task, tables_load, unfinished
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.tables_load import OnProgress, TableGroup
-from spark_jobs.state import bronze_identity, delta_log, names, offsets, publication, published
+from spark_jobs.state import delta_log, names, offsets, publication, published
 from spark_jobs.state.offsets import Progress
 from spark_jobs.state.published import Positions, Published, Table
 
@@ -122,7 +122,7 @@ def _load_part(
     with explained(f"silver {stream}"):
         if not delta_log.is_table(spark, path):
             return SilverReport(stream=stream, seconds=monotonic() - began), False
-        before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
+        before = published.known_versions(spark, path, published.latest(spark, lake, stream))
         committed = bronze_job.reach(spark, lake, stream)
         newest = delta_log.version(spark, path)
         lagging = unfinished.find_lagging(spark, lake, before)
@@ -164,7 +164,7 @@ def _load_part(
                 held=held,
             )
             profiled = partial(_profiled, spark, context, new.high)
-            lacking = bronze_identity.find_lacking(raw, before)
+            lacking = published.find_lacking(raw, before)
             tasks = tables_load.tasks(lake, context, before, lagging, new, since, profiled, lacking)
             if group is not None:
                 tasks = {name: task for name, task in tasks.items() if group.has(name)}

@@ -24,7 +24,7 @@ from spark_jobs.silver.profiles import TableProfile
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
-from spark_jobs.state import bronze_identity, delta_log, publication, published
+from spark_jobs.state import delta_log, publication, published
 from spark_jobs.state.published import Positions, Table
 
 
@@ -53,7 +53,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
     began, started = monotonic(), datetime.now(UTC)
     with explained(f"rebuild silver {name}"):
         path = bronze.table_path(lake, stream)
-        before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
+        before = published.known_versions(spark, path, published.latest(spark, lake, stream))
         if name not in before.tables:
             listed = ", ".join(sorted(before.tables)) or "none"
             raise NeedsOperator(f"stream {stream!r} has no table {name}", hint=f"Tables that are published: {listed}.")
@@ -67,7 +67,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
         task = copies.hold_back(
             table_task.task_of(lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
-        bronze_identity.refuse_lacking(context.rows(spark, None), before)
+        published.refuse_lacking(context.rows(spark, None), before)
         own, begins = from_copies(spark, context, task)
         done = apply(spark.newSession(), context, own, begins)
         tables = {other: replace(table, changes=0) for other, table in before.tables.items()} | {name: done}

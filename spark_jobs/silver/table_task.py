@@ -23,7 +23,7 @@ from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
 from spark_jobs.silver.target_schema import TargetSchema
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.silver.types import rekeyed
-from spark_jobs.state import bronze_identity, published
+from spark_jobs.state import published
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.storage import name as _q
 
@@ -163,7 +163,7 @@ def refuse_removed(context: LoadContext, task: TableTask, low: Positions) -> Non
     """Raise NeedsOperator where a table needs records of its sources, after positions, that bronze has no more."""
     sources = newest_schemas(task).keys()
     removed = {source: cut for source, cut in context.removed.items() if source in sources}
-    bronze_identity.refuse_removed(low, removed, task.table)
+    published.refuse_removed(low, removed, task.table)
 
 
 def newest_schemas(task: TableTask) -> dict[str, str]:

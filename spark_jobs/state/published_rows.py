@@ -97,7 +97,7 @@ class Published:
     data: int = 0
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    #: Version of bronze that was read, and the id of the commit that made it (bronze_identity.py). None: not known.
+    #: Version of bronze that was read, and the id of the commit that made it (published.py). None: not known.
     bronze_version: int | None = None
     bronze_commit: str | None = None
     #: Newest version of bronze of which nothing is left to do but what is unfinished. None: not known.

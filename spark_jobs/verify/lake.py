@@ -19,7 +19,7 @@ from headrace.errors import Retryable
 from headrace.schema import TableSchema
 from headrace.verify import canonical
 from headrace.verify.engine import Database, Place
-from spark_jobs import scratch, storage
+from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import snapshot
@@ -59,7 +59,7 @@ class LakeAt:
         self._lake = lake
         self._stream = stream
         self._bronze = bronze.table_path(lake, stream)
-        self._scratch = f"{scratch.root(lake)}/{scratch.name()}"
+        self._scratch = f"{storage.scratch_root(lake)}/{storage.new_scratch_name()}"
         self._state = published.latest(self._spark, lake, stream)
         self._moment: StreamSnapshot | None = None
         #: Version of bronze that our own load left.

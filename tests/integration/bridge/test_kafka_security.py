@@ -34,7 +34,7 @@ from headrace.position import Position
 from headrace.requests import asking
 from headrace.requests.message import new_request
 from spark_jobs.kafka import client as lake_kafka
-from spark_jobs.kafka import groups
+from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place
 from tests.amqp.edge_double import Edge, message, send
 from tests.bridge.security_lists import bridge_init, bridge_run, lake, of_tables, tenant
@@ -310,7 +310,7 @@ def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka,
 
     def mirrored():
         caplog.clear()
-        groups.mirror(allowed, group, {Place(topic, 0): 0})
+        topics.mirror(allowed, group, {Place(topic, 0): 0})
         return not caplog.messages
 
     # A broker that has just started still loads what its groups hold.
@@ -319,7 +319,7 @@ def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka,
     for missing in listed:
         less = secure_kafka.user([allow for allow in listed if allow != missing])
         caplog.clear()
-        groups.mirror(less, group, {Place(topic, 0): 0})
+        topics.mirror(less, group, {Place(topic, 0): 0})
         assert "could not be mirrored" in caplog.text
         if missing.kind == "topic":
             with pytest.raises(NeedsOperator, match=topic):

@@ -14,7 +14,7 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import SparkFailed
 from spark_jobs.load import Report
-from spark_jobs.maintenance import replay_silver
+from spark_jobs.maintenance import replay
 from spark_jobs.silver import batch_profile, scd2, table_task
 from spark_jobs.state import published
 
@@ -48,7 +48,7 @@ def test_l37_bronze_that_was_made_again_is_read_from_its_beginning(spark, logged
     source.commit(source.insert(id=4, name="a", balance="1.00"))
     source.waiting = records + source.waiting
     lake.to_bronze()
-    assert replay_silver.replay(spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(spark, lake.file, "bank").problems == {}
     assert lake.load().changes == {"public.accounts": 1}
     assert lake.rows("id") == [(J, number) for number in range(5)]
 

@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs.maintenance import maintain, replay_silver
+from spark_jobs.maintenance import maintain, replay
 from spark_jobs.silver import key_range, merge, table_task, target_schema
 from spark_jobs.state import log_files
 
@@ -68,7 +68,7 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     # when the table is changed, and built again
     one.commit(one.update(id=8, note="last"))
     assert lake.load().problems == {}
-    assert replay_silver.replay(lake.spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
     # then every row is as its source has it
     found = {number: note for source, number, note in lake.rows("id", "note") if source == J}
     assert len(found) == ROWS + 40

@@ -14,7 +14,7 @@ import pytest
 
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import maintain, replay_silver
+from spark_jobs.maintenance import maintain, replay
 from spark_jobs.silver import table_task
 from spark_jobs.state import published
 from tests.lake.age import age
@@ -162,7 +162,7 @@ def test_table_that_somebody_else_changed_stops_until_it_is_replayed(bank):
         name: one.version for name, one in before.tables.items()
     }
     # when
-    assert replay_silver.replay(lake.spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
     # then
     assert lake.rows("name") == [(J, "c")]
     change(lake, "d")
@@ -238,7 +238,7 @@ def test_table_that_was_vacuumed_too_early_names_the_remedy_that_works(bank):
     assert list(report.problems) == [ACCOUNTS]
     assert "missing or damaged" in report.problems[ACCOUNTS]
     # when
-    assert replay_silver.replay(lake.spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
     # then
     assert lake.rows("name") == [(J, "c")]
 

@@ -5,7 +5,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from spark_jobs import load_report
+from spark_jobs import load
 from spark_jobs.progress import Occasionally
 from spark_jobs.verify import report as verify_report
 
@@ -23,7 +23,7 @@ def test_load_and_verify_write_progress_into_a_file(monkeypatch):
     monkeypatch.setattr("spark_jobs.progress._EVERY", 0.0)
     out = StringIO()
     with redirect_stderr(out):
-        with load_report.progress(Console(stderr=True)) as tell:
+        with load.show_progress(Console(stderr=True)) as tell:
             tell("silver", 3, 199)
         with verify_report.progress(Console(stderr=True)) as shown:
             shown.show("jakarta/bank: taking a snapshot")

@@ -1,6 +1,6 @@
 """Random histories of a stream: after each load, every published table equals a fold of bronze up to its positions.
 
-What decides is the real code (plan.py, unfinished.py, copies.py, behind.py, bronze_identity.py); bronze, rows and commits are
+What decides is the real code (plan.py, unfinished.py, copies.py, behind.py, published.py); bronze, rows and commits are
 lists here. Histories have copies that end, are cancelled or begin again, tables that stop, fail and go on, loads that die between
 any two commits, rebuilds, lost folders, and bronze that is made again or put back from an older copy.
 """
@@ -19,7 +19,7 @@ from spark_jobs.silver.commit import Base
 from spark_jobs.silver.profiles import BatchProfile, Beyond, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import bronze_identity, published
+from spark_jobs.state import published
 from spark_jobs.state.published_rows import Published
 
 SOURCES = ("jakarta/bank", "london/bank")
@@ -242,7 +242,7 @@ class World:
         if state.bronze_version is None:
             return state
         there = self.bronze[state.bronze_version][0] if state.bronze_version < len(self.bronze) else None
-        return state if there == state.bronze_commit else bronze_identity.without_versions(state)
+        return state if there == state.bronze_commit else published.without_versions(state)
 
     def base(self, task):
         folder, known = self.folders.get(task.table), task.published
@@ -348,7 +348,7 @@ class World:
             return set()
         rows = [r for r in self.rows(None, len(self.bronze), True) if r.kind != "schema"]
         ends = {r.source: r.position for r in sorted(rows, key=lambda r: r.position)}
-        return bronze_identity.ends_ahead(ends, before)
+        return published.ends_ahead(ends, before)
 
     def publish(self, after):
         self.published = replace(after, data=after.load)
