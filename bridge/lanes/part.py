@@ -16,9 +16,9 @@ from bridge.model.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.model.ports import Partition, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import position_text
 from bridge.model.withheld import Released, WithheldTable
-from bridge.routing.avro_ids import TableRefused
+from bridge.routing.partitioner import TableRefused
 from bridge.routing.registered_schemas import SchemaIds
-from bridge.routing.withheld_split import divide, whole
+from bridge.routing.withheld_records import divide, whole
 from bridge.source.session import Session
 from bridge.source.state import SourceState
 from headrace import doors

@@ -14,7 +14,7 @@ from bridge.kafka.client import TopicPartition
 from bridge.model.delivery import Accept, Reject
 from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, NeededSchemas, RegisteredSchemas
-from bridge.withheld.reader import KafkaReader
+from bridge.withheld.releaser import KafkaReader
 from headrace import doors
 from headrace.amqp.transport import Message
 from headrace.configuration.delivery import Delivery

@@ -22,8 +22,8 @@ from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import Positions
 from bridge.requests.kafka import AskingTopics
-from bridge.routing.partitioner import shares
-from bridge.withheld.reader import KafkaReader
+from bridge.routing.partitioner import share_out
+from bridge.withheld.releaser import KafkaReader
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.delivery import Delivery
@@ -80,7 +80,7 @@ def commit_a_batch(connection, route, rows=(), prefix="headrace"):
         eventually(lambda: member.poll(0.1) or member.metadata().is_usable, saying="the group has admitted the member")
         producer = KafkaProducer(connection, f"{prefix}.security.0", 1 << 20)
         producer.begin()
-        for share in shares(batch, 0, route.topic, route.partitions, route.tables):
+        for share in share_out(batch, 0, route.topic, route.partitions, route.tables):
             producer.produce(share)
         producer.flush(10)
         text = position_text(SOURCE, batch.last, "bridge")

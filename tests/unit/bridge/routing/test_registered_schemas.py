@@ -6,7 +6,7 @@ from bridge.routing.registered_schemas import RegisteredSchemas, find_needed
 from headrace.batch import WrittenWith
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.registry.client import Incompatible, NotThere
-from tests.unit.bridge.routing.test_avro_ids import WRITTEN
+from tests.unit.bridge.routing.test_partitioner_avro import WRITTEN
 
 
 class Registry:

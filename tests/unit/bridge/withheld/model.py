@@ -10,17 +10,15 @@ from collections import defaultdict
 
 from bridge.kafka.record_limits import RecordLimits
 from bridge.lanes.lane import Lane, LaneSettings
-from bridge.model import withheld_records as records
 from bridge.model.delivery import Accept, Delivery
 from bridge.model.ports import Committed
 from bridge.model.position_text import parse
-from bridge.model.route import SourceRoute
-from bridge.model.table_router import TableRouter
+from bridge.model.route import SourceRoute, TableRouter
 from bridge.model.withheld import Withheld
+from bridge.routing import withheld_records as records
 from bridge.routing.registered_schemas import Ids
 from bridge.source.registry import SourceRegistry
-from bridge.withheld.reader import WithheldRecord
-from bridge.withheld.releaser import Releaser
+from bridge.withheld.releaser import Releaser, WithheldRecord
 from headrace.batch import CONTENT_ENCODING, Batch, WrittenWith, encode
 from headrace.configuration.bridge import TableTopic
 from headrace.errors import NotConnected, Retryable

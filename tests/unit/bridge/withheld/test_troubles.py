@@ -8,14 +8,12 @@ from bridge.model.ports import Committed
 from bridge.model.position_text import parse
 from bridge.model.route import SourceRoute
 from bridge.model.withheld import Withheld, WithheldTable
-from bridge.model.withheld_records import batch_of
 from bridge.positions import withheld_survey as survey
 from bridge.positions.withheld_survey import known_withheld
-from bridge.routing.withheld_split import divide
+from bridge.routing.withheld_records import batch_of, divide
 from bridge.service import STALLED_SECONDS, Stalls
 from bridge.source.session import Session
-from bridge.withheld.reader import KafkaReader
-from bridge.withheld.releaser import Releaser
+from bridge.withheld.releaser import KafkaReader, Releaser
 from headrace.batch import Batch
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
@@ -315,7 +313,7 @@ def test_a_source_that_waits_for_one_table_too_many_goes_on_when_another_one_is_
 
 def test_much_of_other_tables_is_passed_over_in_steps_that_others_need_not_wait_for_long(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("bridge.withheld.reader.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("bridge.withheld.releaser.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Client:
         at = 0
