@@ -152,7 +152,7 @@ _COUNTED = {"bronze": "records", "silver": "tables", "maintenance": "tables"}
 
 def show(console: Console, report: Report) -> None:
     """Print what a load did, a line for each partition, source and table that moved."""
-    raw, silver = report.bronze, report.silver
+    raw, current = report.bronze, report.silver
     if raw is not None:
         rate = f", {raw.records / raw.seconds:,.0f} a second" if raw.records and raw.seconds else ""
         console.print(
@@ -165,15 +165,15 @@ def show(console: Console, report: Report) -> None:
         for topic, ranges in [(raw.topic, raw.ranges), *sorted(raw.tables.items())]:
             for partition, (start, end) in sorted(ranges.items()):
                 console.print(f"  {topic}/{partition}: offsets {start} to {end - 1}")
-    if silver is not None:
-        _show_silver(console, silver)
-        for source, (after, upto) in sorted(silver.ranges.items()):
+    if current is not None:
+        _show_silver(console, current)
+        for source, (after, upto) in sorted(current.ranges.items()):
             console.print(f"  {source}: {after or 'the beginning'} to {upto}")
-        for table, count in sorted(silver.changes.items()):
+        for table, count in sorted(current.changes.items()):
             console.print(f"  {table}: {count:,}")
-        for source, count in sorted(silver.waiting.items()):
+        for source, count in sorted(current.waiting.items()):
             console.print(f"  {source}: {count:,} changes wait for the end of their transaction")
-        _show_tables(console, silver)
+        _show_tables(console, current)
     for source, seconds in sorted(report.lag.items()):
         console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
 

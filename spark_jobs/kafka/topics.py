@@ -183,11 +183,11 @@ def read_committed(connection: KafkaConnection, group: str, places: Sequence[Pla
     Raises NeedsOperator when the lake may not read the group, else NotConnected.
     """
     # Not the administration client: librdkafka 2.16 crashes when it requests a group whose coordinator is still loading.
-    client = consumer(connection, group)
+    group_consumer = consumer(connection, group)
     try:
         return {
             Place(each.topic, each.partition): each.metadata or ""
-            for each in _request_offsets(client, places)
+            for each in _request_offsets(group_consumer, places)
             if each.offset >= 0
         }
     except KafkaException as error:
@@ -197,15 +197,15 @@ def read_committed(connection: KafkaConnection, group: str, places: Sequence[Pla
             ours.hint += f" If it does, allow the lake's user to read the group {group!r}."
         raise ours from error
     finally:
-        client.close()
+        group_consumer.close()
 
 
-def _request_offsets(client: Any, places: Sequence[Place]) -> list[TopicPartition]:
+def _request_offsets(group_consumer: Any, places: Sequence[Place]) -> list[TopicPartition]:
     """Return a group's offsets; waits for a coordinator that is still being found, or loads what its groups hold."""
     until = time.monotonic() + PATIENCE
     while True:
         try:
-            offsets: list[TopicPartition] = client.committed(
+            offsets: list[TopicPartition] = group_consumer.committed(
                 [TopicPartition(*place) for place in places], timeout=PATIENCE
             )
             for each in offsets:
@@ -228,10 +228,10 @@ def mirror(connection: KafkaConnection, group: str, offsets: Mapping[Place, int]
     if not places:
         return
     # Named, so that it lives until it has answered.
-    client = admin(connection)
+    admin_client = admin(connection)
     try:
         requests = [ConsumerGroupTopicPartitions(group, places)]
-        done = client.alter_consumer_group_offsets(requests, request_timeout=PATIENCE)[group].result()
+        done = admin_client.alter_consumer_group_offsets(requests, request_timeout=PATIENCE)[group].result()
         for place in done.topic_partitions:
             if place.error is not None:
                 raise KafkaException(place.error)
