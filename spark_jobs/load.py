@@ -23,8 +23,8 @@ from spark_jobs import run_log, sizes
 from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
+from spark_jobs.command_options import Occasionally
 from spark_jobs.maintenance.background import Upkeep
-from spark_jobs.progress import Occasionally
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import TableGroup

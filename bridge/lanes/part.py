@@ -14,12 +14,11 @@ from bridge.metrics import Complete, number
 from bridge.model.chain import Gap, Next, Repeat, Stale, judge
 from bridge.model.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.model.ports import Partition, PartitionsFailed, PositionCommit, Share
-from bridge.model.position_text import position_text
-from bridge.model.withheld import Released, WithheldTable
+from bridge.model.position_text import WithheldTable, position_text
 from bridge.routing.partitioner import TableRefused
 from bridge.routing.registered_schemas import SchemaIds
 from bridge.routing.withheld_records import divide, whole
-from bridge.source.session import Session
+from bridge.source.session import Released, Session
 from bridge.source.state import SourceState
 from headrace import doors
 from headrace.batch import Batch, TooLarge, decode, unpacked_size

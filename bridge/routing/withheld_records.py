@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from bridge.model.ports import Share
+from bridge.model.position_text import Withheld, WithheldTable
 from bridge.model.route import SourceRoute
-from bridge.model.withheld import Withheld, WithheldTable
 from bridge.routing import partitioner
 from bridge.routing.partitioner import TableRefused, find_joined
 from bridge.routing.registered_schemas import SchemaIds

@@ -14,12 +14,11 @@ from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicParti
 from bridge.kafka.errors import translated
 from bridge.model.ports import Partition
 from bridge.model.route import SourceRoute
-from bridge.model.withheld import Released
 from bridge.routing import withheld_records as records
 from bridge.routing.registered_schemas import SchemaIds, find_needed
 from bridge.routing.withheld_records import record_key
 from bridge.source.registry import SourceRegistry
-from bridge.source.session import Session
+from bridge.source.session import Released, Session
 from bridge.source.state import SourceState
 from headrace import doors
 from headrace.batch import Batch, WrittenWith

@@ -28,7 +28,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import NeedsOperator, Retryable
 from headrace.schema import TableSchema
 from spark_jobs import storage
-from spark_jobs.silver import key_range, target_schema, truncates
+from spark_jobs.silver import changes, target_schema, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
@@ -271,7 +271,7 @@ def same_row(rows: DataFrame, target: TargetSchema, *, size: int = 0) -> Column:
 
     In a table of a large size, in bytes, keys that are few and far apart are worth a look of their own.
     """
-    return _same_key(target) & key_range.of(rows, target, apart=pays(size)).condition("t.")
+    return _same_key(target) & changes.key_range_of(rows, target, apart=pays(size)).condition("t.")
 
 
 def _same_key(target: TargetSchema) -> Column:

@@ -17,7 +17,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import corrupt
 from spark_jobs.silver import changes as plain
-from spark_jobs.silver import key_range, truncates, types
+from spark_jobs.silver import truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
 from spark_jobs.silver.truncates import Truncate
@@ -282,7 +282,7 @@ def _seeded(timeline: DataFrame, target: TargetSchema, silver: DataFrame | None,
 def having(stored: DataFrame, keys: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the stored rows, which have a column KEY, of some sources and keys; files without such keys are not read."""
     columns = [F.col(f"{KEY}.{_q(name)}").alias(name) for name in target.key]
-    bounds = key_range.of(keys.select(SOURCE, *columns), target)
+    bounds = plain.key_range_of(keys.select(SOURCE, *columns), target)
     few = F.broadcast(keys) if bounds.rows <= _FEW_KEYS else keys
     return stored.filter(bounds.condition()).join(few, on=[SOURCE, KEY], how="left_semi")
 

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
+from spark_jobs.command_options import Occasionally
 from spark_jobs.errors import explained
-from spark_jobs.progress import Occasionally
 from spark_jobs.state import delta_log
 from spark_jobs.verify.compare import Difference, Range
 

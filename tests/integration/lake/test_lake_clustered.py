@@ -4,7 +4,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.maintenance import maintain, replay
-from spark_jobs.silver import key_range, merge, table_task, target_schema
+from spark_jobs.silver import changes, merge, table_task, target_schema
 from spark_jobs.state import log_files
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -40,7 +40,7 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
             table=TABLE, key=("id",), columns={"id": table.schema["id"].dataType}, canonical_key=True
         )
         changed = lake.spark.createDataFrame([(J, key) for key in keys], "_source string, id int")
-        condition = key_range.of(changed, target, apart=True).condition()
+        condition = changes.key_range_of(changed, target, apart=True).condition()
         return len(table.filter(condition).inputFiles()), len(table.inputFiles())
 
     def files():

@@ -6,7 +6,7 @@ from io import StringIO
 from rich.console import Console
 
 from spark_jobs import load
-from spark_jobs.progress import Occasionally
+from spark_jobs.command_options import Occasionally
 from spark_jobs.verify import report as verify_report
 
 
@@ -20,7 +20,7 @@ def test_a_line_comes_now_and_then():
 
 
 def test_load_and_verify_write_progress_into_a_file(monkeypatch):
-    monkeypatch.setattr("spark_jobs.progress._EVERY", 0.0)
+    monkeypatch.setattr("spark_jobs.command_options._EVERY", 0.0)
     out = StringIO()
     with redirect_stderr(out):
         with load.show_progress(Console(stderr=True)) as tell:

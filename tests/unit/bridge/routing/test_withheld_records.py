@@ -5,8 +5,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from bridge.model.position_text import NOTHING, Withheld, WithheldTable
 from bridge.model.route import SourceRoute, TableRouter
-from bridge.model.withheld import NOTHING, Withheld, WithheldTable
 from bridge.routing.partitioner import TableRefused
 from bridge.routing.registered_schemas import Ids
 from bridge.routing.withheld_records import batch_of, divide

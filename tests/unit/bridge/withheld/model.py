@@ -12,9 +12,8 @@ from bridge.kafka.record_limits import RecordLimits
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.delivery import Accept, Delivery
 from bridge.model.ports import Committed
-from bridge.model.position_text import parse
+from bridge.model.position_text import Withheld, parse
 from bridge.model.route import SourceRoute, TableRouter
-from bridge.model.withheld import Withheld
 from bridge.routing import withheld_records as records
 from bridge.routing.registered_schemas import Ids
 from bridge.source.registry import SourceRegistry

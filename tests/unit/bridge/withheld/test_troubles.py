@@ -5,9 +5,8 @@ from types import SimpleNamespace
 
 from bridge.kafka.client import KafkaError, OffsetSpec
 from bridge.model.ports import Committed
-from bridge.model.position_text import parse
+from bridge.model.position_text import Withheld, WithheldTable, parse
 from bridge.model.route import SourceRoute
-from bridge.model.withheld import Withheld, WithheldTable
 from bridge.positions import withheld_survey as survey
 from bridge.positions.withheld_survey import known_withheld
 from bridge.routing.withheld_records import batch_of, divide
@@ -290,7 +289,7 @@ def test_sources_that_share_a_subject_do_not_all_stop_for_their_releases_at_once
 
 def test_a_source_that_waits_for_one_table_too_many_goes_on_when_another_one_is_released(monkeypatch):
     # when a second table does not fit into what is committed
-    monkeypatch.setattr("bridge.model.withheld._LONGEST", 60)
+    monkeypatch.setattr("bridge.model.position_text._LONGEST", 60)
     served = Served()
     served.edge.changes.append(Change(Position(1, 200, 0), "u", 120, 1))
     served.schemas.refused.add(schema_of("u", 120).value)
@@ -387,7 +386,7 @@ def test_a_withheld_record_that_its_topic_does_not_take_ends_the_release_of_its_
     assert (served.session, session.tail) == (session, served.edge.changes[-1].position)
     # and that one too, once its topic takes it
     too_large.clear()
-    monkeypatch.setattr("bridge.model.withheld._PUT_OFF_SECONDS", 0.0)
+    monkeypatch.setattr("bridge.source.session._PUT_OFF_SECONDS", 0.0)
     session.release._put_off.clear()
     for _ in range(8):
         served.bridge.release()
