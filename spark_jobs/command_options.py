@@ -1,6 +1,6 @@
 """What the commands of `headrace lake` have in common: options, the lake's file, the console that they print to.
 
-Where nobody watches, progress is a line in a log now and then, so that a load of hours does not look as if it hung.
+Where there is no terminal, progress is a line in a log now and then, so that a load of hours does not seem to hang.
 """
 
 import sys
@@ -52,7 +52,7 @@ class Occasionally:
         self._write, self._now = write, now
         self._last = now()
 
-    def say(self, line: str) -> None:
+    def write(self, line: str) -> None:
         """Write the line if it is time for one."""
         if self._now() - self._last >= _EVERY:
             self._last = self._now()

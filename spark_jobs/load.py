@@ -32,7 +32,7 @@ from spark_jobs.state.offsets import Progress
 from spark_jobs.state.published import Published
 
 Step = Literal["bronze", "silver"]
-#: Seconds between two looks at bronze.
+#: Seconds between two checks of bronze.
 _LOOK = 1.0
 #: Receives the step, what is done and what there is to do.
 OnProgress = Callable[[str, int, int], None]
@@ -117,13 +117,13 @@ def follow(
 ) -> None:
     """Load until `stopped` is set: bronze as records come, silver if anything came.
 
-    Silver is loaded every so many seconds, a few tables at a time. Raises what either step raises, when it cannot go on.
+    Silver is loaded `every` some seconds, a few tables at a time. Raises what either step raises, when it cannot go on.
     `on_progress` receives of each load of silver that published something, and when tables stop; the others go on. `upkeep` is
     the process's, so it goes on where this is called again.
     """
     lake.stream(stream)
     problems: dict[str, str] = {}
-    # Bronze and readers want cores too, and nobody waits for the end of a backlog.
+    # Bronze and readers want cores too, and the end of a backlog is not urgent.
     side_by_side = min(sizes.tables_at_a_time(spark), max(1, spark.sparkContext.defaultParallelism // 2))
     with continuous.following(spark, lake, stream) as check:
 
@@ -140,7 +140,7 @@ def follow(
             problems = current.problems
             if current.load is not None:
                 upkeep.after_load(current.changes)
-            # In between bronze is looked after: what it notes is what `silver_live` may show.
+            # In between the loading of bronze is checked: what it notes is what `silver_live` may show.
             ends = began + every
             while not stopped.wait(max(0.0, min(_LOOK, ends - monotonic()))) and monotonic() < ends:
                 check()
@@ -222,7 +222,7 @@ def show_progress(console: Console) -> Iterator[OnProgress]:
     """Show how far a load, or maintenance, is while it runs: as bars on a terminal, else as a line now and then."""
     if not console.is_terminal:
         lines = Occasionally(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
-        yield lambda step, done, todo: lines.say(f"{step}: {done:,} of {todo:,} {_COUNTED.get(step, '')}".rstrip())
+        yield lambda step, done, todo: lines.write(f"{step}: {done:,} of {todo:,} {_COUNTED.get(step, '')}".rstrip())
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=console, transient=True) as bars:

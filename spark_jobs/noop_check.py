@@ -17,7 +17,7 @@ from spark_jobs.silver.load import SilverReport
 from spark_jobs.state import delta_log, log_files, offsets, publication
 from spark_jobs.state.log_files import LogFiles
 
-#: Publications, other streams' among them, behind which the stream's own is not looked for: Spark finds it by its row.
+#: Most publications, other streams' included, among which the stream's own is searched; Spark finds it by its row.
 _PUBLICATIONS = 100
 
 #: Records, and commits of bronze, that a load of few takes, and seconds that the one before it took: a JVM that
@@ -38,7 +38,7 @@ class Outlook:
 
 
 def look(lake: LakeFile, stream: str, only: Step | None = None) -> Outlook:
-    """Return what a load will find, as far as that is certain; raise what the load's own look at Kafka raises."""
+    """Return what a load will find, as far as that is certain; raise what the load's own check of Kafka raises."""
     try:
         files = log_files.of_lake(lake)
         return _look(files, lake, stream, only) if files is not None else Outlook()
@@ -104,7 +104,7 @@ def _is_whole(note: delta_log.Note, files: LogFiles, lake: LakeFile, stream: str
 
 
 def _is_current(note: delta_log.Note, bronze: str, files: LogFiles) -> bool:
-    """Whether a stream is published as far as bronze goes."""
+    """Whether a stream is published up to the end of bronze."""
     commit = note.get("bronze_commit")
     return delta_log.local_only_maintained(bronze, note["bronze_version"], files, commit=commit)
 

@@ -51,7 +51,7 @@ _SETTINGS = {
     # One file of a few dozen megabytes for each write rather than one for each core.
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
-    # A load that never ends commits each second: a checkpoint of its log costs as much as reading so many commits again.
+    # A load that never ends commits each second: a checkpoint of its log costs as much as reading the commits again.
     "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
     # The rows of a MERGE are held already, and always the same: a copy by Delta costs a job, and its size is not known.
@@ -141,8 +141,8 @@ def session(
 ) -> SparkSession:
     """Return the process's Spark session, made for this lake if there is none yet.
 
-    Only who `writes` tables needs a store that takes files, and keys that may put them there. What is `fixed` is set whatever the
-    lake's file says. It is made for `few` changes, and then the process ends; or for any number.
+    Only a session that `writes` tables needs a store that takes files, and keys that may put them there. What is `fixed` takes
+    precedence over the lake's file. It is made for `few` changes, and then the process ends; or for any number.
     """
     _quiet()
     given = lake.spark_settings()
@@ -217,8 +217,8 @@ def _gateway(conf: SparkConf) -> JavaGateway:
         os.close(its)
 
 
-def _pass_on(words: int) -> None:
-    with open(words, "rb") as lines:
+def _pass_on(pipe: int) -> None:
+    with open(pipe, "rb") as lines:
         for line in lines:
             if not line.startswith(_NOISE):
                 os.write(2, line)
@@ -270,14 +270,14 @@ COMMIT_SETTINGS = (
     "spark.databricks.delta.write.txnAppId",
     "spark.databricks.delta.write.txnVersion",
 )
-#: By application, its cores (which settings follow) and whether they suit few rows, those that nobody uses.
+#: By application, its cores (which settings follow) and whether they suit few rows, those that are not in use.
 _idle: dict[tuple[str, int, bool], list[SparkSession]] = {}
 _lock = Lock()
 
 
 @contextmanager
 def borrow(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
-    """Give a session that nobody else uses meanwhile, whose plans suit few rows or many."""
+    """Give a session that is used by the caller alone, whose plans suit few rows or many."""
     key = (str(spark.sparkContext.applicationId), int(spark.sparkContext.defaultParallelism), few)
     with _lock:
         idle = _idle.setdefault(key, [])

@@ -1,7 +1,7 @@
 """How much is done at the same time: by the cores of this machine, or of the cluster that runs the job.
 
 A cluster's cores are those that the lake's file states, else those of the executors that have registered by now, so they are
-read again when a load knows what it has to do. Settings of the lake's file go first. Called by session and silver's load.
+read again when a load knows what it has to do. Settings of the lake's file take precedence. Called by session and silver's load.
 """
 
 import os

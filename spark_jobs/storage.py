@@ -99,7 +99,7 @@ def text(plain: str) -> str:
 
 _SCRATCH_FORM = "%Y%m%dT%H%M%SZ"
 _SCRATCH_NAME = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{32}")
-#: After this time whoever made a folder has left it: who needs one for longer takes a new one in time.
+#: Age from which on a folder is abandoned: a process that needs one for longer makes a new one in time.
 SCRATCH_ABANDONED = timedelta(days=3)
 SCRATCH_RENEWED = timedelta(days=1)
 

@@ -28,11 +28,11 @@ from headrace.logs import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 
-#: The link of a larger message is closed, in bytes: ordinary batches have 64 kB.
+#: Largest size of a message in bytes, above which its link is closed: ordinary batches have 64 kB.
 _LARGEST_MESSAGE = 64 * 1024 * 1024
-#: Of deliveries that have not come whole so much is kept for all links, in bytes; then the link that has most of it is closed.
+#: Largest size in bytes of incomplete deliveries of all links; above it the link that has most of it is closed.
 _MOST_ARRIVING = 96 * 1024 * 1024
-#: Links that one connection may attach: a receiver of deliveries has one for each address.
+#: Most links that one connection may attach: a receiver of deliveries has one for each address.
 _MOST_LINKS = 2000
 _ATTACH_AGAIN_SECONDS = 5.0
 

@@ -26,9 +26,9 @@ _log = logging.getLogger(__name__)
 
 #: Parts of answers of one source that may be in transit or not written yet.
 _CREDIT = 16
-#: The link of a larger message is closed, in bytes: a part has less.
+#: Largest size of a message in bytes, above which its link is closed: a part has less.
 _LARGEST_MESSAGE = 256 * 1024
-#: Parts that wait to be written may have so much in all, in bytes; others are sent again later.
+#: Largest size in bytes of all parts that wait to be written; others are sent again later.
 _MOST_WAITING = 32 * 1024 * 1024
 _FULL_SECONDS = 1.0
 _ATTACH_AGAIN_SECONDS = 5.0

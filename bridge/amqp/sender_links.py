@@ -1,6 +1,6 @@
 """The links by which deliveries go out: receivers attach to a bridge that listens, or the bridge attaches at a router or broker.
 
-Sends what the outboxes give, as far as credit goes, and reports each outcome to them. What was on a link that is gone is sent
+Sends what the outboxes give, within the credit, and reports each outcome to them. What was on a link that is gone is sent
 again. An address may have several receivers; order is the outbox's affair (bridge/deliveries/pending.py). Called in the
 receiver's thread, with links and deliveries of Proton's; imports none of it.
 """
@@ -29,7 +29,7 @@ _ATTACH_AGAIN_SECONDS, _IDLE_SECONDS = 5.0, 300.0
 _LEAST_SECONDS = 0.002
 #: AMQP's outcomes, by the codes of their descriptors.
 ACCEPTED, REJECTED, RELEASED, MODIFIED = 0x24, 0x25, 0x26, 0x27
-#: AMQP's sender settle modes: what is sent waits for its outcome; nobody acknowledges anything.
+#: AMQP's sender settle modes: what is sent waits for its outcome; nothing is acknowledged.
 _UNSETTLED, _SETTLED = 0, 1
 
 #: Returns a record as the bytes of a message, given its delivery's name.
@@ -37,7 +37,7 @@ Encode = Callable[[Entry, str], bytes]
 
 
 class Sends(Protocol):
-    """What is sent, by address, and hears what became of it: the outbox of a delivery, or the requests to edges."""
+    """What is sent, by address, and receives the outcomes: the outbox of a delivery, or the requests to edges."""
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class Sends(Protocol):
         """Note the outcome, with an AMQP condition and a sentence."""
 
     def note(self, address: str, reason: str) -> None:
-        """Note why nobody takes what waits for an address; empty when somebody does."""
+        """Note why no receiver takes what waits for an address; empty when one does."""
 
 
 class SenderLink:
@@ -171,7 +171,7 @@ class SenderLinks:
         self._send(sender.outbox, sender.address)
 
     def flow(self, link: Any) -> None:
-        """Send as far as the credit goes."""
+        """Send within the credit."""
         sender: SenderLink | None = getattr(link, "delivering", None)
         if sender is not None and sender.is_open:
             self._send(sender.outbox, sender.address)
@@ -220,7 +220,7 @@ class SenderLinks:
     # Steps of these.
 
     def _outbox_of(self, address: str) -> Sends | None:
-        """Return what is sent to an address that somebody attached to."""
+        """Return what is sent to an address that a client attached to."""
         return outbox_of(self.outboxes, address)
 
     def _send(self, outbox: Sends, address: str) -> None:
@@ -237,7 +237,7 @@ class SenderLinks:
         due = outbox.due(address) if any(sender.link.credit > 0 for sender in links) else None
         if due is not None and address not in self._timers:
             self._timers.add(address)
-            # Timers may be early by a moment: at least so much later, that it does not spin.
+            # Timers may be early by a moment: the least delay keeps it from spinning.
             self._later(max(due, _LEAST_SECONDS), partial(self._send_again, outbox, address))
         if not links:
             outbox.note(address, "" if self._links.get(address) else "nobody receives from it")

@@ -48,7 +48,7 @@ class Outbox:
         self._bytes: dict[int, int] = {}
         self._committed: dict[int, int] = {}
         self._condemned: list[Entry] = []
-        #: Addresses with something new to send, and why others wait, as far as is known.
+        #: Addresses with something new to send, and why others wait, where that is known.
         self._fresh: set[str] = set()
         self._notes: dict[str, str] = {}
         self._stopped = False
@@ -206,7 +206,7 @@ class Outbox:
             return self._pending.addresses()
 
     def note(self, address: str, reason: str) -> None:
-        """Note why an address has nobody who takes its records; an empty reason: somebody does."""
+        """Note why no receiver takes the records of an address; an empty reason: one does."""
         with self._lock:
             if reason:
                 self._notes[address] = reason

@@ -4,7 +4,7 @@ A partition that has too much waiting is paused until half of that is settled. W
 that are missing, brokers that are unavailable) is the delivery's state until it passes; neither sources nor other deliveries
 stop for it. Made, started and stopped by bridge/deliveries/worker.py.
 
-A dead letter of a delivery: the record as it was, with headers that say where it came from and why it is here. Pure.
+A dead letter of a delivery: the record as it was, with headers that name where it came from and why it is here. Pure.
 
 All deliveries of a bridge: their outboxes, their threads, their figures. Made, started and stopped by the bridge.
 """
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 #: Records read before something else has its turn.
 _MANY = 500
 _COMMIT_SECONDS = 0.5
-#: How often old records are looked for, and how long a state that nothing explains any more is kept, in seconds.
+#: Seconds between two checks for old records, and for which a state is kept that nothing explains any more.
 _EXPIRE_SECONDS, _CALM_SECONDS = 5.0, 5.0
 _LOOK_SECONDS = 2.0
 #: The pause before dead letters that Kafka did not take are written again, in seconds.

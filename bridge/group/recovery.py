@@ -17,7 +17,7 @@ from headrace.waiting import Backoff
 
 _log = logging.getLogger(__name__)
 
-#: Sources of one request: the first ones are served while the next are read.
+#: Most sources of one request: the first ones are served while the next are read.
 _MOST = 250
 
 

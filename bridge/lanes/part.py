@@ -27,7 +27,7 @@ from headrace.logs import printable
 
 _log = logging.getLogger(__name__)
 
-#: By how much a batch may unpack to more than the largest record of its topics, in bytes: an edge has 4 MB besides, and keys.
+#: Bytes by which an unpacked batch may exceed the largest record of its topics: an edge adds 4 MB, and keys.
 _BESIDES_BYTES = 16 << 20
 #: An epoch is when its log was made: no edge's clock is ahead by more, in seconds.
 _CLOCK_SECONDS = 2 * 86_400.0
@@ -102,7 +102,7 @@ class Part:
                 self.refused = doors.WITHHELD.refuse(error, self.session.source)
                 return ()
             if large := [share.topic for share in shares if self._limits.exceeded_by(share)]:
-                # The affair of this table alone; where the topic takes it by now, the release goes on at the next look.
+                # It concerns this table alone; where the topic takes it now, the release goes on at the next check.
                 if not self._limits.refresh(share.topic for share in shares):
                     release.put_off(step.table)
                     self._state.refused(
@@ -131,7 +131,7 @@ class Part:
         except MemoryError:
             del self._outcomes[count:]
             self._outcomes.append((delivery.ticket, Release(_MEMORY_SECONDS)))
-        except Exception as error:  # noqa: BLE001 - nothing of ours is changed before all of the batch was looked at.
+        except Exception as error:  # noqa: BLE001 - nothing is changed before all of the batch was checked.
             del self._outcomes[count:]
             self._refuse(delivery, error, "headrace:unreadable")
         return ()
@@ -183,7 +183,7 @@ class Part:
     def positions(self, ends: dict[Partition, int], bridge: str) -> list[PositionCommit]:
         """Return what a bridge commits for the source's partitions, given the offsets after its records.
 
-        Raises NotConnected where Kafka has not said where withheld records end, PartitionsFailed where they end ahead of others.
+        Raises NotConnected where Kafka has not reported the end of withheld records, PartitionsFailed where that is ahead of others.
         """
         if not self.has_end(ends):
             raise NotConnected(f"Kafka: withheld records of {self.session.source} were not taken in time")
@@ -237,7 +237,7 @@ class Part:
         return batch
 
     def _too_large(self, delivery: Delivery, error: TooLarge) -> None:
-        """Refuse a batch that unpacks to more than the source's topics can take, unless they take more by now."""
+        """Refuse a batch that unpacks to more than the source's topics can take, unless they take more now."""
         topics = self._state.route.topics
         grown = self._limits.refresh(topics)
         if grown and unpacked_size(delivery.body) <= self._limits.largest + _BESIDES_BYTES:
@@ -270,7 +270,7 @@ class Part:
             self._state.figures.without_topic = tables.without_topic
         if large := [share.topic for share in shares if self._limits.exceeded_by(share)]:
             if self._limits.refresh(share.topic for share in shares):
-                # The topic takes larger records by now: the edge sends the batch again.
+                # The topic takes larger records now: the edge sends the batch again.
                 self._outcomes.append((delivery.ticket, Release()))
             else:
                 self._reject(
@@ -295,7 +295,7 @@ class Part:
     def _refuse(self, delivery: Delivery, error: Exception, condition: str) -> None:
         """Reject a delivery that cannot be what it should be, as its door has it."""
         answer = doors.BATCH.refuse(error, self.session.source)
-        # It may name what came; its receiver's log is another's.
+        # It may name what came, and the log of its receiver is read by others.
         self._reject(delivery, condition, printable(f"{answer.message}. {answer.hint}".rstrip(" ")))
 
     def _reject(self, delivery: Delivery, condition: str, description: str) -> None:

@@ -83,7 +83,7 @@ def parse_withheld(end: str, tables: str) -> Withheld:
     return Withheld(int(end), by_name)
 
 
-#: The format that knows nothing of withheld tables.
+#: The format without withheld tables.
 _WITHOUT = 2
 #: A source of more partitions has no order in its text, which Kafka limits to 4,096 bytes.
 _MOST_PARTITIONS = 100

@@ -87,7 +87,7 @@ class TableRouter:
         return dict.fromkeys(filter(None, (self._own, self._transactions)), "delete") | self._found | named
 
     def learn(self, there: Collection[str]) -> None:
-        """Take note of the topics that are in Kafka, before the first record: what patterns are for is looked for there."""
+        """Take note of the topics that are in Kafka, before the first record: patterns are matched with these."""
         if self._patterns is not None:
             self._found = self._patterns.topics(there)
 

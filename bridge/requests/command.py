@@ -93,7 +93,7 @@ def _topics(path: Path, source: str) -> tuple[KafkaConnection, Topics]:
     try:
         is_lake = "lake" in tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        # The loader words it better.
+        # The loader has the better message.
         is_lake = False
     if is_lake:
         lake = load(path, LakeFile)

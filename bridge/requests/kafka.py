@@ -3,7 +3,7 @@
 No group is used and nothing is committed: what is older than the longest deadline is of no more use. Used by the thread of
 requests only; raises errors of headrace/errors.py.
 
-The two topics as who asks uses them; implements `headrace.requests.asking.Topics`.
+The two topics as the command that asks uses them; implements `headrace.requests.asking.Topics`.
 """
 
 import time
@@ -19,7 +19,7 @@ from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.requests.message import LONGEST_SECONDS
 
-#: How often it is looked whether a topic is still the one that is read, in seconds: nothing tells a reader that it is gone.
+#: Seconds between two checks whether a topic is still the one that is read: a reader is not notified when it is gone.
 _LOOK_SECONDS = 5.0
 
 

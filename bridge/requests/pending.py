@@ -52,8 +52,8 @@ def encode(entry: Entry, _name: str) -> bytes:
     return encoded
 
 
-#: Requests without an answer of one source, and of all, that are kept at most, and their size in all, in bytes; and those that
-#: are answered.
+#: Most requests without an answer that are kept of one source, and of all; their largest size in bytes; and most that are
+#: answered.
 MOST_OF_SOURCE, _MOST, _MOST_BYTES, _MOST_ANSWERED = 64, 10_000, 32 << 20, 100_000
 #: By how much clocks may differ, in seconds.
 _CLOCK_SECONDS = 300.0

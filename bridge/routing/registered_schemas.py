@@ -2,7 +2,7 @@
 
 A thread of its own asks the registry, so a registry that is slow or away holds up nothing but sources whose schemas it has to
 register first. What is registered stays known while the bridge runs, and is looked up again now and then: a registry that was
-emptied, or in which an id is another schema's by now, stops the records that hold the id.
+emptied, or in which an id is another schema's now, stops the records that hold the id.
 """
 
 import logging
@@ -20,13 +20,13 @@ from headrace.schemas.avro import Schemas
 
 _log = logging.getLogger(__name__)
 
-#: How long a lane waits for a registry that answers, in seconds: a new schema then costs its source no new session.
+#: Seconds for which a lane waits for a registry that answers: a new schema then costs its source no new session.
 _WAIT_SECONDS = 0.5
-#: How soon a registry that failed or refused is asked again.
+#: Seconds until a registry that failed or refused is asked again.
 _AGAIN_SECONDS = 2.0
-#: How often each table's ids are looked up again; and the least time between two tables, so that many cost no more than some.
+#: Seconds between two checks of a table's ids; and between those of two tables, so that many cost no more than some.
 _LOOK_SECONDS, _LEAST_SECONDS = 30.0, 0.1
-#: Schemas that wait to be registered.
+#: Most schemas that wait to be registered.
 _MOST_MISSING = 10_000
 
 
@@ -59,7 +59,7 @@ class NeededSchemas(NamedTuple):
 def find_needed(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_table: bool) -> NeededSchemas:
     """Return what a table's records need in a topic; `of_one_table`: no other table's records are there.
 
-    Names are made of the table's, never of what the schemas say.
+    Names are made of the table's, never of those in the schemas.
     """
     schemas = Schemas(written.key, written.value).with_prefix(prefix)
     record = avro.namespace(written.schema, written.table, prefix)
@@ -149,7 +149,7 @@ class RegisteredSchemas:
             self._look(needed, ids)
 
     def _due(self) -> list[NeededSchemas]:
-        """Return what is to be registered, or looked for, now."""
+        """Return what is to be registered, or checked, now."""
         is_time = time.monotonic() >= self._again_at
         return [needed for needed, error in self._missing.items() if error is None or is_time]
 
@@ -199,7 +199,7 @@ class RegisteredSchemas:
         """Register a schema, and set the stream's rule for what comes after it.
 
         Not ahead of it: an operator may have made an exception for this change, of which another bridge knows nothing. Only a
-        change that the subject's rule refuses has the stream's tried, once: the file may have a looser one by now.
+        change that the subject's rule refuses has the stream's tried, once: the file may have a looser one now.
         """
         if schema is None:
             return None

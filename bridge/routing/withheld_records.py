@@ -57,7 +57,7 @@ def divide(
     """
     reasons: dict[str, str] = {}
     withheld = former
-    # Without Avro, and as long as nothing is withheld, nobody looks into records here.
+    # Without Avro, and while nothing is withheld, records are not read here.
     tables = _Tables(batch, route, begin) if former.tables else None
     while True:
         skipped = tables.indexes_of(withheld.tables) if tables is not None else set()

@@ -110,7 +110,7 @@ class Session:
         #: Its withheld tables by the last committed transaction, and what of them is released.
         self.withheld = committed.withheld or NOTHING
         self.release = Release()
-        #: Whether deliveries wait until it was looked what can be released: the next one may end the session before that.
+        #: Whether deliveries wait until the releaser has checked what it can release: the next one may end the session before.
         self.looks_first = False
         #: Whether the position has to be committed although there are no records: at the start, and now and then.
         self.dirty = True
@@ -142,7 +142,7 @@ class ReadyQueue:
         return sum(map(len, self._waiting.values()))
 
     def notify(self, session: Session) -> None:
-        """Note that a session has work; one that a lane holds is looked at again when it is given back."""
+        """Note that a session has work; one that a lane holds is checked again when it is given back."""
         with self._lock:
             self._queue(session)
 

@@ -196,7 +196,7 @@ class SourceState:
             level = logging.DEBUG if quiet else logging.ERROR if operator else logging.WARNING
             _log.log(level, "%s: %s. %s", self.route.source, error.message, error.hint or _AGAIN)
         self._trouble = trouble
-        # After the log: whoever sees the state finds there what to do.
+        # After the log, so that it has what to do once the state is shown.
         self.figures.set_back("needs an operator" if operator else "waiting for Kafka", error.message)
 
     def pause(self, error: ReplicationError, *, at_once: bool = False) -> float:

@@ -1,4 +1,4 @@
-"""Releases withheld tables whose schema the registry takes by now, one table of a source at a time.
+"""Releases withheld tables whose schema the registry takes now, one table of a source at a time.
 
 It reads what was withheld, in order, and hands it to the session, whose lane writes it and moves the committed state in the same
 transaction: a release can be cut off anywhere, and goes on where it was, at whichever bridge has the source. No thread of its
@@ -25,10 +25,10 @@ from headrace.batch import Batch, WrittenWith
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
-#: A step of a release is as large, in bytes, and a batch more.
+#: Size in bytes from which on a step of a release takes no further batch.
 _MOST_BYTES = 1 << 20
 _MANY = 100
-#: A step takes no longer where it has come further, in seconds: other sources wait for theirs, and the position for all of them.
+#: Seconds after which a step that has read something ends: other sources wait for theirs, and the position for all of them.
 _STEP_SECONDS = 1.0
 
 
@@ -163,7 +163,7 @@ class Releaser:
         self._again_at = 0.0
         # Of releases under way: how far each has read.
         self._read: dict[Session, int] = {}
-        # What the first withheld record of tables was written with, and the offset from which it was looked for.
+        # What the first withheld record of tables was written with, and the offset from which it was searched.
         self._first: dict[tuple[str, str], tuple[int, list[WrittenWith]]] = {}
         # Up to where released records of a source are deleted.
         self._deleted: dict[str, int] = {}
@@ -294,7 +294,7 @@ class Releaser:
         self._registry.ready.notify(session)
 
     def _delete(self, source: str, place: Partition, end: int) -> None:
-        """Delete what is in other topics by now."""
+        """Delete what is in other topics now."""
         if self._deleted.get(source, 0) < end:
             self._reader.delete(place, end)
             self._deleted[source] = end

@@ -147,7 +147,7 @@ def _bounds(
 
 
 def tables_of(connection: KafkaConnection, name: str) -> list[str]:
-    """Return the topics that look like those of a stream's tables, `NAME.schema.table`, as far as the lake may see them."""
+    """Return the topics that look like those of a stream's tables, `NAME.schema.table`, of those that the lake may see."""
     try:
         names = admin(connection).list_topics(timeout=PATIENCE).topics
     except KafkaException as error:

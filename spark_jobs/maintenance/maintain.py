@@ -71,7 +71,7 @@ def maintain(
     on_progress: OnProgress | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> MaintainReport:
-    """Compact bronze, silver and history of a stream, publish that, and remove files that nobody can ask for any more.
+    """Compact bronze, silver and history of a stream, publish that, and remove files that no query can need any more.
 
     It is done a few tables at a time, those first that were maintained the longest ago, and each time is recorded: when it is
     killed, or `stopped` between two, the next one goes on behind them. Tables that were maintained less than `older_than` ago are

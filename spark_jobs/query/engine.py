@@ -40,7 +40,7 @@ _TOKENS = re.compile(
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 #: Commands that only show something, or change this session alone.
 _SHOWING = ("Show", "Describe", "Explain", "SetCommand", "ResetCommand", "SetCatalog", "SetNamespace")
-#: Plans that write, or run what nobody has looked at, and are no commands to Spark's parser: `InsertIntoDir`, Delta's
+#: Plans that write, or run what was not checked, and are no commands to Spark's parser: `InsertIntoDir`, Delta's
 #: `RestoreTableStatement` and `CloneTableStatement`, scripts.
 _WRITING = re.compile(
     r"(Insert|Append|Overwrite|Create|Replace|Delete|Update|Merge|Compound|Delta).*|.*Statement|.*ExecuteImmediate.*"
@@ -92,7 +92,7 @@ _LISTING = re.compile(r"\s*show\s+(tables|views|table\s+extended)\b")
 _DATABASES = frozenset({"silver", "silver_live", "history", "bronze", "lake", "headrace"})
 #: What a name in SQL consists of (names.py).
 _WORD = re.compile(r"[a-z0-9_]+")
-#: What a table has that is only listed: whoever reads it without naming it in the query's text sees no rows of another version.
+#: Content of a table that is only listed: a query that reads it without naming it in its text sees no rows of another version.
 _LISTED = "SELECT raise_error('name this table in the text of the query') AS not_opened"
 
 

@@ -1,12 +1,12 @@
 """Databases of SQL whose tables no load has published: the newest rows (`silver_live`), or those of a moment in the past.
 
-Guarantees that all tables of a stream that one query names are shown at the same moment. The changes that are laid
-over published tables are in a scratch folder under the lake's root until they are replaced or the session is closed.
+Guarantees that all tables of a stream that one query names are shown at the same moment. The changes that are laid over published
+tables are in a scratch folder under the lake's root until they are replaced or the session is closed.
 
 In the past each source is shown up to its last transaction before the first one that committed later: exactly its state at that
-moment, as far as its own clock goes forward. That begins at the newest published state before it whose files are kept, else at
-nothing, and applies bronze's changes from there. The first one that committed later is looked for behind what was published by
-then, as long as that was committed earlier at each source.
+moment, provided that its own clock only goes forward. That begins at the newest published state before it whose files are kept,
+else at nothing, and applies bronze's changes from there. The first one that committed later is searched after what was published
+by then, where that was committed earlier at each source.
 """
 
 import uuid
@@ -91,7 +91,7 @@ class Overlays:
             self._folder, self._made = _new_folder(self._lake)
 
     def _places(self, streams: list[Published]) -> list[Place]:
-        """Return the tables, after every stream was looked at."""
+        """Return the tables, after every stream was brought up."""
         states = {state.stream: state for state in streams}
         for stream in sorted(self._lake.streams):
             try:

@@ -187,7 +187,7 @@ def forget(spark: SparkSession, scratch: str) -> None:
 
 
 def _described(spark: SparkSession, scratch: str, schema: T.StructType) -> str:
-    """Return the name of a table that reads the folder: a bare path is looked at by two jobs each time it is named."""
+    """Return the name of a table that reads the folder: a bare path costs two jobs each time it is named."""
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {_SCRATCH}")
     spark.sql(f"CREATE TABLE {_place(scratch)} ({columns}) USING parquet LOCATION {storage.text(scratch)}")

@@ -196,7 +196,7 @@ class KeyRange:
 def key_range_of(rows: DataFrame, target: TargetSchema, *, apart: bool = False) -> KeyRange:
     """Return the range of rows that have the source and the key columns of a table with a key.
 
-    With `apart` the gaps between them are looked for: new rows and a few old ones would else have the range of all.
+    With `apart` the gaps between them are searched: otherwise new rows and a few old ones would have the range of all.
     """
     lead = target.key[0]
     # As text: Python's dates end at the year 9999, and begin with year 1.

@@ -38,11 +38,11 @@ class Base:
     number: int = 0
     #: The version that shows these positions, where nothing has to be done; None when there is no table.
     current: int | None = None
-    #: The newest commit since the published version that is nobody's of ours and may have changed rows, and what it did.
+    #: The newest commit of another program since the published version that may have changed rows, and what it did.
     foreign: tuple[int, str] | None = None
     #: Where its newest commit of ours erased rows: the version of bronze that lacks them, and the id of its commit.
     erased: tuple[int, str] | None = None
-    #: Rows of a table without a key that commits of ours lacked which nobody published.
+    #: Rows of a table without a key that commits of ours lacked and that were not published.
     missing: tuple[Missing, ...] = ()
 
 
@@ -93,7 +93,7 @@ def _seen(
 ) -> tuple[int, tuple[int, delta_log.Note] | None, bool, tuple[int, str] | None]:
     """Return the newest version, the newest note of ours with its version, and whether rows may have changed since that.
 
-    Also the newest commit of somebody else since the published version, and what it did.
+    Also the newest commit of another program since the published version, and what it did.
     """
     newest, commit_note, changed, foreign = -1, None, False, None
     for number, info in delta_log.commits(spark, path):
@@ -135,7 +135,7 @@ def check_unmoved(
 
 
 def check_own(base: Base, table: str) -> None:
-    """Raise NeedsOperator for a table whose rows somebody else may have changed since it was published."""
+    """Raise NeedsOperator for a table whose rows another program may have changed since it was published."""
     if base.foreign is not None:
         number, operation = base.foreign
         raise NeedsOperator(

@@ -45,7 +45,7 @@ class SilverReport:
     load: int | None = None
     #: Source to the positions before (empty at first) and after.
     ranges: dict[str, tuple[str, str]] = field(default_factory=dict)
-    #: When the last of it was committed at each source that moved on, in milliseconds since 1970; empty when not looked for.
+    #: When the last of it was committed at each source that moved on, in milliseconds since 1970; empty when it was not searched.
     committed_ms: dict[str, int] = field(default_factory=dict)
     #: Changes applied, by table.
     changes: dict[str, int] = field(default_factory=dict)
@@ -179,7 +179,7 @@ def _load_part(
             aside = partial(session.borrow, spark, few=few)
             results, failed = tables_load.run(aside, lake, context, tasks, together, on_progress)
         left = unfinished.after(before, since, new)
-        # Looked at again until bronze has caught up.
+        # Checked again until bronze has caught up.
         read = (None, None) if lacking else (version, delta_log.commit_id(spark, path, version))
         after = tables_load.published_after(before, new, results, read, left, started)
         worth = group is None and tables_load.is_worth_publishing(before, after)

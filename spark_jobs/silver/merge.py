@@ -5,7 +5,7 @@ guard by position in the MERGE and the number of the commit (commit.py) hold eve
 Columns are added and widened ahead of it (`fit`) rather than by MERGE's own schema evolution: the rows are made with the types
 that the table will have, what cannot be widened has to stop the table with its remedy first, and names need column mapping.
 
-A MERGE into a table that is large compared to its changes: a Bloom filter of the changes chooses the rows that are looked at.
+A MERGE into a table that is large compared to its changes: a Bloom filter of the changes chooses the rows that are read.
 
 Large tables clustered by source and key (Delta's liquid clustering), so that a MERGE reads the files that may have its keys.
 
@@ -110,14 +110,14 @@ _SETTINGS = {
 
 
 def pays(size: int) -> bool:
-    """Whether a table of so many bytes is large enough."""
+    """Whether a table of a size in bytes is large enough."""
     return size >= _LARGE
 
 
 @contextmanager
 def by(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
     """Have the session make the filter of these rows; give them as Spark wants them for that."""
-    # True of all; Spark makes a filter only of what somebody has chosen.
+    # True of all rows; Spark makes a filter only of rows that a condition has chosen.
     chosen = rows.filter(F.col(POSITION) > "")
     # And of nothing larger, which the table is.
     size = chosen._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - Spark's own figure is compared.

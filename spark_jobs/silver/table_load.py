@@ -69,7 +69,7 @@ def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ())
     return replace(
         task.published,
         version=version,
-        # Those that a former attempt, or a task of the table's group, committed and nobody published count too.
+        # Those that a former attempt, or a task of the table's group, committed and that are not published count too.
         changes=sum(profile.changes for profile in table_task.ahead_of(task, task.published.positions)),
         positions=task.high,
         schemas=table_task.newest_schemas(task),

@@ -3,7 +3,7 @@
 A source with an unfinished transaction holds up no other one, and is itself read again only once something ended. Called by the
 load, and where bronze is read beyond what is published.
 
-Tables behind their stream: they stopped, failed, lost their folder, or lack a history that is configured by now.
+Tables behind their stream: they stopped, failed, lost their folder, or lack a history that is configured now.
 
 What a stopped table needs of bronze came after a version that is remembered when it stops, so no load reads bronze from its
 beginning for it; and it is tried again only when something of it came, the lake's file changed, or a new release runs. Called

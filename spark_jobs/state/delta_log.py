@@ -20,7 +20,7 @@ from spark_jobs.errors import damaged
 from spark_jobs.state import log_files
 from spark_jobs.state.log_files import LocalFiles, LogFiles
 
-#: A key of every note, so that nobody else's metadata is taken for one.
+#: A key of every note, so that other programs' metadata is not taken for one.
 _OURS = "headrace"
 #: What changes files or properties of a table, and no rows.
 _MAINTENANCE = {"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "CLUSTER BY"}
@@ -203,7 +203,7 @@ def local_only_maintained(path: str, after: int, files: LogFiles = _LOCAL, *, co
 def local_added(path: str, after: int, files: LogFiles, *, commit: str | None, most: int) -> int | None:
     """Return how many rows commits after a version of a table wrote; starts no Spark.
 
-    None when that version was made by another commit than a known one, and when it lies behind more than so many commits.
+    None when that version was made by another commit than a known one, and when more than `most` commits came after it.
     """
     rows = 0
     for number, info in islice(_read_commits(path, files), most):
@@ -226,9 +226,9 @@ def _noted_at(commits: Iterator[tuple[int, Note]], kind: str) -> datetime | None
 
 
 def commits(spark: SparkSession, path: str, version: int | None = None) -> Iterator[tuple[int, Note]]:
-    """Yield versions up to one, or all, with their commit's own account of itself, newest first, as far as the log is kept.
+    """Yield versions up to one, or all, with their commit's own `commitInfo`, newest first, back to the oldest that the log has.
 
-    A commit's file is read when it is needed: what is behind the commits that are looked at costs nothing.
+    A commit's file is read when it is needed: commits before those that are read cost nothing.
     """
     if storage.is_local(spark, path):
         # On this machine the log's files are read without a Spark job.

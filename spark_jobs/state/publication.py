@@ -70,7 +70,7 @@ def append(
 def _merged(base: Published, now: Published, done: Published, *, maintenance: bool) -> Published:
     """Return the state to publish: what the caller changed, on what is published now."""
     load, finished = now.load + 1, datetime.now(UTC)
-    # It only grows, whoever publishes.
+    # It only grows.
     removed = now.bronze_removed | {s: max(p, now.bronze_removed.get(s, "")) for s, p in done.bronze_removed.items()}
     if maintenance:
         tables = {

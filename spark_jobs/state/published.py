@@ -87,7 +87,7 @@ def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, si
     """Return the newest state in which no source is beyond a position: of those since a time, or the last one; else None.
 
     A table whose folder was made since then, by a later load, is not there in it: its versions are those of another table;
-    nor is one that is dropped by now.
+    nor is one that has been dropped.
     """
     last = latest(spark, lake, stream)
     if last.load and _within(last.positions, upto):
@@ -103,7 +103,7 @@ def before(spark: SparkSession, lake: LakeFile, stream: str, upto: Positions, si
 def finished_by(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Published | None:
     """Return the state of a stream that was published last by a moment; None when none is recorded that old.
 
-    Without tables whose folders were made since, and those that are dropped by now, as `before`.
+    Without tables whose folders were made since, and those that have been dropped, as `before`.
     """
     last = latest(spark, lake, stream)
     if last.finished_at is not None and last.finished_at <= when:
@@ -128,7 +128,7 @@ def _by_load(spark: SparkSession, lake: LakeFile, rows: DataFrame, last: Publish
 
 
 def _as_of(table: Table, load: int, now: Table | None) -> Table:
-    """Return a table as it was published by a load, or without a version where it is another table by now."""
+    """Return a table as it was published by a load, or without a version where it is another table now."""
     if now is None or now.version is None or (now.since or 0) > load:
         return Table(table=table.table)
     return table

@@ -73,7 +73,7 @@ class Table:
 
     @property
     def lags(self) -> bool:
-        """Whether its own positions say what it lacks, which came to bronze after `bronze_after`."""
+        """Whether its own positions show what it lacks, which came to bronze after `bronze_after`."""
         return self.problem is not None or bool(self.copying) or self.failures > 0
 
 

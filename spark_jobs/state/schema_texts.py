@@ -137,7 +137,7 @@ def _kept(record: str) -> tuple[str, str]:
     try:
         schema = TableSchema.parse(record)
     except CorruptInput:
-        # Whoever reads it reports what is wrong with it.
+        # The reader of the record reports what is wrong with it.
         text = record
     else:
         kept = {"source": {"schema": schema.schema, "table": schema.table}, "tableChanges": [schema.change()]}

@@ -155,7 +155,7 @@ def _connect_all(reached: "Sources", names: list[str]) -> dict[str, ReplicationE
 
 
 def _exit_code(reports: "list[TableReport]", failed: dict[str, ReplicationError]) -> int:
-    """Return what tells "not equal" from "not all compared": 5 where trying again is all that is to be done."""
+    """Return the code for "not equal", or for "not all compared": 5 where another try is all that is needed."""
     given = {each.verdict for each in reports}
     codes = {error.exit_code for error in failed.values()}
     if "not equal" in given:

@@ -17,9 +17,9 @@ from headrace.verify.engine import SourceSide
 
 #: Rows of one side that are listed at most, all in all.
 LISTED = 8192
-#: A range of so few rows is listed; a larger one is cut again, into so many ranges at most.
+#: Rows up to which a range is listed; and most ranges into which a larger one is cut again.
 _FEW, _PARTS = 512, 256
-#: Differing ranges that are followed at each step, and steps, at most.
+#: Most differing ranges that are followed at each step, and most steps.
 FOLLOWED, _STEPS = 16, 24
 
 What = Literal["missing in the lake", "only in the lake", "differs"]

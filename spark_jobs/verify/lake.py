@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 #: What the canonical texts rely on, whatever the lake's file sets.
 _SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
 _PAUSE_SECONDS = 0.5
-#: Where bronze grew so lately somebody else is loading it, and is waited for so long, in seconds.
+#: Age of the newest commit of bronze, in seconds, up to which another process is loading it; that load is waited for as long.
 _LATELY = 15.0
 
 
@@ -155,7 +155,7 @@ class LakeAt:
         return brought
 
     def _grew_lately(self) -> bool:
-        """Whether somebody is loading bronze, permanently perhaps: of two at once one would fail."""
+        """Whether another process is loading bronze, perhaps permanently: of two at once one would fail."""
         if not delta_log.is_table(self._spark, self._bronze):
             return False
         if delta_log.version(self._spark, self._bronze) == self._ours:

@@ -164,14 +164,14 @@ class Shown:
         """Show what is being done, without a number."""
         self._bars.reset(self._task, total=None, description=escape(what))
         if self._lines:
-            self._lines.say(what)
+            self._lines.write(what)
 
     def table(self, source: str, table: str, done: int, total: int) -> None:
         """Show how many rows of a table are summed up, of about how many."""
         text = f"{source} {table}: {done:,} of about {total:,} rows"
         self._bars.update(self._task, description=escape(text), completed=done, total=total)
         if self._lines:
-            self._lines.say(text)
+            self._lines.write(text)
 
 
 def _explain(report: TableReport, console: Console) -> None:

@@ -15,7 +15,7 @@ def test_a_line_comes_now_and_then():
     progress = Occasionally(lines.append, now=lambda: clock[0])
     for second in range(0, 100, 5):
         clock[0] = second
-        progress.say(f"{second} s")
+        progress.write(f"{second} s")
     assert lines == ["30 s", "60 s", "90 s"]
 
 
