@@ -183,7 +183,7 @@ class Part:
     def positions(self, ends: dict[Partition, int], bridge: str) -> list[PositionCommit]:
         """Return what a bridge commits for the source's partitions, given the offsets after its records.
 
-        Raises NotConnected where Kafka has not reported the end of withheld records, PartitionsFailed where that is ahead of others.
+        Raises NotConnected where Kafka has not reported the end of withheld records, PartitionsFailed where others are beyond it.
         """
         if not self.has_end(ends):
             raise NotConnected(f"Kafka: withheld records of {self.session.source} were not taken in time")
