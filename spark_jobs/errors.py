@@ -54,7 +54,7 @@ def corrupt(what: str) -> Column:
 
 
 def mark(topic: str, partition: str, offset: str, what: str) -> str:
-    """Return the text of a failure at a record, by which `explain` knows it again."""
+    """Return the text of a failure at a record, by which `explain` recognises it."""
     return f'{_MARK} topic {topic} partition {partition} offset {offset} what "{what}"'
 
 

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 class Outlook:
     """What a load will find."""
 
-    #: Of a load that has nothing to do; None when there is something, or may be.
+    #: The report of a load that has nothing to do; None when there is something, or may be.
     report: Report | None = None
     #: Whether it certainly has few records for tables that the load before it brought up within seconds.
     few: bool = False

@@ -66,7 +66,7 @@ _SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Of records in Avro: Spark bounds a batch by its input, and where most columns are null JSON is a hundred times as long.
+    # For records in Avro: Spark bounds a batch by its input, and where most columns are null JSON is a hundred times as long.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
 _JAVA = "spark.driver.extraJavaOptions"
@@ -89,7 +89,7 @@ _BRIEFLY = "spark.headrace.briefly"
 _FEW_CHANGES = {_BRIEFLY: "true"} | _INTERPRETED
 #: What is much all the same, such as all of bronze, is compiled there too.
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK"}
-#: Of the JVM of such a process: it compiles quickly and optimizes little: what it compiles is hardly used.
+#: Options of the JVM of such a process: it compiles quickly and optimizes little, since what it compiles is hardly used.
 _BRIEF, _ONE_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 #: What else gives the JVM options: settings, variables of the environment, and in files of Spark (a setting, or all of one).
 _JAVA_BY = (_JAVA, "spark.driver.defaultJavaOptions")
@@ -270,7 +270,7 @@ COMMIT_SETTINGS = (
     "spark.databricks.delta.write.txnAppId",
     "spark.databricks.delta.write.txnVersion",
 )
-#: By application, its cores (which settings follow) and whether they suit few rows, those that are not in use.
+#: Sessions that are not in use, by application, its cores (which settings follow) and whether they suit few rows.
 _idle: dict[tuple[str, int, bool], list[SparkSession]] = {}
 _lock = Lock()
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 _PARTITIONS, _OF_LOG = "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
 _TEST_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
-#: Names those of the settings that follow the cores, in the session's own.
+#: The session's setting that names the settings which follow the cores.
 _FOLLOWING = "spark.headrace.following"
 #: Tables that are written at the same time, whatever the cores: each waits for its own log and files most of the time, and
 #: takes a thread and some memory of the driver.

@@ -1,7 +1,7 @@
 """The links to the sources' addresses: which are taken, which is the living one, and what comes on it.
 
 One link per source is alive: the newest. A link is its source's own by the client's certificate. Others attach to the bridge, or
-the bridge attaches at a router or broker that it connects out to. Called by bridge/amqp/listener.py and outgoing.py, in the
+the bridge attaches at a router or broker that it connects out to. Called by bridge/amqp/listener.py and receiver.py, in the
 receiver's thread.
 """
 
@@ -234,7 +234,7 @@ class Links:
             return
         feed = self.credit.of(getattr(link, "fed", ""))
         if feed is None or feed.link != link:
-            # Of a link that a newer one has replaced, or that was refused.
+            # It came on a link that a newer one has replaced, or that was refused.
             if delivery.aborted:
                 delivery.settle()
             elif delivery.readable:

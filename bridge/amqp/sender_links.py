@@ -88,7 +88,7 @@ class SenderLinks:
         self._name = name
         self._encode = encode
         self._later = later
-        #: Of the file's deliveries, or the one of requests; empty without.
+        #: Outboxes of the file's deliveries, or the one of requests; empty without.
         self.outboxes: Sequence[Any] = ()
         #: Whether receivers need a certificate.
         self.demanded = False

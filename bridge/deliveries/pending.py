@@ -30,7 +30,7 @@ class State(Enum):
     #: To be written to the dead-letter topic.
     CONDEMNED = auto()
     FINISHED = auto()
-    #: Its partition was taken from this bridge: whatever becomes of it is no more of ours.
+    #: Its partition was taken from this bridge, which does not settle it any more.
     DROPPED = auto()
 
 

@@ -1,4 +1,4 @@
-"""A record to deliver: what Kafka holds, and the id by which a receiver knows it again.
+"""A record to deliver: what Kafka holds, and the id by which a receiver recognises it.
 
 Addresses of records: a template of the bridge's file, filled from a record's key or headers.
 

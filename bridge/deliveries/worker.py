@@ -133,7 +133,7 @@ class Worker:
     def _renew(self) -> None:
         """Leave the group, and join it with a new client: certificates and passwords are read when one is made."""
         fresh = self._open_reader()
-        # By the former one, what is settled of its partitions is committed.
+        # The former one commits what is settled of its partitions.
         self._reader.close()
         self._reader = fresh
 
@@ -244,7 +244,7 @@ class Worker:
 _LAST_OUTCOMES_SECONDS = 2.0
 _LETTERS_SECONDS = 2.0
 
-#: Starts a thread: its name, and what it does again and again.
+#: Starts a thread: its name, and what it does repeatedly.
 Start = Callable[[str, Callable[[], None]], None]
 
 
@@ -256,7 +256,7 @@ class Deliveries:
         self._wake = wake
         self.figures = {name: DeliveryMetrics() for name in file.deliveries}
         self.outboxes = [Outbox(name, settings, self.figures[name]) for name, settings in file.deliveries.items()]
-        #: By the name of the thread.
+        #: Workers by the name of the thread.
         self._workers: dict[str, Worker] = {}
 
     def start(self, start: Start) -> None:

@@ -81,7 +81,7 @@ class Part:
         """Go on with the release of a withheld table; return the records to write."""
         release, withheld = self.session.release, self.withheld.tables.get(step.table)
         if withheld is None or withheld.next != step.begin:
-            # Of a state that is over: the release begins again from the committed one.
+            # The step is of a state that is over: the release begins again from the committed one.
             release.end()
             return ()
         shares: Sequence[Share] = ()

@@ -75,7 +75,7 @@ class TableRouter:
         self._found: dict[str, str] = {}
         #: Tables whose records went to the stream's own topic, because they have none.
         self.without_topic: set[str] = set()
-        # By the names as they are in a record: with a key, and without.
+        # Topics with a key, and without, by the names as they are in a record.
         self._known: dict[bytes, tuple[str, str]] = {}
         # The names of the record before, how far into its source they are, and their topics: the next one is mostly alike.
         self._names, self._ahead, self._topics = b"", 0, (own, own)

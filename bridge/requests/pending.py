@@ -27,7 +27,7 @@ from headrace.requests.message import (
     parts,
 )
 
-#: By how much longer than its deadline a broker keeps a request, in seconds: the edge reports what was late.
+#: Seconds for which a broker keeps a request beyond its deadline: the edge reports what was late.
 _EXPIRY_SECONDS = 60.0
 
 
@@ -55,7 +55,7 @@ def encode(entry: Entry, _name: str) -> bytes:
 #: Most requests without an answer that are kept of one source, and of all; their largest size in bytes; and most that are
 #: answered.
 MOST_OF_SOURCE, _MOST, _MOST_BYTES, _MOST_ANSWERED = 64, 10_000, 32 << 20, 100_000
-#: By how much clocks may differ, in seconds.
+#: Largest difference of clocks, in seconds.
 _CLOCK_SECONDS = 300.0
 _LATE = "If the deadline was meant to be sooner, compare the clocks of who asks and of the bridge."
 #: The pause before a request that came back is sent again, in seconds.

@@ -80,7 +80,7 @@ class RegisteredSchemas:
         self._client = client
         self._changed = threading.Condition()
         self._known: dict[NeededSchemas, Ids] = {}
-        # In which order they are looked up again.
+        # The order in which they are looked up again.
         self._order: deque[NeededSchemas] = deque()
         # What is to be registered, with why it is not; None before the first answer.
         self._missing: dict[NeededSchemas, ReplicationError | None] = {}

@@ -43,7 +43,7 @@ class Release:
         self._steps: deque[Released] = deque()
         #: The table that is released now; empty while none is.
         self.table = ""
-        # Until when tables are not tried again, by the monotonic clock.
+        # Time until which tables are not tried again, by the monotonic clock.
         self._put_off: dict[str, float] = {}
 
     def put_off(self, table: str) -> None:

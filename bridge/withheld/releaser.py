@@ -161,13 +161,13 @@ class Releaser:
     ) -> None:
         self._registry, self._schemas, self._reader, self._clock = registry, schemas, reader, clock
         self._again_at = 0.0
-        # Of releases under way: how far each has read.
+        # How far each release under way has read.
         self._read: dict[Session, int] = {}
         # What the first withheld record of tables was written with, and the offset from which it was searched.
         self._first: dict[tuple[str, str], tuple[int, list[WrittenWith]]] = {}
-        # Up to where released records of a source are deleted.
+        # The offset up to which released records of a source are deleted.
         self._deleted: dict[str, int] = {}
-        # What keeps sources from being gone on with, as it was logged.
+        # The error that holds up each source, as it was logged.
         self._troubles: dict[str, str] = {}
 
     def turn(self, seconds: float) -> None:

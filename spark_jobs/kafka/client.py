@@ -185,7 +185,7 @@ def consumer(connection: KafkaConnection, group: str) -> Consumer:
             **connection.librdkafka(),
             "group.id": group,
             "enable.auto.commit": False,
-            # Else Kafka's answer waits for the transaction that a busy bridge always has open.
+            # Otherwise Kafka's answer waits for the transaction that a busy bridge always has open.
             "isolation.level": "read_uncommitted",
             "log_level": 0,
             "error_cb": _note,

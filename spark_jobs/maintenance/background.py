@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 class Upkeep:
     """Compacts now and then, and maintains each table once a day; what fails is logged and done the next time.
 
-    One for a process, whatever becomes of its loads.
+    There is one for a process, also when its loads fail.
     """
 
     def __init__(

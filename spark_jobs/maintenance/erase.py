@@ -62,7 +62,7 @@ class EraseReport:
     stream: str
     table: str
     keys: int
-    #: By which it is recorded; None of a dry run.
+    #: Id by which it is recorded; None of a dry run.
     erasure: str | None = None
     #: Rows, or records, by place.
     counts: dict[str, int] = field(default_factory=dict)

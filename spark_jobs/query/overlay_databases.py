@@ -98,7 +98,7 @@ class Overlays:
                 self._look(stream, states.get(stream, Published(stream=stream)))
                 self._problems.pop(stream, None)
             except ReplicationError as error:
-                # Of this stream nothing can be shown; others are not concerned.
+                # Nothing of this stream can be shown; others are not concerned.
                 self._problems[stream] = error
                 if former := self._moments.pop(stream, None):
                     former.release()

@@ -57,7 +57,7 @@ def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFr
 
 
 def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | None = None) -> list[Relation]:
-    """Return every table of every stream that SQL can query, under the names that name_registry gives.
+    """Return every table of every stream that SQL can query, under the names that names.py assigns.
 
     `streams` is what they published last, where that is known already.
     """
@@ -147,7 +147,7 @@ def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows
     """Return the tables of streams, by stream and name; `rows` counts the published rows of each."""
     now, listed_tables = datetime.now(UTC), []
     with explained("tables"):
-        # Of all streams, since names are chosen among all of them.
+        # All streams, since names are chosen among all of them.
         states = published.latest_of_all(spark, lake)
         table_names = names.of(spark, lake, [(state.stream, name) for state in states for name in state.tables])
         for state in states:

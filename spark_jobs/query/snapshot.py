@@ -242,7 +242,7 @@ def _statement(
     )
     known_by = {column: placed[column] for column in (SOURCE, *target.key)}
     if TAKEN in placed:
-        # Of a table without a key: the row that a change takes.
+        # The row that a change takes, in a table without a key.
         known_by |= {POSITION: placed[TAKEN]}
     same = " AND ".join(f"t.{_q(column)} = s.{place}" for column, place in known_by.items())
     if TAKEN in placed and DELETED_AT in below.columns:

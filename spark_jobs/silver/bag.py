@@ -22,7 +22,7 @@ from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, S
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.storage import name as _q
 
-#: Of an event: whether it puts its row, the row, what identifies equal ones, and the truncate that ended it.
+#: Columns of an event: whether it puts its row, the row, what identifies equal ones, and the truncate that ended it.
 _PUTS, _ROW, _SAME, _LIFE = "_puts", "_row", "_same", "_life"
 #: The number of an event among those of equal rows, and the put and the take that have it.
 _NUMBER, _PUT, _TAKE = "_number", "_put", "_take"

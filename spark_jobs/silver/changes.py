@@ -40,7 +40,7 @@ def of_range(bronze: DataFrame, table: str, within: Column, truncated: Mapping[s
 def newest(changes: DataFrame, *, hot: bool) -> DataFrame:
     """Return the newest change of each source and key, by the key's text; `hot` when keys have many changes each."""
     order = Window.partitionBy("source", "key").orderBy(F.desc("position"))
-    # By a rank Spark chooses twice: ahead of the shuffle too, which costs a sort and pays where it leaves little to shuffle.
+    # Spark applies a rank ahead of the shuffle too, which costs a sort and pays where it leaves little to shuffle.
     first = F.row_number().over(order) == 1 if hot else F.lag("position").over(order).isNull()
     return changes.withColumn("_newest", first).filter("_newest").drop("_newest")
 

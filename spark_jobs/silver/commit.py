@@ -19,9 +19,9 @@ from spark_jobs.state import delta_log, log_files
 from spark_jobs.state.published import Positions
 
 NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
-#: By which Delta passes over a commit that a table has already: a load's own commit has them, and a further one must not.
+#: Settings by which Delta passes over a commit that a table has already: a load's own commit has them, a further one must not.
 _NUMBERED = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
-#: Of commits that change a table's columns ahead of its rows.
+#: Kind of note of commits that change a table's columns ahead of its rows.
 _COLUMNS = "columns"
 
 
@@ -57,7 +57,7 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, positions: P
     if commit_note and "number" in commit_note[1]:
         counted = int(commit_note[1]["number"])
     else:
-        # Of an earlier release, or in the log no more.
+        # The commit is of an earlier release, or in the log no more.
         counted = log_files.transaction(spark, path, _application(kind, stream)) or 0
     if version is not None and newest < version:
         raise _shortened(path, version, newest)

@@ -117,7 +117,7 @@ def hold_back(task: TableTask, *, rest: int | None = None) -> TableTask:
         task,
         published=replace(task.published, copying=copying, bronze_after=after),
         high=high,
-        # Of a copy that began earlier nothing is inside, not even where the range begins.
+        # Nothing of a copy that began earlier is inside, not even where the range begins.
         seen=[profile for profile in task.seen if profile.first <= high.get(profile.source, "")],
         records=[record for record in task.records if record.position <= high.get(record.source, "")],
     )

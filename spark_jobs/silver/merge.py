@@ -100,7 +100,7 @@ def _choose_columns(session: SparkSession, path: str, table: Table) -> list[str]
 _LARGE = 32 * 1024 * 1024
 _BLOOM = "spark.sql.optimizer.runtime.bloomFilter"
 _SETTINGS = {
-    # Of what can be broadcast, Spark makes no filter.
+    # Spark makes no filter of what can be broadcast.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     f"{_BLOOM}.enabled": "true",
     f"{_BLOOM}.applicationSideScanSizeThreshold": "1",

@@ -23,7 +23,7 @@ from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, S
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.storage import name as _q
 
-#: Of a timeline's rows: the key, and whether it is silver's own row rather than a change.
+#: Columns of a timeline's rows: the key, and whether it is silver's own row rather than a change.
 KEY, SEED = "_key", "_seed"
 #: The key before an update that changed it, the columns that an update did not carry, and whether it changed the key.
 OLD, UNCHANGED, MOVED = "_old_key", "_unchanged", "_moved"

@@ -49,7 +49,7 @@ class Missing:
 
     source: str
     rows: int
-    #: Of the first change that took one.
+    #: Position of the first change that took one.
     position: str
 
 
@@ -80,15 +80,15 @@ class BatchProfile:
     """What bronze holds of a stream after its low watermarks, up to its high watermarks."""
 
     high: Positions
-    #: By source and table, up to the high watermarks alone.
+    #: Profiles by source and table, up to the high watermarks alone.
     seen: list[TableProfile]
     #: When the last change up to a source's high watermark was committed, in milliseconds, of sources that state it.
     committed_ms: dict[str, int]
-    #: By source, of those that have anything beyond their cut.
+    #: What is beyond the high watermark of a source, by source.
     beyond: dict[str, Beyond]
     #: In position order.
     records: list[SchemaRecord]
-    #: By source and partition of its records, the position of the last one up to the high watermark.
+    #: Position of the last record up to the high watermark, by source and partition of its records.
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def tables(self) -> set[str]:

@@ -49,7 +49,7 @@ class Span(NamedTuple):
 class SchemaVersions:
     """Each source's schemas in the order in which they came into force."""
 
-    #: By source: the first position of each schema, empty for the one in force where the range begins, and the schema.
+    #: The first position of each schema, empty for the one in force where the range begins, and the schema, by source.
     of: Mapping[str, Sequence[tuple[str, TableSchema]]]
 
     @classmethod

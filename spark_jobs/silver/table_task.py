@@ -40,11 +40,11 @@ class LoadContext:
     load: int
     #: Version of bronze after which all came that tables lack that are not behind; None when not known.
     rest: int | None = None
-    #: By source, up to which position bronze may lack its records.
+    #: Position up to which bronze may lack the records of each source.
     removed: Positions = field(default_factory=dict)
     #: Whether nothing of the stream was published before it.
     first: bool = False
-    #: By which this load finds its own commits.
+    #: Id by which this load finds its own commits.
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: The rows of bronze that came after a point, where they are held for all tables; None when they are not.
     held: tuple[Since | None, DataFrame] | None = None

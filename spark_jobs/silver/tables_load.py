@@ -68,7 +68,7 @@ def tasks(
         own = Since.of(table.bronze_after, {})
         task = table_task.task_of(lake, replace(before, tables={name: table}), name, profiled(table, own), after=own)
         by_name[name] = copies.hold_back(task, rest=table.bronze_after)
-    # Of a table that was dropped before it sent a row nothing is shown.
+    # A table that was dropped before it sent a row is not shown.
     return {
         name: task for name, task in by_name.items() if name in before.tables or not table_task.is_only_truncated(task)
     }

@@ -25,7 +25,7 @@ RESERVED = frozenset(
     {"_source", "_position", "_commit_time", "_deleted_at", "_nan"}
     | {"_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank", "_taken"}
 )
-#: Of a change that takes a row of a table without a key: the position of the stored row that it takes.
+#: Column of a change that takes a row of a table without a key: the position of the stored row that it takes.
 TAKEN = "_taken"
 _SUFFIX = 8
 #: Characters that names of columns have in Parquet only where a table maps its names.

@@ -24,7 +24,7 @@ from spark_jobs.state.log_files import LocalFiles, LogFiles
 _OURS = "headrace"
 #: What changes files or properties of a table, and no rows.
 _MAINTENANCE = {"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "CLUSTER BY"}
-#: Of commits by which a table becomes one for other readers.
+#: Kind of note of commits by which a table becomes one for other readers.
 READERS = "readers"
 #: What adds or widens columns, and changes no rows: loads of release 0.1 carry no note on it.
 _COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS"}

@@ -142,7 +142,7 @@ def version(spark: SparkSession, path: str) -> int:
 
 def properties(spark: SparkSession, path: str) -> dict[str, str]:
     """Return the properties of the table."""
-    # Of the snapshot itself: Delta's description of a table is a query.
+    # From the snapshot itself: Delta's description of a table is a query.
     entries = _snapshot(spark, path).metadata().configuration().iterator()
     pairs: dict[str, str] = {}
     while entries.hasNext():

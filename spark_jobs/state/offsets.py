@@ -77,7 +77,7 @@ class Base:
 class Progress:
     """What the bronze table holds."""
 
-    #: By topic; empty when there is no table.
+    #: What is held, by topic; empty when there is no table.
     topics: dict[str, Held] = field(default_factory=dict)
     #: Names that the records of a partition may have, the newest last; a partition of which nothing came is absent.
     sources: dict[int, tuple[str, ...]] = field(default_factory=dict)
@@ -105,7 +105,7 @@ def note(stream: str, progress: Progress, *, commit: str = "", base: Base | None
     if base is None:
         topics: dict[str, Any] = {"topics": _plain(progress.topics)}
     else:
-        # By another name: an earlier release, which would take them for all topics, does not read it.
+        # Another name: an earlier release, which would take them for all topics, does not read it.
         topics = {
             "changed": _plain(_changed(progress, base)),
             "base": {"version": base.version, "commit": base.commit},

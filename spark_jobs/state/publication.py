@@ -52,7 +52,7 @@ def append(
         if now.data != base.data and not maintenance:
             raise _overtaken(done.stream)
         merged = _merged(base, now, done, maintenance=maintenance)
-        # Of a stream that former releases published, or none, all tables.
+        # All tables of a stream that former releases published, or that was never published.
         stored_state = published.of_streams(spark, lake).get(done.stream, Published(stream=done.stream))
         changed = rows_of.changed(stored_state, merged)
         dropped = merged.dropped.keys() - stored_state.dropped.keys()

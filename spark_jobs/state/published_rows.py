@@ -56,7 +56,7 @@ class Table:
     problem: str | None = None
     #: The Delta version of its history; None when none is kept.
     history: int | None = None
-    #: Why its rows may differ from their source, by source and position of the schema that changed (copy_needed.py).
+    #: Why its rows may differ from their source, by source and position of the schema that changed (copies.py).
     warnings: dict[str, str] = field(default_factory=dict)
     #: Whether a source gives it a key.
     keyed: bool = False
@@ -64,9 +64,9 @@ class Table:
     since: int | None = None
     #: Copies under way, which are not published yet: by source the position at which the copy began (copies.py).
     copying: dict[str, str] = field(default_factory=dict)
-    #: Of a table that stopped or is copied: version of bronze after which all came that it does not have. None: not known.
+    #: Version of bronze after which all came that a table which stopped or is copied does not have. None: not known.
     bronze_after: int | None = None
-    #: Of a table that stopped: under which settings it was tried (behind.py).
+    #: Digest of the settings with which a table that stopped was tried (unfinished.py).
     settings: str | None = None
     #: How often it could not be loaded since it was, for a reason that may pass.
     failures: int = 0
@@ -82,7 +82,7 @@ class Dropped:
     """A table that was dropped from the lake."""
 
     at: datetime
-    #: As it was published last.
+    #: The table as it was published last.
     table: Table
 
 
@@ -102,14 +102,14 @@ class Published:
     bronze_commit: str | None = None
     #: Newest version of bronze of which nothing is left to do but what is unfinished. None: not known.
     bronze_done: int | None = None
-    #: By source, of those whose last records in bronze are beyond their position.
+    #: What bronze has beyond the position of a source, by source.
     unfinished: dict[str, Unfinished] = field(default_factory=dict)
     changes: int = 0
     #: Positions up to which each source is published.
     positions: Positions = field(default_factory=dict)
-    #: By source and partition of its records, the position up to which they are applied. Empty: not known.
+    #: Position up to which records are applied, by source and partition. Empty: not known.
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: By source, up to which position bronze may lack its records: they were too old. Of the others it has all.
+    #: Position up to which bronze may lack records since they were too old, by source. It has all of the others.
     bronze_removed: Positions = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     #: Tables whose records loads pass over, by name.

@@ -93,7 +93,7 @@ def _fetch(spark: SparkSession, place: str, needed_digests: Iterable[str]) -> No
     if not (missing := sorted(set(needed_digests) - texts.keys())):
         return
     if delta_log.is_table(spark, place):
-        # As text: of thousands, a literal of Python's each takes seconds.
+        # As text: thousands of literals made by Python take seconds.
         chosen = F.expr("digest IN ({})".format(", ".join(f"'{digest}'" for digest in missing)))
         rows = spark.read.format("delta").load(place).filter(chosen).collect()
         texts.update((row["digest"], row["text"]) for row in rows)

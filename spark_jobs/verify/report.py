@@ -32,7 +32,7 @@ from spark_jobs.verify.compare import Difference, Range
 #: Differing keys, and differing ranges, that are printed for each table.
 SHOWN = 10
 
-#: Of `not captured` neither side has rows: nothing is compared, and nothing is wrong.
+#: `not captured`: neither side has rows, nothing is compared, and nothing is wrong.
 Verdict = Literal["equal", "not equal", "not compared", "not captured"]
 _STYLES = {"equal": "green", "not equal": "bold red", "not compared": "bold yellow"}
 
