@@ -107,11 +107,6 @@ class RequestLinks:
         self._pending, self._received = pending, received
         self.senders.outboxes = [pending]
 
-    @property
-    def is_carrying(self) -> bool:
-        """Whether the bridge carries requests at all."""
-        return self._pending is not None
-
     def send(self, addresses: Iterable[str], sources: Iterable[str]) -> None:
         """Send what waits, and be there for the answers."""
         if self._pending is None or self._parting:

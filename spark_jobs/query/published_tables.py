@@ -81,15 +81,11 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
         if delta_log.is_table(spark, bronze.table_path(lake, stream))
     ]
     place = published.path(lake)
-    own = [Relation(database="lake", name=n, path=place, query=q) for n, q in _views(lake).items()]
+    own = [Relation(database="lake", name=n, path=place, query=q) for n, q in views(storage.table(place)).items()]
     own = own if delta_log.is_table(spark, place) else []
     if delta_log.is_table(spark, run_log.path(lake)):
         own.append(Relation(database="headrace", name="loads", path=run_log.path(lake)))
     return [*silver, *former, *raw, *own]
-
-
-def _views(lake: LakeFile) -> dict[str, str]:
-    return views(storage.table(published.path(lake)))
 
 
 def views(rows: str) -> dict[str, str]:
