@@ -54,7 +54,7 @@ class TopicReader:
         self._consumer = delivery_consumer(connection, group, session_seconds, self._on_commit)
         #: Whether an asynchronous commit failed.
         self._uncommitted = False
-        #: Partitions that were assigned and not checked yet (`removed`).
+        #: Partitions that were assigned and not checked yet (`count_removed`).
         self._new: list[int] = []
         #: Partitions whose assignment was reported; none is while it leaves.
         self._reported: set[int] = set()
@@ -68,7 +68,7 @@ class TopicReader:
         for event, is_end in events(self._consumer, self._topic, most, seconds):
             yield End(event.partition(), event.offset()) if is_end else _record(event)
 
-    def removed(self) -> dict[int, int]:
+    def count_removed(self) -> dict[int, int]:
         """Return how many offsets of newly assigned partitions were removed by Kafka before they were delivered, at most."""
         counts = {}
         for partition in self._new:

@@ -98,7 +98,7 @@ class Outbox:
             if partition in self._offsets:
                 self._offsets[partition].reach(end)
 
-    def fresh(self) -> list[str]:
+    def take_fresh(self) -> list[str]:
         """Return the addresses that have something new to send since the last call."""
         with self._lock:
             addresses, self._fresh = list(self._fresh), set()
@@ -131,7 +131,7 @@ class Outbox:
                 partition: offset for partition, offset in offsets.items() if partition in self._offsets
             }
 
-    def uncommitted(self) -> None:
+    def note_failed_commit(self) -> None:
         """Note that a commit failed: all of it is committable again."""
         with self._lock:
             self._committed.clear()
@@ -143,20 +143,20 @@ class Outbox:
                 hours = self.settings.dead_letter_after_hours
                 self._condemn(entry, TOO_OLD, f"nobody accepted it within {hours:g} hours")
 
-    def condemned(self) -> list[Entry]:
+    def take_condemned(self) -> list[Entry]:
         """Return the records to write to the dead-letter topic, each once."""
         with self._lock:
             entries, self._condemned = self._condemned, []
             return entries
 
-    def buried(self, entry: Entry) -> None:
+    def note_buried(self, entry: Entry) -> None:
         """Note that a dead letter is in Kafka."""
         with self._lock:
             if self._pending.finish(entry):
                 self._figures.dead_lettered += 1
                 self._settle(entry)
 
-    def unburied(self, entry: Entry) -> None:
+    def bury_again(self, entry: Entry) -> None:
         """Have a dead letter that Kafka did not take written again."""
         with self._lock:
             if entry.state is State.CONDEMNED:

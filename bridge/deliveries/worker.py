@@ -127,7 +127,7 @@ class Worker:
         self._expire()
         self._write_dead_letters()
         self._resume()
-        if fresh := self._outbox.fresh():
+        if fresh := self._outbox.take_fresh():
             self._wake(self._outbox, fresh)
 
     def _renew(self) -> None:
@@ -168,7 +168,7 @@ class Worker:
     def _commit(self) -> None:
         now = time.monotonic()
         if self._reader.commit_failed():
-            self._outbox.uncommitted()
+            self._outbox.note_failed_commit()
         if now >= self._commit_at and (offsets := self._outbox.committable()):
             self._commit_at = now + _COMMIT_SECONDS
             self._reader.commit(offsets, wait=False)
@@ -190,7 +190,7 @@ class Worker:
             self._figures.state, self._figures.reason = "delivering", ""
 
     def _look_for_removed(self) -> None:
-        for partition, count in self._reader.removed().items():
+        for partition, count in self._reader.count_removed().items():
             self._figures.removed += count
             _log.error(
                 "%s: Kafka removed up to %d records of %s[%d] before they were delivered: its retention is too short",
@@ -200,19 +200,19 @@ class Worker:
     def _write_dead_letters(self) -> None:
         self._dead_letters.poll()
         if time.monotonic() >= self._dead_letters_at:
-            for entry in self._outbox.condemned():
+            for entry in self._outbox.take_condemned():
                 written = partial(self._dead_letter_written, entry)
                 added = headers(entry, dt.datetime.now(dt.UTC))
                 self._dead_letters.write(entry.record.key, entry.record.value, written, added)
 
     def _dead_letter_written(self, entry: Entry, error: ReplicationError | None) -> None:
         if error is None:
-            self._outbox.buried(entry)
+            self._outbox.note_buried(entry)
             # A receiver's description may hold what the record contains: it is in the dead letter alone.
             self._dead("%s: %s is a dead letter: %s", self._name, entry.record.id, entry.condition)
         else:
             self._dead_letters_at = time.monotonic() + _DEAD_LETTER_SECONDS
-            self._outbox.unburied(entry)
+            self._outbox.bury_again(entry)
             self._note(error)
 
     def _expire(self) -> None:

@@ -162,7 +162,7 @@ class Part:
         if isinstance(verdict, Next):
             return self._next(delivery, batch, verdict)
         if isinstance(verdict, Gap):
-            self._outcomes.append((delivery.ticket, Release(self._state.met(verdict))))
+            self._outcomes.append((delivery.ticket, Release(self._state.note_gap(verdict))))
         elif isinstance(verdict, Stale):
             self._reject(
                 delivery,

@@ -178,7 +178,7 @@ def test_a_record_that_cannot_be_sent_becomes_a_dead_letter_and_the_next_is_sent
     for _ in range(2):
         link.credit = 1
         links.send(outbox, ["alerts/one"])
-    condemned = outbox.condemned()
+    condemned = outbox.take_condemned()
     assert len(link.sent) + len(condemned) == 2
     expected = {
         "timestamp of 2**63-1": UNREADABLE,
