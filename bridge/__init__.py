@@ -8,7 +8,7 @@ Its packages are layers; each imports only those below it (tests/unit/test_layer
     amqp/                                connections, links, credit, outcomes
     requests/                            requests to edges and their answers
     deliveries/  group/  withheld/       records sent to branches; bridges that share sources; records that wait for a schema
-    lanes/  stalls                       transactions into Kafka, and what hangs
+    lanes/                               transactions into Kafka, and what hangs
     source/                              one source: gaps, session, state, owner
     positions/                           committed positions: read, moved, exported
     routing/                             topic, partition and schema id of a record

@@ -34,8 +34,7 @@ from bridge.requests.worker import RequestWorker
 from bridge.routing.registered_schemas import RegisteredSchemas
 from bridge.service import BridgeService, Stalls
 from bridge.source.registry import SourceRegistry
-from bridge.withheld.reader import KafkaReader
-from bridge.withheld.releaser import Releaser
+from bridge.withheld.releaser import KafkaReader, Releaser
 from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, Retryable

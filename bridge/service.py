@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bridge.deliveries.record import DeliveryMetrics
 from bridge.lanes.state import LaneMetrics
 from bridge.metrics import SourceMetrics, number, words
-from bridge.model.withheld import Withheld
+from bridge.model.position_text import Withheld
 from bridge.source.state import SourceState
 from headrace import __version__, doors
 from headrace.certificates.files import ConnectionMetrics

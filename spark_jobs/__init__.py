@@ -4,7 +4,7 @@ A module imports from the layers below its own, and within its own package (test
 
     command  submit  jvm_warmup        what is started: `headrace lake`, spark-submit, the set-up
     query_command                      `headrace lake tables`, `sql` and `serve`
-    load_report  noop_check            a load's report; whether a load is needed at all
+    noop_check                         whether a load is needed at all
     load                               one load of a stream, or loads until stopped
     maintenance/                       compaction, vacuum, replays
     serve/  verify/                    SQL for many clients; comparison with the sources
@@ -15,5 +15,5 @@ A module imports from the layers below its own, and within its own package (test
     kafka/                             topics and offsets
     session                            Spark sessions, and those that loads use again
     state/                             commit notes, published versions, schemas, names
-    storage  object_store  scratch  sizes  errors  progress  command_options
+    storage  object_store  sizes  errors  command_options
 """

@@ -59,15 +59,15 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
     if continuous and (only or accept_gap):
         raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
     file = command_options.file_of(config, stream)
+    from spark_jobs import load, noop_check
     from spark_jobs import load as job
-    from spark_jobs import load_report, noop_check
     from spark_jobs.session import session
 
     def show(done: job.Report) -> None:
         if as_json:
             click.echo(json.dumps(done.plain()))
         else:
-            load_report.show(Console(highlight=False, soft_wrap=True), done)
+            load.show(Console(highlight=False, soft_wrap=True), done)
 
     outlook = noop_check.Outlook() if continuous else noop_check.look(file, stream, only)
     if outlook.report:
@@ -75,7 +75,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         return
     spark = session(file, few=outlook.few)
     if not continuous:
-        with load_report.progress(Console(stderr=True)) as on_progress:
+        with load.show_progress(Console(stderr=True)) as on_progress:
             done = job.run(spark, file, stream, only=only, accept_gap=accept_gap, on_progress=on_progress)
         show(done)
         done.check()
@@ -103,26 +103,26 @@ def check(stream: str, config: str, *, as_json: bool) -> None:
     file = command_options.file_of(config, stream)
     from spark_jobs.bronze import check as job
 
-    found = job.check(file, stream)
+    result = job.check(file, stream)
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(result))
         return
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{stream}[/]: topic {found['topic']!r} can be loaded: {found['records']:,} offsets to go")
-    for place in found["partitions"]:
-        where = f"{place['topic']}, " if place["topic"] != found["topic"] else ""
+    console.print(f"[bold]{stream}[/]: topic {result['topic']!r} can be loaded: {result['records']:,} offsets to go")
+    for place in result["partitions"]:
+        where = f"{place['topic']}, " if place["topic"] != result["topic"] else ""
         console.print(
             f"  {where}partition {place['partition']}: needs {place['needed']}, Kafka has {place['start']} to {place['end']}"
         )
-    console.print(f"  {_retention(found['retention'], found['records'])}")
+    console.print(f"  {_retention(result['retention'], result['records'])}")
 
 
-def _retention(found: dict[str, Any], records: int) -> str:
-    if "problem" in found:
-        return f"how long Kafka keeps records is not known: {found['problem']}"
-    if found["seconds"] is None:
+def _retention(retention: dict[str, Any], records: int) -> str:
+    if "problem" in retention:
+        return f"how long Kafka keeps records is not known: {retention['problem']}"
+    if retention["seconds"] is None:
         return "Kafka removes no record because of its age"
-    kept, left = (timedelta(seconds=int(found[name])) for name in ("seconds", "headroom_seconds"))
+    kept, left = (timedelta(seconds=int(retention[name])) for name in ("seconds", "headroom_seconds"))
     return f"Kafka keeps records for {kept}" + (f", and may remove one that is not loaded in {left}" if records else "")
 
 
@@ -133,7 +133,7 @@ def _retention(found: dict[str, Any], records: int) -> str:
 def positions(stream: str, config: str, *, as_json: bool) -> None:
     """Show up to where each source of STREAM is published, and which offsets bronze holds."""
     file = command_options.file_of(config, stream)
-    from spark_jobs import load_report
+    from spark_jobs import load
     from spark_jobs.bronze import envelope
     from spark_jobs.bronze import load as bronze
     from spark_jobs.query import published_tables
@@ -144,10 +144,10 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     state = published_tables.positions(spark, file, stream)
     held = offsets.of_table(spark, file, bronze.table_path(file, stream), stream, envelope.COLUMNS)
     if not as_json:
-        load_report.show_positions(command_options.console(markup=True), state, held)
+        load.show_positions(command_options.console(markup=True), state, held)
         return
     own = file.topic(stream)
-    others = {name: one.offsets for name, one in sorted(held.topics.items()) if name != own}
+    others = {name: topic.offsets for name, topic in sorted(held.topics.items()) if name != own}
     more = {"topics": others, "reached": held.positions} if held.positions is not None else {}
     tables = {
         name: {"version": t.version, "problem": t.problem, "warnings": t.warnings}
@@ -177,10 +177,9 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
     Readers see the old rows until all new ones are published. Run no load of the stream meanwhile: one of the two would fail.
     """
     file = command_options.file_of(config, stream)
+    from spark_jobs import load
     from spark_jobs import load as job
-    from spark_jobs import load_report
-    from spark_jobs.maintenance import replay_bronze as again
-    from spark_jobs.maintenance import replay_silver as silver
+    from spark_jobs.maintenance import replay as again
     from spark_jobs.session import session
 
     spark = session(file)
@@ -188,16 +187,16 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
         done = job.Report(bronze=again.of_bronze(spark, file, stream, since))
     else:
         point = again.positions(spark, file, stream, since) if since else None
-        with load_report.progress(Console(stderr=True)) as on_progress:
+        with load.show_progress(Console(stderr=True)) as on_progress:
             done = job.Report(
-                silver=silver.replay(
+                silver=again.of_silver(
                     spark, file, stream, point, on_progress=lambda done, todo: on_progress("silver", done, todo)
                 )
             )
     if as_json:
         click.echo(json.dumps(done.plain()))
     else:
-        load_report.show(Console(highlight=False, soft_wrap=True), done)
+        load.show(Console(highlight=False, soft_wrap=True), done)
     done.check()
 
 
@@ -239,11 +238,11 @@ def maintain(stream: str, config: str, *, as_json: bool) -> None:
     first, and what is done stays done when this is killed.
     """
     file = command_options.file_of(config, stream)
-    from spark_jobs import load_report
+    from spark_jobs import load
     from spark_jobs.maintenance import maintain as job
     from spark_jobs.session import session
 
-    with load_report.progress(Console(stderr=True)) as on_progress:
+    with load.show_progress(Console(stderr=True)) as on_progress:
         done = job.maintain(
             session(file), file, stream, on_progress=lambda done, todo: on_progress("maintenance", done, todo)
         )

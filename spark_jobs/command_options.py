@@ -1,6 +1,11 @@
-"""What the commands of `headrace lake` have in common: options, the lake's file, the console that they print to."""
+"""What the commands of `headrace lake` have in common: options, the lake's file, the console that they print to.
+
+Where there is no terminal, progress is a line in a log now and then, so that a load of hours does not seem to hang.
+"""
 
 import sys
+from collections.abc import Callable
+from time import monotonic
 
 import click
 from rich.console import Console
@@ -34,3 +39,21 @@ def file_of(config: str, stream: str) -> LakeFile:
     file = load(config, LakeFile)
     file.stream(stream)
     return file
+
+
+#: Seconds between two lines.
+_EVERY = 30.0
+
+
+class Occasionally:
+    """Passes a line on when the last one was long ago; the first line, too, comes only after that time."""
+
+    def __init__(self, write: Callable[[str], None], *, now: Callable[[], float] = monotonic) -> None:
+        self._write, self._now = write, now
+        self._last = now()
+
+    def write(self, line: str) -> None:
+        """Write the line if it is time for one."""
+        if self._now() - self._last >= _EVERY:
+            self._last = self._now()
+            self._write(line)

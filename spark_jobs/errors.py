@@ -54,7 +54,7 @@ def corrupt(what: str) -> Column:
 
 
 def mark(topic: str, partition: str, offset: str, what: str) -> str:
-    """Return the text of a failure at a record, by which `explain` knows it again."""
+    """Return the text of a failure at a record, by which `explain` recognises it."""
     return f'{_MARK} topic {topic} partition {partition} offset {offset} what "{what}"'
 
 
@@ -106,8 +106,8 @@ def explain(error: Exception, doing: str) -> ReplicationError:
         )
     if refusal := _REFUSAL.search(text):
         return ConfigurationError(refusal[1] or refusal[2])
-    if known := _of_storage(error, text, doing):
-        return known
+    if storage_error := _of_storage(error, text, doing):
+        return storage_error
     if isinstance(error, AnalysisException):
         return NeedsOperator(
             f"{doing}: Spark refuses the statement ({_name(error)})",

@@ -44,11 +44,11 @@ def rehearse(bootstrap: str, folder: Path) -> None:
         _write(spark, bootstrap, number, changes)
         bronze.load(spark, lake, _STREAM)
         silver.load(spark, lake, _STREAM)
-    desk = engine.SqlEngine(spark, lake)
+    sql_engine = engine.SqlEngine(spark, lake)
     for question in ("SELECT * FROM silver.accounts", "SELECT * FROM silver_live.accounts"):
-        if (found := desk.ask(question).count()) != 1:
-            raise SystemExit(f"{question}: {found} rows in place of one")
-    desk.close()
+        if (count := sql_engine.ask(question).count()) != 1:
+            raise SystemExit(f"{question}: {count} rows in place of one")
+    sql_engine.close()
     jvm = spark.sparkContext._gateway.proc  # noqa: SLF001 - PySpark's way to it.
     spark.stop()
     # It ends with its input, and writes the archive then: that is not there before it has ended.

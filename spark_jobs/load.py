@@ -1,14 +1,20 @@
 """One load of a stream: bronze, then silver, with a report that a person or a program can read.
 
-Called by the command and by submit.py. What a step committed stays when the next one fails.
+Called by the command and by submit.py. What a step committed stays when the next one fails. The report and the published
+positions are printed with rich.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from time import monotonic
 from typing import Any, Literal
 
 from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
@@ -17,13 +23,16 @@ from spark_jobs import run_log, sizes
 from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
+from spark_jobs.command_options import Occasionally
 from spark_jobs.maintenance.background import Upkeep
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import TableGroup
+from spark_jobs.state.offsets import Progress
+from spark_jobs.state.published import Published
 
 Step = Literal["bronze", "silver"]
-#: Seconds between two looks at bronze.
+#: Seconds between two checks of bronze.
 _LOOK = 1.0
 #: Receives the step, what is done and what there is to do.
 OnProgress = Callable[[str, int, int], None]
@@ -40,7 +49,7 @@ class Report:
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain data."""
-        return {step: found for step, found in asdict(self).items() if found is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     def check(self) -> None:
         """Raise NeedsOperator when a table of silver stopped, Retryable when one failed.
@@ -108,13 +117,13 @@ def follow(
 ) -> None:
     """Load until `stopped` is set: bronze as records come, silver if anything came.
 
-    Silver is loaded every so many seconds, a few tables at a time. Raises what either step raises, when it cannot go on.
+    Silver is loaded `every` some seconds, a few tables at a time. Raises what either step raises, when it cannot go on.
     `on_progress` receives of each load of silver that published something, and when tables stop; the others go on. `upkeep` is
     the process's, so it goes on where this is called again.
     """
     lake.stream(stream)
     problems: dict[str, str] = {}
-    # Bronze and readers want cores too, and nobody waits for the end of a backlog.
+    # Bronze and readers want cores too, and the end of a backlog is not urgent.
     side_by_side = min(sizes.tables_at_a_time(spark), max(1, spark.sparkContext.defaultParallelism // 2))
     with continuous.following(spark, lake, stream) as check:
 
@@ -131,7 +140,97 @@ def follow(
             problems = current.problems
             if current.load is not None:
                 upkeep.after_load(current.changes)
-            # In between bronze is looked after: what it notes is what `silver_live` may show.
+            # In between the loading of bronze is checked: what it notes is what `silver_live` may show.
             ends = began + every
             while not stopped.wait(max(0.0, min(_LOOK, ends - monotonic()))) and monotonic() < ends:
                 check()
+
+
+#: What each step of a load counts.
+_COUNTED = {"bronze": "records", "silver": "tables", "maintenance": "tables"}
+
+
+def show(console: Console, report: Report) -> None:
+    """Print what a load did, a line for each partition, source and table that moved."""
+    raw, current = report.bronze, report.silver
+    if raw is not None:
+        rate = f", {raw.records / raw.seconds:,.0f} a second" if raw.records and raw.seconds else ""
+        console.print(
+            f"[bold]bronze[/] {raw.stream}: {raw.records:,} records, {raw.files} files, {raw.seconds:.1f} s{rate}"
+            if raw.records
+            else f"[bold]bronze[/] {raw.stream}: nothing new ({raw.seconds:.1f} s)"
+        )
+        for source, count in sorted(raw.quarantined.items()):
+            console.print(f"  [bold red]{source}: {count:,} records are quarantined[/], see the table 'quarantine'")
+        for topic, ranges in [(raw.topic, raw.ranges), *sorted(raw.tables.items())]:
+            for partition, (start, end) in sorted(ranges.items()):
+                console.print(f"  {topic}/{partition}: offsets {start} to {end - 1}")
+    if current is not None:
+        _show_silver(console, current)
+        for source, (after, upto) in sorted(current.ranges.items()):
+            console.print(f"  {source}: {after or 'the beginning'} to {upto}")
+        for table, count in sorted(current.changes.items()):
+            console.print(f"  {table}: {count:,}")
+        for source, count in sorted(current.waiting.items()):
+            console.print(f"  {source}: {count:,} changes wait for the end of their transaction")
+        _show_tables(console, current)
+    for source, seconds in sorted(report.lag.items()):
+        console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
+
+
+def _show_tables(console: Console, done: SilverReport) -> None:
+    """Print the tables that stopped, and those that may differ from their source."""
+    for table, problem in sorted(done.problems.items()):
+        console.print(f"  [bold red]{table} stopped:[/] {problem}", highlight=False)
+    for table, error in sorted(done.failed.items()):
+        console.print(f"  [bold red]{table} failed, and is tried again:[/] {error}", highlight=False)
+    for table, warning in sorted(done.warnings.items()):
+        console.print(f"  [yellow]{table}:[/] {warning}", highlight=False)
+
+
+def _show_silver(console: Console, done: SilverReport) -> None:
+    """Print a line of all tables together."""
+    what = f"{sum(done.changes.values()):,} changes into {len(done.changes)} tables"
+    if done.load is not None:
+        what += f", load {done.load}, {done.seconds:.1f} s"
+    elif done.group is not None and done.changes:
+        what += f" of group {done.group.number}/{done.group.of}, not published yet, {done.seconds:.1f} s"
+    else:
+        what = f"nothing new ({done.seconds:.1f} s)"
+    console.print(f"[bold]silver[/] {done.stream}: {what}")
+
+
+def show_positions(console: Console, state: Published, held: Progress) -> None:
+    """Print what is published of a stream."""
+    finished = f"{state.finished_at:%Y-%m-%d %H:%M:%S} UTC" if state.finished_at else "-"
+    console.print(
+        f"[bold]{state.stream}[/]: load {state.load}, published {finished}, bronze version {state.bronze_version}"
+    )
+    table = Table("source", "published up to")
+    for source, position in sorted(state.positions.items()):
+        table.add_row(source, position)
+    console.print(table)
+    table = Table("topic", "partition", "next offset")
+    for name, topic in sorted(held.topics.items()):
+        for partition, offset in sorted(topic.offsets.items()):
+            table.add_row(name, str(partition), str(offset))
+    console.print(table)
+
+
+@contextmanager
+def show_progress(console: Console) -> Iterator[OnProgress]:
+    """Show how far a load, or maintenance, is while it runs: as bars on a terminal, else as a line now and then."""
+    if not console.is_terminal:
+        lines = Occasionally(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
+        yield lambda step, done, todo: lines.write(f"{step}: {done:,} of {todo:,} {_COUNTED.get(step, '')}".rstrip())
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console, transient=True) as bars:
+        shown: dict[str, TaskID] = {}
+
+        def on_progress(step: str, done: int, todo: int) -> None:
+            if step not in shown:
+                shown[step] = bars.add_task(step, total=None)
+            bars.update(shown[step], completed=done, total=todo)
+
+        yield on_progress

@@ -17,7 +17,7 @@ from spark_jobs.silver.load import SilverReport
 from spark_jobs.state import delta_log, log_files, offsets, publication
 from spark_jobs.state.log_files import LogFiles
 
-#: Publications, other streams' among them, behind which the stream's own is not looked for: Spark finds it by its row.
+#: Most publications, other streams' included, among which the stream's own is searched; Spark finds it by its row.
 _PUBLICATIONS = 100
 
 #: Records, and commits of bronze, that a load of few takes, and seconds that the one before it took: a JVM that
@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 class Outlook:
     """What a load will find."""
 
-    #: Of a load that has nothing to do; None when there is something, or may be.
+    #: The report of a load that has nothing to do; None when there is something, or may be.
     report: Report | None = None
     #: Whether it certainly has few records for tables that the load before it brought up within seconds.
     few: bool = False
 
 
 def look(lake: LakeFile, stream: str, only: Step | None = None) -> Outlook:
-    """Return what a load will find, as far as that is certain; raise what the load's own look at Kafka raises."""
+    """Return what a load will find, as far as that is certain; raise what the load's own check of Kafka raises."""
     try:
         files = log_files.of_lake(lake)
         return _look(files, lake, stream, only) if files is not None else Outlook()
@@ -68,24 +68,24 @@ def _look(files: LogFiles, lake: LakeFile, stream: str, only: Step | None) -> Ou
     held = offsets.read_local(bronze, stream, files)
     if held is None and files.names(f"{bronze}/_delta_log"):
         return Outlook()
-    found = check.check(lake, stream, retention=False) if only != "silver" else None
-    records = found["records"] if found else 0
+    result = check.check(lake, stream, retention=False) if only != "silver" else None
+    records = result["records"] if result else 0
     if held is None:
         return Outlook(few=records <= _FEW_RECORDS)
     if only != "silver" and sink.is_old(delta_log.local_noted_at(bronze, offsets.NOTE, files)):
         return Outlook()
     note = _published(files, stream)
     ready = note if note is not None and only != "bronze" and _is_whole(note, files, lake, stream) else None
-    moved = found and any((held.positions or {}).get(s, "") < p for s, p in found.get("committed", {}).items())
+    moved = result and any((held.positions or {}).get(s, "") < p for s, p in result.get("committed", {}).items())
     if records or moved or (only != "bronze" and not (ready and _is_current(ready, bronze, files))):
         few = records <= _FEW_RECORDS and (
             only == "bronze" or (ready is not None and _is_few(ready, bronze, files, records))
         )
         return Outlook(few=few)
     raw = None
-    if found:
+    if result:
         mirror(lake, stream, held)
-        raw = BronzeReport(stream=stream, topic=found["topic"], seconds=monotonic() - began)
+        raw = BronzeReport(stream=stream, topic=result["topic"], seconds=monotonic() - began)
     current = SilverReport(stream=stream, seconds=monotonic() - began) if only != "bronze" else None
     return Outlook(report=Report(bronze=raw, silver=current))
 
@@ -104,7 +104,7 @@ def _is_whole(note: delta_log.Note, files: LogFiles, lake: LakeFile, stream: str
 
 
 def _is_current(note: delta_log.Note, bronze: str, files: LogFiles) -> bool:
-    """Whether a stream is published as far as bronze goes."""
+    """Whether a stream is published up to the end of bronze."""
     commit = note.get("bronze_commit")
     return delta_log.local_only_maintained(bronze, note["bronze_version"], files, commit=commit)
 

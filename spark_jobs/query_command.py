@@ -30,19 +30,19 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
     file = load_file(config, LakeFile)
     chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
     from spark_jobs import noop_check
-    from spark_jobs.query import listing
+    from spark_jobs.query import published_tables
     from spark_jobs.session import session
 
     if stopped:
         chosen = [stream for stream in chosen if not noop_check.whole(file, stream)]
-    found = listing.tables(session(file, writes=False), file, chosen, rows=rows) if chosen else []
+    listed_tables = published_tables.list_tables(session(file, writes=False), file, chosen, rows=rows) if chosen else []
     if stopped:
-        found = [one for one in found if one.state == "stopped"]
+        listed_tables = [table for table in listed_tables if table.state == "stopped"]
     if as_json:
-        click.echo(json.dumps([asdict(one) for one in found], ensure_ascii=False))
+        click.echo(json.dumps([asdict(table) for table in listed_tables], ensure_ascii=False))
     else:
-        listing.show(command_options.console(), found)
-    if stopped and found:
+        published_tables.show(command_options.console(), listed_tables)
+    if stopped and listed_tables:
         sys.exit(NeedsOperator.exit_code)
 
 
@@ -91,37 +91,37 @@ def sql(
         raise click.UsageError("Give --config FILE, or --server ADDRESS.")
     file = load_file(config, LakeFile)
     script = None if query is not None or sys.stdin.isatty() else sys.stdin.read()
-    from spark_jobs.maintenance import replay_bronze as points
+    from spark_jobs.maintenance import replay as points
     from spark_jobs.query import engine as queries
     from spark_jobs.query import results
 
     when = points.moment(as_of) if as_of is not None else None
     from spark_jobs.session import session
 
-    with closing(queries.SqlEngine(session(file, writes=False), file, as_of=when)) as desk:
+    with closing(queries.SqlEngine(session(file, writes=False), file, as_of=when)) as sql_engine:
         if to is not None and query is not None:
-            results.write_parquet(desk.ask(query), to, file)
+            results.write_parquet(sql_engine.ask(query), to, file)
             return
         if query is not None:
-            results.write(desk.ask(query), form, sys.stdout)
+            results.write(sql_engine.ask(query), form, sys.stdout)
             return
         if script is not None:
-            queries.run_script(desk, script, form, sys.stdout)
+            queries.run_script(sql_engine, script, form, sys.stdout)
             return
         from spark_jobs.query import repl
 
-        repl.run(desk, form)
+        repl.run(sql_engine, form)
 
 
 def _ask_server(server: str, query: str | None, form: Any) -> None:
     if query is None and sys.stdin.isatty():
         raise click.UsageError("--server goes with QUERY, or with a script on standard input.")
     script = query if query is not None else sys.stdin.read()
+    from spark_jobs.query import engine
     from spark_jobs.query import engine as queries
-    from spark_jobs.query import remote
 
-    with closing(remote.RemoteEngine(server)) as desk, remote.refusals():
-        queries.run_script(desk, script, form, sys.stdout)
+    with closing(engine.RemoteEngine(server)) as sql_engine, engine.refusals():
+        queries.run_script(sql_engine, script, form, sys.stdout)
 
 
 @click.command()

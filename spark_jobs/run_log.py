@@ -65,13 +65,15 @@ def record(
         return {}
     for row in rows:
         _log.info("%s", line(row))
-    return {one["source"]: one["lag_seconds"] for one in rows[-1]["sources"]} if rows else {}
+    return {source["source"]: source["lag_seconds"] for source in rows[-1]["sources"]} if rows else {}
 
 
 def line(row: Row) -> str:
     """Return a row as a line of the log."""
-    ranges = [f"{one['topic']}/{one['partition']}: {one['first']} to {one['last']}" for one in row["offsets"]]
-    ranges += [f"{one['source']}: to {one['upto']}, {one['lag_seconds']:.1f} s old" for one in row["sources"]]
+    ranges = [f"{span['topic']}/{span['partition']}: {span['first']} to {span['last']}" for span in row["offsets"]]
+    ranges += [
+        f"{source['source']}: to {source['upto']}, {source['lag_seconds']:.1f} s old" for source in row["sources"]
+    ]
     done = f"{row['rows']} rows, {row['files']} files, {row['seconds']:.1f} s"
     return f"{row['step']} {row['stream']}: {done}; {'; '.join(ranges)}"
 
@@ -80,8 +82,8 @@ def _of_bronze(spark: SparkSession, lake: LakeFile, done: BronzeReport) -> Row:
     inside = F.lit(False)
     ranges = [
         (topic, partition, start, end - 1)
-        for topic, found in [(done.topic, done.ranges), *sorted(done.tables.items())]
-        for partition, (start, end) in sorted(found.items())
+        for topic, topic_ranges in [(done.topic, done.ranges), *sorted(done.tables.items())]
+        for partition, (start, end) in sorted(topic_ranges.items())
     ]
     if len(ranges) <= _FEW_RANGES:
         for topic, partition, first, last in ranges:
@@ -92,10 +94,10 @@ def _of_bronze(spark: SparkSession, lake: LakeFile, done: BronzeReport) -> Row:
         listed = F.from_json(F.lit(json.dumps(ranges)), "array<array<string>>")
         inside = F.exists(
             listed,
-            lambda one: (
-                (one[0] == F.col("topic"))
-                & (one[1].cast("int") == F.col("partition"))
-                & F.col("offset").between(one[2].cast("long"), one[3].cast("long"))
+            lambda span: (
+                (span[0] == F.col("topic"))
+                & (span[1].cast("int") == F.col("partition"))
+                & F.col("offset").between(span[2].cast("long"), span[3].cast("long"))
             ),
         )
     newest = _newest(spark, lake, done.stream, inside)
@@ -133,7 +135,7 @@ def _of_silver(spark: SparkSession, lake: LakeFile, done: SilverReport) -> Row:
         done.load,
         done.seconds,
         rows=sum(done.changes.values()),
-        files=sum(next((found[name] for name in _ADDED if name in found), 0) for found in added),
+        files=sum(next((metrics[name] for name in _ADDED if name in metrics), 0) for metrics in added),
         batches=1,
         offsets=[],
         sources=_sources(done.ranges, newest),
@@ -149,10 +151,10 @@ def _newest(spark: SparkSession, lake: LakeFile, stream: str, inside: Column) ->
     rows = (
         spark.read.format("delta").load(bronze.table_path(lake, stream)).where(inside & F.col("position").isNotNull())
     )
-    found = rows.groupBy("source").agg(
+    newest = rows.groupBy("source").agg(
         F.max("position").alias("position"), F.unix_millis(F.max("commit_time")).alias("at")
     )
-    return {row["source"]: (row["position"], datetime.fromtimestamp(row["at"] / 1000, UTC)) for row in found.collect()}
+    return {row["source"]: (row["position"], datetime.fromtimestamp(row["at"] / 1000, UTC)) for row in newest.collect()}
 
 
 def _sources(ranges: dict[str, tuple[str, str]], newest: dict[str, tuple[str, datetime]]) -> list[Row]:

@@ -51,7 +51,7 @@ _SETTINGS = {
     # One file of a few dozen megabytes for each write rather than one for each core.
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
-    # A load that never ends commits each second: a checkpoint of its log costs as much as reading so many commits again.
+    # A load that never ends commits each second: a checkpoint of its log costs as much as reading the commits again.
     "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
     "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
     # The rows of a MERGE are held already, and always the same: a copy by Delta costs a job, and its size is not known.
@@ -66,7 +66,7 @@ _SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Of records in Avro: Spark bounds a batch by its input, and where most columns are null JSON is a hundred times as long.
+    # For records in Avro: Spark bounds a batch by its input, and where most columns are null JSON is a hundred times as long.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
 }
 _JAVA = "spark.driver.extraJavaOptions"
@@ -89,7 +89,7 @@ _BRIEFLY = "spark.headrace.briefly"
 _FEW_CHANGES = {_BRIEFLY: "true"} | _INTERPRETED
 #: What is much all the same, such as all of bronze, is compiled there too.
 _COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK"}
-#: Of the JVM of such a process: it compiles quickly and optimizes little: what it compiles is hardly used.
+#: Options of the JVM of such a process: it compiles quickly and optimizes little, since what it compiles is hardly used.
 _BRIEF, _ONE_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 #: What else gives the JVM options: settings, variables of the environment, and in files of Spark (a setting, or all of one).
 _JAVA_BY = (_JAVA, "spark.driver.defaultJavaOptions")
@@ -111,18 +111,18 @@ _APPENDING = {
 def jars() -> list[Path]:
     """Return the jars of Delta and of Spark's Kafka source; raise NeedsOperator when they were not fetched."""
     folder = java.jar_folder() / "spark"
-    found = sorted(folder.glob("*.jar"))
-    if not found:
+    jar_files = sorted(folder.glob("*.jar"))
+    if not jar_files:
         raise NeedsOperator(
             f"no Spark jars in {folder}",
             hint="Run 'headrace jars' ('make setup' in a checkout), or name the folder that holds spark/*.jar in HEADRACE_JARS.",
         )
-    return found
+    return jar_files
 
 
 def _all_jars(lake: LakeFile, more: Sequence[Path]) -> list[Path]:
-    found = jars()
-    return [*found, *log_store.jars(lake.root, found[0].parents[1], lake.spark.settings), *more]
+    spark_jars = jars()
+    return [*spark_jars, *log_store.jars(lake.root, spark_jars[0].parents[1], lake.spark.settings), *more]
 
 
 def _argument(lake: LakeFile, name: str) -> bool:
@@ -141,8 +141,8 @@ def session(
 ) -> SparkSession:
     """Return the process's Spark session, made for this lake if there is none yet.
 
-    Only who `writes` tables needs a store that takes files, and keys that may put them there. What is `fixed` is set whatever the
-    lake's file says. It is made for `few` changes, and then the process ends; or for any number.
+    Only a session that `writes` tables needs a store that takes files, and keys that may put them there. What is `fixed` takes
+    precedence over the lake's file. It is made for `few` changes, and then the process ends; or for any number.
     """
     _quiet()
     given = lake.spark_settings()
@@ -172,14 +172,14 @@ def session(
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
-    sizes.follow(made)
-    effective = dict(made.sparkContext.getConf().getAll())
+    spark = builder.getOrCreate()
+    sizes.follow(spark)
+    effective = dict(spark.sparkContext.getConf().getAll())
     if writes:
         log_store.check(lake.root, effective)
         with explained(lake.root):
-            log_store.check_server(made, lake.root, effective)
-    return made
+            log_store.check_server(spark, lake.root, effective)
+    return spark
 
 
 def _master(lake: LakeFile) -> str:
@@ -217,8 +217,8 @@ def _gateway(conf: SparkConf) -> JavaGateway:
         os.close(its)
 
 
-def _pass_on(words: int) -> None:
-    with open(words, "rb") as lines:
+def _pass_on(pipe: int) -> None:
+    with open(pipe, "rb") as lines:
         for line in lines:
             if not line.startswith(_NOISE):
                 os.write(2, line)
@@ -226,7 +226,7 @@ def _pass_on(words: int) -> None:
 
 def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path], *, few: bool = False) -> dict[str, str]:
     """Return the settings that must be known before the JVM starts."""
-    log, found = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake, more_jars)
+    log, jar_files = (Path(__file__).parent / "log4j2.properties").as_uri(), _all_jars(lake, more_jars)
     # Native libraries are unpacked into the scratch folder and would stay behind after a kill.
     options = [f"-Dlog4j2.configurationFile={log}", "-Duser.timezone=UTC", f"-Djava.io.tmpdir={scratch}", _CODE_CACHE]
     if few:
@@ -235,15 +235,15 @@ def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path], *, few: boo
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,
-        _JAVA: " ".join([*options, *java.options(found)]),
+        _JAVA: " ".join([*options, *java.options(jar_files)]),
         # The archive holds classes of this path alone, none of `spark.jars`, which executors elsewhere need.
-        "spark.driver.extraClassPath": os.pathsep.join(map(str, found)),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, jar_files)),
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
     }
     if sizes.is_local(lake.spark.master):
         return settings | _LOCAL | {"spark.local.dir": scratch}
     # Executors elsewhere have local folders of their own.
-    return settings | {"spark.jars": ",".join(map(str, found))}
+    return settings | {"spark.jars": ",".join(map(str, jar_files))}
 
 
 def _has_java_options(lake: LakeFile) -> bool:
@@ -270,14 +270,14 @@ COMMIT_SETTINGS = (
     "spark.databricks.delta.write.txnAppId",
     "spark.databricks.delta.write.txnVersion",
 )
-#: By application, its cores (which settings follow) and whether they suit few rows, those that nobody uses.
+#: Sessions that are not in use, by application, its cores (which settings follow) and whether they suit few rows.
 _idle: dict[tuple[str, int, bool], list[SparkSession]] = {}
 _lock = Lock()
 
 
 @contextmanager
-def borrowed(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
-    """Give a session that nobody else uses meanwhile, whose plans suit few rows or many."""
+def borrow(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
+    """Give a session that is used by the caller alone, whose plans suit few rows or many."""
     key = (str(spark.sparkContext.applicationId), int(spark.sparkContext.defaultParallelism), few)
     with _lock:
         idle = _idle.setdefault(key, [])

@@ -1,7 +1,7 @@
 """How much is done at the same time: by the cores of this machine, or of the cluster that runs the job.
 
 A cluster's cores are those that the lake's file states, else those of the executors that have registered by now, so they are
-read again when a load knows what it has to do. Settings of the lake's file go first. Called by session and silver's load.
+read again when a load knows what it has to do. Settings of the lake's file take precedence. Called by session and silver's load.
 """
 
 import os
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 _PARTITIONS, _OF_LOG = "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"
 _LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\d+)?\])?")
 _TEST_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
-#: Names those of the settings that follow the cores, in the session's own.
+#: The session's setting that names the settings which follow the cores.
 _FOLLOWING = "spark.headrace.following"
 #: Tables that are written at the same time, whatever the cores: each waits for its own log and files most of the time, and
 #: takes a thread and some memory of the driver.
@@ -50,9 +50,9 @@ def settings(cores: int) -> dict[str, str]:
 
 def ahead(master: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a session that has still to be made."""
-    known = cores(master, given)
-    sized = {} if known is None else settings(known)
-    following = [name for name in (_PARTITIONS, _OF_LOG) if name not in given] if known is None else []
+    core_count = cores(master, given)
+    sized = {} if core_count is None else settings(core_count)
+    following = [name for name in (_PARTITIONS, _OF_LOG) if name not in given] if core_count is None else []
     one_machine = {} if is_local(master) else {"spark.databricks.delta.vacuum.parallelDelete.enabled": "true"}
     return sized | one_machine | ({_FOLLOWING: ",".join(following)} if following else {})
 
@@ -60,11 +60,11 @@ def ahead(master: str, given: Mapping[str, str]) -> dict[str, str]:
 def follow(spark: SparkSession) -> None:
     """Set what follows the cores by those that the cluster has now, for this session and for those that are made after it."""
     following = spark.conf.get(_FOLLOWING, "") or ""
-    found = settings(spark.sparkContext.defaultParallelism)
+    values = settings(spark.sparkContext.defaultParallelism)
     for name in filter(None, following.split(",")):
-        spark.conf.set(name, found[name])
+        spark.conf.set(name, values[name])
         # New sessions take it from the context.
-        spark._jsc.sc().conf().set(name, found[name])  # noqa: SLF001 - PySpark offers no other way.
+        spark._jsc.sc().conf().set(name, values[name])  # noqa: SLF001 - PySpark offers no other way.
 
 
 def tables_at_a_time(spark: SparkSession) -> int:

@@ -1,15 +1,20 @@
 """Small files on the file system of the lake's root: this machine's disk, or any other that Hadoop has a file system for.
 
-Used to see what is at a path and to read the log of a table; tables are read and written by Delta alone.
-
-Names and texts as Spark SQL reads them, whatever characters they hold.
+Used to see what is at a path and to read the log of a table; tables are read and written by Delta alone. Also names and texts as
+Spark SQL reads them, whatever characters they hold; and the scratch folders of queries and replays under the lake's root, whose
+names contain the time of creation: an object store's folders have no time of their own, and a local one's does not change while
+it is read.
 """
 
-from datetime import UTC, datetime
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
+
+from headrace.configuration.lake import LakeFile
 
 
 def is_local(spark: SparkSession, path: str) -> bool:
@@ -90,3 +95,27 @@ def text(plain: str) -> str:
     """Return a string literal."""
     escaped = plain.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
+
+
+_SCRATCH_FORM = "%Y%m%dT%H%M%SZ"
+_SCRATCH_NAME = re.compile(r"(\d{8}T\d{6}Z)-[0-9a-f]{32}")
+#: Age from which on a folder is abandoned: a process that needs one for longer makes a new one in time.
+SCRATCH_ABANDONED = timedelta(days=3)
+SCRATCH_RENEWED = timedelta(days=1)
+
+
+def scratch_root(lake: LakeFile) -> str:
+    """Return the folder that holds all scratch folders."""
+    return f"{lake.root}/scratch"
+
+
+def new_scratch_name(now: datetime | None = None) -> str:
+    """Return the name of a new scratch folder."""
+    return f"{now or datetime.now(UTC):{_SCRATCH_FORM}}-{uuid.uuid4().hex}"
+
+
+def is_abandoned(folder: str, modified: datetime, now: datetime | None = None) -> bool:
+    """Whether a scratch folder can be removed; one of an earlier release has no time in its name, but when it was `modified`."""
+    match = _SCRATCH_NAME.fullmatch(folder)
+    creation = datetime.strptime(match[1], _SCRATCH_FORM).replace(tzinfo=UTC) if match else modified
+    return (now or datetime.now(UTC)) - creation > SCRATCH_ABANDONED

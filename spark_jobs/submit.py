@@ -23,7 +23,7 @@ from rich.console import Console  # noqa: E402 - as above.
 from headrace.configuration.lake import LakeFile  # noqa: E402 - as above.
 from headrace.configuration.load import load as load_file  # noqa: E402 - as above.
 from headrace.errors import ReplicationError  # noqa: E402 - as above.
-from spark_jobs import load, load_report, noop_check  # noqa: E402 - as above.
+from spark_jobs import load, noop_check  # noqa: E402 - as above.
 from spark_jobs.session import session  # noqa: E402 - as above.
 from spark_jobs.silver.tables_load import TableGroup  # noqa: E402 - as above.
 
@@ -48,7 +48,7 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None, 
         tables = TableGroup.parse(group) if group else None
         outlook = noop_check.look(lake, stream, step)
         done = outlook.report or _run(lake, stream, step, tables, few=outlook.few)
-        load_report.show(Console(highlight=False, soft_wrap=True), done)
+        load.show(Console(highlight=False, soft_wrap=True), done)
         if not report_stopped:
             done.check()
     except ReplicationError as error:
@@ -67,7 +67,7 @@ def find_file(config: str) -> str:
 def _run(lake: LakeFile, stream: str, step: load.Step | None, group: TableGroup | None, *, few: bool) -> load.Report:
     spark = session(lake, name=f"headrace {stream} {step or 'load'}", few=few)
     try:
-        with load_report.progress(Console(stderr=True)) as on_progress:
+        with load.show_progress(Console(stderr=True)) as on_progress:
             return load.run(spark, lake, stream, only=step, group=group, on_progress=on_progress)
     finally:
         spark.stop()

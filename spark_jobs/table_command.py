@@ -77,8 +77,8 @@ def erase(
     """
     file = command_options.file_of(config, stream)
     lines = Path(keys_file).read_text(encoding="utf-8").splitlines() if keys_file else []
-    wanted = list(dict.fromkeys([*keys, *(line for line in lines if line)]))
-    if not wanted:
+    all_keys = list(dict.fromkeys([*keys, *(line for line in lines if line)]))
+    if not all_keys:
         raise click.UsageError("Give KEYS, or --file with a key in each line.")
     if unknown := sorted(set(sources) - set(file.stream(stream).sources)):
         raise click.UsageError(f"Stream {stream} has no source {', '.join(unknown)}.")
@@ -88,7 +88,7 @@ def erase(
     from spark_jobs.session import session
 
     spark = session(file, writes=not dry_run)
-    done = job.erase(spark, file, stream, table, wanted, sources=sources, reason=reason, dry_run=dry_run)
+    done = job.erase(spark, file, stream, table, all_keys, sources=sources, reason=reason, dry_run=dry_run)
     if as_json:
         click.echo(json.dumps(asdict(done) | {"dry_run": dry_run}, ensure_ascii=False))
         return

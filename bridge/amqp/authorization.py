@@ -2,7 +2,7 @@
 
 A source's address is `cdc/REGION/NAME`. A certificate is for the source that its common name is, unless the bridge's file has
 another. Without certificates everybody may send for every source: such a bridge belongs into a trusted network. Who may receive
-what of deliveries, where the bridge listens, the file names: nobody otherwise. Called by the receiver when somebody attaches.
+what of deliveries, where the bridge listens, is in the file alone. Called by the receiver when a client attaches.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from bridge.deliveries.outbox import Outbox
 
 PREFIX = "cdc/"
 NOT_FOUND, NOT_PERMITTED = "amqp:not-found", "amqp:unauthorized-access"
-#: AMQP's sender settle mode of a link whose deliveries nobody acknowledges.
+#: AMQP's sender settle mode of a link whose deliveries are not acknowledged.
 _SETTLED = 1
 
 
@@ -25,11 +25,11 @@ class Identities:
         self.demanded = demanded
 
     def use(self, rules: Mapping[str, Sequence[str]]) -> None:
-        """Decide by other rules from now on; whoever calls it looks at the links that are attached."""
+        """Decide by other rules from now on; the caller checks the links that are attached."""
         self._rules = rules
 
     def may_send(self, identity: str | None, source: str) -> bool:
-        """Return whether who has the `identity`, the common name of a certificate that was checked, may send for a source."""
+        """Return whether a client with this `identity`, the common name of a verified certificate, may send for a source."""
         if not self.demanded:
             return True
         if not identity:
@@ -109,12 +109,12 @@ def outbox_of(outboxes: Iterable[Outbox], address: str) -> Outbox | None:
 def receiver_refusal(
     outboxes: Iterable[Outbox], address: str, identity: str | None, *, demanded: bool
 ) -> tuple[str, str] | None:
-    """Return an AMQP condition and its description when somebody may not receive from an address; None when he may.
+    """Return an AMQP condition and its description when a client may not receive from an address; None when it may.
 
     Args:
         outboxes: of all deliveries.
-        address: where he attaches.
-        identity: the common name of his certificate.
+        address: where it attaches.
+        identity: the common name of its certificate.
         demanded: whether certificates are asked for at all.
     """
     outbox = outbox_of(outboxes, address)

@@ -138,7 +138,7 @@ class CreditManager:
             del self._granted[session.source]
 
     def revoke_all(self) -> None:
-        """Give nobody any more credit."""
+        """Give no more credit."""
         self._granted.clear()
 
     def _owe(self, feed: Feed, count: int) -> None:

@@ -1,7 +1,7 @@
 """The links to the sources' addresses: which are taken, which is the living one, and what comes on it.
 
 One link per source is alive: the newest. A link is its source's own by the client's certificate. Others attach to the bridge, or
-the bridge attaches at a router or broker that it connects out to. Called by bridge/amqp/listener.py and outgoing.py, in the
+the bridge attaches at a router or broker that it connects out to. Called by bridge/amqp/listener.py and receiver.py, in the
 receiver's thread.
 """
 
@@ -28,11 +28,11 @@ from headrace.logs import RateLimitedLog
 
 _log = logging.getLogger(__name__)
 
-#: The link of a larger message is closed, in bytes: ordinary batches have 64 kB.
+#: Largest size of a message in bytes, above which its link is closed: ordinary batches have 64 kB.
 _LARGEST_MESSAGE = 64 * 1024 * 1024
-#: Of deliveries that have not come whole so much is kept for all links, in bytes; then the link that has most of it is closed.
+#: Largest size in bytes of incomplete deliveries of all links; above it the link that has most of it is closed.
 _MOST_ARRIVING = 96 * 1024 * 1024
-#: Links that one connection may attach: a receiver of deliveries has one for each address.
+#: Most links that one connection may attach: a receiver of deliveries has one for each address.
 _MOST_LINKS = 2000
 _ATTACH_AGAIN_SECONDS = 5.0
 
@@ -234,7 +234,7 @@ class Links:
             return
         feed = self.credit.of(getattr(link, "fed", ""))
         if feed is None or feed.link != link:
-            # Of a link that a newer one has replaced, or that was refused.
+            # It came on a link that a newer one has replaced, or that was refused.
             if delivery.aborted:
                 delivery.settle()
             elif delivery.readable:
@@ -291,8 +291,8 @@ class Links:
 
     def senders(self, link: Any) -> SenderLinks:
         """Return those among which a link in the other direction is."""
-        found: SenderLinks = getattr(link, "sender_links", self.deliveries)
-        return found
+        links: SenderLinks = getattr(link, "sender_links", self.deliveries)
+        return links
 
     def _log_refusal(self, link: Any, transport: Any, reason: tuple[str, str]) -> None:
         address = (link.remote_source if link.is_sender else link.remote_target).address

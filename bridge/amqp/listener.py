@@ -21,9 +21,9 @@ from headrace.logs import RateLimitedLog
 _log = logging.getLogger(__name__)
 
 FRAME_BYTES = 64 * 1024
-#: How long edges may take to answer a close, in seconds.
+#: Seconds that edges may take to answer a close.
 _CLOSE_SECONDS = 1.0
-#: How often connections that stay pending for too long are looked for, in seconds.
+#: Seconds between two checks for connections that stay pending for too long.
 _EXPIRE_SECONDS = 1.0
 #: Sessions that a connection may have at once, less one; ours have one.
 _SESSIONS = 15

@@ -105,7 +105,7 @@ class Receiver:
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._listen, name="receiver", daemon=True)
         self._connector = Connector(interconnect.urls, self._connection, self._failed, name="receiver", tolerant=True)
-        #: What went wrong that nobody expected; the bridge ends with it.
+        #: An unexpected error; the bridge ends with it.
         self.failure: BaseException | None = None
         #: The port that edges connect to; 0 when the bridge connects out.
         self.port = 0

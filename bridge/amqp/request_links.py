@@ -26,9 +26,9 @@ _log = logging.getLogger(__name__)
 
 #: Parts of answers of one source that may be in transit or not written yet.
 _CREDIT = 16
-#: The link of a larger message is closed, in bytes: a part has less.
+#: Largest size of a message in bytes, above which its link is closed: a part has less.
 _LARGEST_MESSAGE = 256 * 1024
-#: Parts that wait to be written may have so much in all, in bytes; others are sent again later.
+#: Largest size in bytes of all parts that wait to be written; others are sent again later.
 _MOST_WAITING = 32 * 1024 * 1024
 _FULL_SECONDS = 1.0
 _ATTACH_AGAIN_SECONDS = 5.0
@@ -106,11 +106,6 @@ class RequestLinks:
         """Carry requests from now on; before, all links are refused."""
         self._pending, self._received = pending, received
         self.senders.outboxes = [pending]
-
-    @property
-    def is_carrying(self) -> bool:
-        """Whether the bridge carries requests at all."""
-        return self._pending is not None
 
     def send(self, addresses: Iterable[str], sources: Iterable[str]) -> None:
         """Send what waits, and be there for the answers."""
@@ -236,11 +231,11 @@ class RequestLinks:
 
     def settle(self, ticket: int, outcome: Outcome) -> None:
         """Settle a part, and give its credit again."""
-        found = self._unsettled.pop(ticket, None)
-        if found is None:
+        entry = self._unsettled.pop(ticket, None)
+        if entry is None:
             # Its connection is gone.
             return
-        link, delivery, size = found
+        link, delivery, size = entry
         self._tickets_of.discard(link.connection, ticket)
         self._waiting -= size
         settle(delivery, outcome)

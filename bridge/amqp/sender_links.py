@@ -1,6 +1,6 @@
 """The links by which deliveries go out: receivers attach to a bridge that listens, or the bridge attaches at a router or broker.
 
-Sends what the outboxes give, as far as credit goes, and reports each outcome to them. What was on a link that is gone is sent
+Sends what the outboxes give, within the credit, and reports each outcome to them. What was on a link that is gone is sent
 again. An address may have several receivers; order is the outbox's affair (bridge/deliveries/pending.py). Called in the
 receiver's thread, with links and deliveries of Proton's; imports none of it.
 """
@@ -29,7 +29,7 @@ _ATTACH_AGAIN_SECONDS, _IDLE_SECONDS = 5.0, 300.0
 _LEAST_SECONDS = 0.002
 #: AMQP's outcomes, by the codes of their descriptors.
 ACCEPTED, REJECTED, RELEASED, MODIFIED = 0x24, 0x25, 0x26, 0x27
-#: AMQP's sender settle modes: what is sent waits for its outcome; nobody acknowledges anything.
+#: AMQP's sender settle modes: what is sent waits for its outcome; nothing is acknowledged.
 _UNSETTLED, _SETTLED = 0, 1
 
 #: Returns a record as the bytes of a message, given its delivery's name.
@@ -37,7 +37,7 @@ Encode = Callable[[Entry, str], bytes]
 
 
 class Sends(Protocol):
-    """What is sent, by address, and hears what became of it: the outbox of a delivery, or the requests to edges."""
+    """What is sent, by address, and receives the outcomes: the outbox of a delivery, or the requests to edges."""
 
     @property
     def name(self) -> str:
@@ -65,7 +65,7 @@ class Sends(Protocol):
         """Note the outcome, with an AMQP condition and a sentence."""
 
     def note(self, address: str, reason: str) -> None:
-        """Note why nobody takes what waits for an address; empty when somebody does."""
+        """Note why no receiver takes what waits for an address; empty when one does."""
 
 
 class SenderLink:
@@ -88,7 +88,7 @@ class SenderLinks:
         self._name = name
         self._encode = encode
         self._later = later
-        #: Of the file's deliveries, or the one of requests; empty without.
+        #: Outboxes of the file's deliveries, or the one of requests; empty without.
         self.outboxes: Sequence[Any] = ()
         #: Whether receivers need a certificate.
         self.demanded = False
@@ -129,11 +129,11 @@ class SenderLinks:
 
     def close_unless(self, is_allowed: Callable[[Any, str], bool], condition: str, description: str) -> None:
         """Close the links, each given with its address, that are not allowed any more."""
-        for known in self._all():
-            if not is_allowed(known.link, known.address):
-                known.link.delivering = None
-                close(known.link, condition, description)
-                self._forget(known)
+        for sender in self._all():
+            if not is_allowed(sender.link, sender.address):
+                sender.link.delivering = None
+                close(sender.link, condition, description)
+                self._forget(sender)
 
     # What the other side does.
 
@@ -159,169 +159,169 @@ class SenderLinks:
 
     def opened(self, link: Any) -> None:
         """Take a link into use that is up from both sides; one that is about to be refused has no target."""
-        known: SenderLink | None = getattr(link, "delivering", None)
-        if known is None or (self._outgoing is not None and link.remote_target.address is None):
+        sender: SenderLink | None = getattr(link, "delivering", None)
+        if sender is None or (self._outgoing is not None and link.remote_target.address is None):
             return
-        known.is_open = True
-        links = self._links.setdefault(known.address, [])
-        if known not in links:
-            links.append(known)
-            self._of_connections.add(link.connection, known)
-        _log.info("%s: link up, to %s", known.address, link.connection.remote_container or "a nameless container")
-        self._send(known.outbox, known.address)
+        sender.is_open = True
+        links = self._links.setdefault(sender.address, [])
+        if sender not in links:
+            links.append(sender)
+            self._of_connections.add(link.connection, sender)
+        _log.info("%s: link up, to %s", sender.address, link.connection.remote_container or "a nameless container")
+        self._send(sender.outbox, sender.address)
 
     def flow(self, link: Any) -> None:
-        """Send as far as the credit goes."""
-        known: SenderLink | None = getattr(link, "delivering", None)
-        if known is not None and known.is_open:
-            self._send(known.outbox, known.address)
+        """Send within the credit."""
+        sender: SenderLink | None = getattr(link, "delivering", None)
+        if sender is not None and sender.is_open:
+            self._send(sender.outbox, sender.address)
             # A router that drains the link wants back at once what is left; otherwise nothing happens.
             link.drained()
 
     def updated(self, link: Any, delivery: Any) -> None:
         """Report the outcome of a delivery."""
-        known: SenderLink | None = getattr(link, "delivering", None)
+        sender: SenderLink | None = getattr(link, "delivering", None)
         outcome = delivery.remote_state
-        if known is None or not (delivery.settled or outcome in {ACCEPTED, REJECTED, RELEASED, MODIFIED}):
+        if sender is None or not (delivery.settled or outcome in {ACCEPTED, REJECTED, RELEASED, MODIFIED}):
             return
-        entry = known.sent.pop(delivery.tag, None)
+        entry = sender.sent.pop(delivery.tag, None)
         if entry is not None:
-            self._report(known, entry, outcome, delivery.remote)
+            self._report(sender, entry, outcome, delivery.remote)
         delivery.settle()
-        self._send(known.outbox, known.address)
+        self._send(sender.outbox, sender.address)
 
     def closing(self, link: Any, reason: str) -> None:
         """Forget a link that the other side closed, with a reason or without."""
-        known: SenderLink | None = getattr(link, "delivering", None)
-        if known is None:
+        sender: SenderLink | None = getattr(link, "delivering", None)
+        if sender is None:
             return
-        self._forget(known)
+        self._forget(sender)
         if self._outgoing is None:
-            _log.info("%s: link closed by the other side%s", known.address, reason and f": {reason}")
+            _log.info("%s: link closed by the other side%s", sender.address, reason and f": {reason}")
             return
-        if not known.is_open or reason:
+        if not sender.is_open or reason:
             shown = reason or "refused without a reason"
-            self._refusal("%s: link closed by the other side: %s", known.address, shown)
-            known.outbox.note(known.address, shown)
-        self._refused.add(known.address)
-        self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach_again, known.outbox, known.address))
+            self._refusal("%s: link closed by the other side: %s", sender.address, shown)
+            sender.outbox.note(sender.address, shown)
+        self._refused.add(sender.address)
+        self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach_again, sender.outbox, sender.address))
 
     def drop(self, connection: Any) -> None:
         """Forget the links of a connection that is gone."""
-        for known in self._of_connections.pop(connection):
-            self._forget(known)
+        for sender in self._of_connections.pop(connection):
+            self._forget(sender)
 
     def drop_all(self) -> None:
         """Forget all links: their connections are gone."""
         self._outgoing = None
-        for known in self._all():
-            self._forget(known)
+        for sender in self._all():
+            self._forget(sender)
 
     # Steps of these.
 
     def _outbox_of(self, address: str) -> Sends | None:
-        """Return what is sent to an address that somebody attached to."""
+        """Return what is sent to an address that a client attached to."""
         return outbox_of(self.outboxes, address)
 
     def _send(self, outbox: Sends, address: str) -> None:
-        links = [known for known in self._links.get(address, ()) if known.is_open]
+        links = [sender for sender in self._links.get(address, ()) if sender.is_open]
         sending = True
         while sending:
             sending = False
             # One each in turn, where an address has several receivers.
-            for known in links:
-                if known.link.credit > 0 and (entry := outbox.take(address)) is not None:
-                    self._put(known, entry)
+            for sender in links:
+                if sender.link.credit > 0 and (entry := outbox.take(address)) is not None:
+                    self._put(sender, entry)
                     sending = True
         # Without credit, its coming has them sent.
-        due = outbox.due(address) if any(known.link.credit > 0 for known in links) else None
+        due = outbox.due(address) if any(sender.link.credit > 0 for sender in links) else None
         if due is not None and address not in self._timers:
             self._timers.add(address)
-            # Timers may be early by a moment: at least so much later, that it does not spin.
+            # Timers may be early by a moment: the least delay keeps it from spinning.
             self._later(max(due, _LEAST_SECONDS), partial(self._send_again, outbox, address))
         if not links:
             outbox.note(address, "" if self._links.get(address) else "nobody receives from it")
         else:
-            served = any(known.sent or known.link.credit > 0 for known in links)
+            served = any(sender.sent or sender.link.credit > 0 for sender in links)
             outbox.note(address, "" if served else "its receiver gives no credit")
 
     def _send_again(self, outbox: Sends, address: str) -> None:
         self._timers.discard(address)
         self._send(outbox, address)
 
-    def _put(self, known: SenderLink, entry: Entry) -> None:
+    def _put(self, sender: SenderLink, entry: Entry) -> None:
         try:
-            data = self._encode(entry, known.outbox.name)
+            data = self._encode(entry, sender.outbox.name)
         except Exception as caught:  # noqa: BLE001 - whatever it raises, it is about this record alone.
-            error = doors.DELIVERY.refuse(caught, known.outbox.name)
-            known.outbox.rejected(entry, UNREADABLE, error.message)
+            error = doors.DELIVERY.refuse(caught, sender.outbox.name)
+            sender.outbox.rejected(entry, UNREADABLE, error.message)
             return
-        most = known.link.remote_max_message_size
+        most = sender.link.remote_max_message_size
         if most and len(data) > most:
-            known.outbox.rejected(
+            sender.outbox.rejected(
                 entry, TOO_LARGE, f"{len(data)} bytes as a message; its receiver takes {most} at most"
             )
             return
         tag = str(next(self._numbers))
-        known.sent[tag] = entry
-        known.used_at = time.monotonic()
-        known.link.delivery(tag)
-        known.link.stream(data)
-        known.link.advance()
+        sender.sent[tag] = entry
+        sender.used_at = time.monotonic()
+        sender.link.delivery(tag)
+        sender.link.stream(data)
+        sender.link.advance()
 
-    def _report(self, known: SenderLink, entry: Entry, outcome: int, remote: Any) -> None:
+    def _report(self, sender: SenderLink, entry: Entry, outcome: int, remote: Any) -> None:
         if outcome == ACCEPTED:
-            known.outbox.accepted(entry)
+            sender.outbox.accepted(entry)
         elif outcome == REJECTED:
             condition = remote.condition
             name, description = (condition.name, condition.description) if condition is not None else ("", "")
-            known.outbox.rejected(entry, name or "amqp:rejected", description or "")
+            sender.outbox.rejected(entry, name or "amqp:rejected", description or "")
         elif outcome == MODIFIED and remote.undeliverable:
-            known.outbox.rejected(entry, "amqp:modified", "undeliverable here, by its receiver")
+            sender.outbox.rejected(entry, "amqp:modified", "undeliverable here, by its receiver")
         else:
-            known.outbox.returned(entry)
+            sender.outbox.returned(entry)
 
     def _attach(self, outbox: Sends, address: str) -> None:
         if self._outgoing is None or self._parting or address in self._refused:
             return
         outgoing, name = self._outgoing, f"{self._name}/{address}/{next(self._numbers)}"
         link = outgoing.loop.attach_sender(outgoing.connection, address, name)
-        known = SenderLink(link, address, outbox)
-        link.delivering, link.sender_links = known, self
-        self._links.setdefault(address, []).append(known)
-        self._of_connections.add(link.connection, known)
+        sender = SenderLink(link, address, outbox)
+        link.delivering, link.sender_links = sender, self
+        self._links.setdefault(address, []).append(sender)
+        self._of_connections.add(link.connection, sender)
 
     def _attach_again(self, outbox: Sends, address: str) -> None:
         self._refused.discard(address)
         if address in outbox.addresses() and not self._links.get(address):
             self._attach(outbox, address)
 
-    def _forget(self, known: SenderLink) -> None:
-        links = self._links.get(known.address, [])
-        if known in links:
-            links.remove(known)
-            self._of_connections.discard(known.link.connection, known)
+    def _forget(self, sender: SenderLink) -> None:
+        links = self._links.get(sender.address, [])
+        if sender in links:
+            links.remove(sender)
+            self._of_connections.discard(sender.link.connection, sender)
             if not links:
-                del self._links[known.address]
-        known.is_open = False
-        lost, known.sent = list(known.sent.values()), {}
+                del self._links[sender.address]
+        sender.is_open = False
+        lost, sender.sent = list(sender.sent.values()), {}
         # The last one first: each goes before the others.
         for entry in reversed(lost):
-            known.outbox.lost(entry)
-        if lost or known.address in known.outbox.addresses():
-            self._send(known.outbox, known.address)
+            sender.outbox.lost(entry)
+        if lost or sender.address in sender.outbox.addresses():
+            self._send(sender.outbox, sender.address)
 
     def _close_idle(self, outgoing: Connection) -> None:
         """Close links that nothing goes by: with an address for each branch there are many."""
         if self._outgoing is not outgoing or self._parting:
             return
         before = time.monotonic() - _IDLE_SECONDS
-        for known in self._all():
-            if known.used_at < before and not known.sent and known.address not in known.outbox.addresses():
-                self._forget(known)
-                known.link.delivering = None
-                known.link.close()
+        for sender in self._all():
+            if sender.used_at < before and not sender.sent and sender.address not in sender.outbox.addresses():
+                self._forget(sender)
+                sender.link.delivering = None
+                sender.link.close()
         self._later(_IDLE_SECONDS, partial(self._close_idle, outgoing))
 
     def _all(self) -> list[SenderLink]:
-        return [known for links in self._links.values() for known in links]
+        return [sender for links in self._links.values() for sender in links]

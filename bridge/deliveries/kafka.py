@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 #: Seconds that looking up committed offsets may take.
 _LOOK_SECONDS = 5.0
-#: Seconds that a commit may take that is waited for: librdkafka waits for a broker that hangs without end.
+#: Seconds that a synchronous commit may take: librdkafka waits without end for a broker that hangs.
 _COMMIT_SECONDS = 3.0
 
 
@@ -36,7 +36,7 @@ class TopicReader:
     """Reads one topic in a group.
 
     Within `read` it calls `assigned` with each partition that is ours from now on, and `revoked` with each that is to be given
-    up, with True where somebody else has it already, so that it is too late to commit.
+    up, with True where another bridge has it already, so that it is too late to commit.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class TopicReader:
         self._topic = topic
         self._assigned, self._revoked = assigned, revoked
         self._consumer = delivery_consumer(connection, group, session_seconds, self._on_commit)
-        #: Whether a commit that nobody waited for failed.
+        #: Whether an asynchronous commit failed.
         self._uncommitted = False
-        #: Partitions that were assigned and not looked at yet (`removed`).
+        #: Partitions that were assigned and not checked yet (`count_removed`).
         self._new: list[int] = []
         #: Partitions whose assignment was reported; none is while it leaves.
         self._reported: set[int] = set()
@@ -68,18 +68,18 @@ class TopicReader:
         for event, is_end in events(self._consumer, self._topic, most, seconds):
             yield End(event.partition(), event.offset()) if is_end else _record(event)
 
-    def removed(self) -> dict[int, int]:
+    def count_removed(self) -> dict[int, int]:
         """Return how many offsets of newly assigned partitions were removed by Kafka before they were delivered, at most."""
-        found = {}
+        counts = {}
         for partition in self._new:
             place = TopicPartition(self._topic, partition)
             with translated(f"look up what is delivered of {self._topic}"):
-                (known,) = self._consumer.committed([place], timeout=_LOOK_SECONDS)
+                (committed,) = self._consumer.committed([place], timeout=_LOOK_SECONDS)
                 low, _ = self._consumer.get_watermark_offsets(place, timeout=_LOOK_SECONDS)
-            if 0 <= known.offset < low:
-                found[partition] = low - known.offset
+            if 0 <= committed.offset < low:
+                counts[partition] = low - committed.offset
         self._new = []
-        return found
+        return counts
 
     def pause(self, partition: int) -> None:
         """Read a partition no more, until `resume`."""
@@ -100,7 +100,7 @@ class TopicReader:
             self._commit(places, wait=False)
 
     def commit_failed(self) -> bool:
-        """Return, once, whether a commit failed that nobody waited for."""
+        """Return, once, whether an asynchronous commit failed."""
         failed, self._uncommitted = self._uncommitted, False
         return failed
 

@@ -48,7 +48,7 @@ class Outbox:
         self._bytes: dict[int, int] = {}
         self._committed: dict[int, int] = {}
         self._condemned: list[Entry] = []
-        #: Addresses with something new to send, and why others wait, as far as is known.
+        #: Addresses with something new to send, and why others wait, where that is known.
         self._fresh: set[str] = set()
         self._notes: dict[str, str] = {}
         self._stopped = False
@@ -98,11 +98,11 @@ class Outbox:
             if partition in self._offsets:
                 self._offsets[partition].reach(end)
 
-    def fresh(self) -> list[str]:
+    def take_fresh(self) -> list[str]:
         """Return the addresses that have something new to send since the last call."""
         with self._lock:
-            found, self._fresh = list(self._fresh), set()
-            return found
+            addresses, self._fresh = list(self._fresh), set()
+            return addresses
 
     def is_full(self, partition: int) -> bool:
         """Return whether a partition must not be read on now."""
@@ -117,10 +117,10 @@ class Outbox:
     def committable(self) -> dict[int, int]:
         """Return the offset to commit of each partition in which it moved since `committed`."""
         with self._lock:
-            found = {partition: offsets.committable for partition, offsets in self._offsets.items()}
+            by_partition = {partition: offsets.committable for partition, offsets in self._offsets.items()}
             return {
                 partition: offset
-                for partition, offset in found.items()
+                for partition, offset in by_partition.items()
                 if offset is not None and offset > self._committed.get(partition, -1)
             }
 
@@ -131,7 +131,7 @@ class Outbox:
                 partition: offset for partition, offset in offsets.items() if partition in self._offsets
             }
 
-    def uncommitted(self) -> None:
+    def note_failed_commit(self) -> None:
         """Note that a commit failed: all of it is committable again."""
         with self._lock:
             self._committed.clear()
@@ -143,20 +143,20 @@ class Outbox:
                 hours = self.settings.dead_letter_after_hours
                 self._condemn(entry, TOO_OLD, f"nobody accepted it within {hours:g} hours")
 
-    def condemned(self) -> list[Entry]:
+    def take_condemned(self) -> list[Entry]:
         """Return the records to write to the dead-letter topic, each once."""
         with self._lock:
-            found, self._condemned = self._condemned, []
-            return found
+            entries, self._condemned = self._condemned, []
+            return entries
 
-    def buried(self, entry: Entry) -> None:
+    def note_buried(self, entry: Entry) -> None:
         """Note that a dead letter is in Kafka."""
         with self._lock:
             if self._pending.finish(entry):
                 self._figures.dead_lettered += 1
                 self._settle(entry)
 
-    def unburied(self, entry: Entry) -> None:
+    def bury_again(self, entry: Entry) -> None:
         """Have a dead letter that Kafka did not take written again."""
         with self._lock:
             if entry.state is State.CONDEMNED:
@@ -206,7 +206,7 @@ class Outbox:
             return self._pending.addresses()
 
     def note(self, address: str, reason: str) -> None:
-        """Note why an address has nobody who takes its records; an empty reason: somebody does."""
+        """Note why no receiver takes the records of an address; an empty reason: one does."""
         with self._lock:
             if reason:
                 self._notes[address] = reason

@@ -7,7 +7,7 @@ of its key, while other keys of the address, and other addresses, go on.
 The rule of commits: the offset below which every record is settled. Memory is bounded by the caller, which stops to read when
 `span` is too large. No clock, no socket, no lock.
 
-A record as an AMQP message (docs/deliveries.md): id, address, what Kafka knows of it, and its value as the body.
+A record as an AMQP message (docs/deliveries.md): id, address, its place in Kafka, and its value as the body.
 """
 
 import heapq
@@ -30,7 +30,7 @@ class State(Enum):
     #: To be written to the dead-letter topic.
     CONDEMNED = auto()
     FINISHED = auto()
-    #: Its partition was taken from this bridge: whatever becomes of it is no more of ours.
+    #: Its partition was taken from this bridge, which does not settle it any more.
     DROPPED = auto()
 
 
@@ -226,7 +226,7 @@ class PartitionOffsets:
 
     @property
     def span(self) -> int:
-        """How many records were read from the oldest that is not settled on: so many are read again after a restart."""
+        """How many records were read from the oldest that is not settled on: they are read again after a restart."""
         return len(self._offsets)
 
     @property

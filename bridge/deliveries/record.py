@@ -1,4 +1,4 @@
-"""A record to deliver: what Kafka holds, and the id by which a receiver knows it again.
+"""A record to deliver: what Kafka holds, and the id by which a receiver recognises it.
 
 Addresses of records: a template of the bridge's file, filled from a record's key or headers.
 
@@ -108,7 +108,7 @@ class AddressTemplate:
     def address(self, record: Record) -> str:
         """Return a record's address; raise Undeliverable, with the reason and without the value, when it has none."""
         values = {field: _value(field, record) for field in self._fields}
-        address = FIELD.sub(lambda found: values[found.group(1)], self._text)
+        address = FIELD.sub(lambda match: values[match.group(1)], self._text)
         if len(address) > _LONGEST:
             raise Undeliverable(f"the address would be longer than {_LONGEST} characters")
         return address
@@ -122,8 +122,8 @@ def _value(field: str, record: Record) -> str:
     if field.startswith("header."):
         name = field.removeprefix("header.")
         # The last of several, as Kafka's own clients take it.
-        found = [value for header, value in record.headers if header == name]
-        return _checked(found[-1] if found else None, f"header {name!r}", _SEGMENTS)
+        values = [value for header, value in record.headers if header == name]
+        return _checked(values[-1] if values else None, f"header {name!r}", _SEGMENTS)
     if field == "region":
         key = record.key.partition(b"/")[0] if record.key is not None else None
         return _checked(key, "region in the key", _REGION)

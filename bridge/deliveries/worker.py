@@ -4,7 +4,7 @@ A partition that has too much waiting is paused until half of that is settled. W
 that are missing, brokers that are unavailable) is the delivery's state until it passes; neither sources nor other deliveries
 stop for it. Made, started and stopped by bridge/deliveries/worker.py.
 
-A dead letter of a delivery: the record as it was, with headers that say where it came from and why it is here. Pure.
+A dead letter of a delivery: the record as it was, with headers that name where it came from and why it is here. Pure.
 
 All deliveries of a bridge: their outboxes, their threads, their figures. Made, started and stopped by the bridge.
 """
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 #: Records read before something else has its turn.
 _MANY = 500
 _COMMIT_SECONDS = 0.5
-#: How often old records are looked for, and how long a state that nothing explains any more is kept, in seconds.
+#: Seconds between two checks for old records, and for which a state is kept that nothing explains any more.
 _EXPIRE_SECONDS, _CALM_SECONDS = 5.0, 5.0
 _LOOK_SECONDS = 2.0
 #: The pause before dead letters that Kafka did not take are written again, in seconds.
@@ -127,13 +127,13 @@ class Worker:
         self._expire()
         self._write_dead_letters()
         self._resume()
-        if fresh := self._outbox.fresh():
+        if fresh := self._outbox.take_fresh():
             self._wake(self._outbox, fresh)
 
     def _renew(self) -> None:
         """Leave the group, and join it with a new client: certificates and passwords are read when one is made."""
         fresh = self._open_reader()
-        # By the former one, what is settled of its partitions is committed.
+        # The former one commits what is settled of its partitions.
         self._reader.close()
         self._reader = fresh
 
@@ -168,7 +168,7 @@ class Worker:
     def _commit(self) -> None:
         now = time.monotonic()
         if self._reader.commit_failed():
-            self._outbox.uncommitted()
+            self._outbox.note_failed_commit()
         if now >= self._commit_at and (offsets := self._outbox.committable()):
             self._commit_at = now + _COMMIT_SECONDS
             self._reader.commit(offsets, wait=False)
@@ -190,7 +190,7 @@ class Worker:
             self._figures.state, self._figures.reason = "delivering", ""
 
     def _look_for_removed(self) -> None:
-        for partition, count in self._reader.removed().items():
+        for partition, count in self._reader.count_removed().items():
             self._figures.removed += count
             _log.error(
                 "%s: Kafka removed up to %d records of %s[%d] before they were delivered: its retention is too short",
@@ -200,19 +200,19 @@ class Worker:
     def _write_dead_letters(self) -> None:
         self._dead_letters.poll()
         if time.monotonic() >= self._dead_letters_at:
-            for entry in self._outbox.condemned():
+            for entry in self._outbox.take_condemned():
                 written = partial(self._dead_letter_written, entry)
                 added = headers(entry, dt.datetime.now(dt.UTC))
                 self._dead_letters.write(entry.record.key, entry.record.value, written, added)
 
     def _dead_letter_written(self, entry: Entry, error: ReplicationError | None) -> None:
         if error is None:
-            self._outbox.buried(entry)
+            self._outbox.note_buried(entry)
             # A receiver's description may hold what the record contains: it is in the dead letter alone.
             self._dead("%s: %s is a dead letter: %s", self._name, entry.record.id, entry.condition)
         else:
             self._dead_letters_at = time.monotonic() + _DEAD_LETTER_SECONDS
-            self._outbox.unburied(entry)
+            self._outbox.bury_again(entry)
             self._note(error)
 
     def _expire(self) -> None:
@@ -244,7 +244,7 @@ class Worker:
 _LAST_OUTCOMES_SECONDS = 2.0
 _LETTERS_SECONDS = 2.0
 
-#: Starts a thread: its name, and what it does again and again.
+#: Starts a thread: its name, and what it does repeatedly.
 Start = Callable[[str, Callable[[], None]], None]
 
 
@@ -256,7 +256,7 @@ class Deliveries:
         self._wake = wake
         self.figures = {name: DeliveryMetrics() for name in file.deliveries}
         self.outboxes = [Outbox(name, settings, self.figures[name]) for name, settings in file.deliveries.items()]
-        #: By the name of the thread.
+        #: Workers by the name of the thread.
         self._workers: dict[str, Worker] = {}
 
     def start(self, start: Start) -> None:

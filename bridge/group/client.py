@@ -12,7 +12,7 @@ from headrace.errors import Retryable
 
 #: How the client writes the metadata down: this, the generation in 4 bytes, group and member, each with a zero byte.
 _MAGIC = b"CGMDv2:"
-#: Seconds that a look at the topics may take.
+#: Seconds that a request for the topics may take.
 _LOOK_SECONDS = 2.0
 
 Named = Callable[[Collection[Partition]], None]
@@ -108,7 +108,7 @@ class KafkaMember:
         self._consumer.close()
 
     def unassigned(self, partitions: Collection[Partition]) -> set[Partition] | None:
-        """Ask the group's coordinator which of some partitions nobody has; None while members join or leave."""
+        """Ask the group's coordinator which of some partitions no member has; None while members join or leave."""
         group = self._described()
         if group.state.name != "STABLE":
             return None

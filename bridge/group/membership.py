@@ -17,16 +17,16 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retry
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.1
-#: Without an assignment for so long, in seconds, something is wrong with the group.
+#: Seconds without an assignment after which something is wrong with the group.
 _LONG_SECONDS = 30.0
-#: A group that changes so often within so many seconds has members that come and go without end.
+#: A number of changes of the group within some seconds that shows members which come and go without end.
 _OFTEN, _OFTEN_SECONDS = 20, 60.0
-#: So long after the first assignment, in seconds, it is looked whether each source that this bridge did not get has another one;
-#: and again where that was not known. Then now and then.
+#: Seconds after the first assignment until the check whether each source that this bridge did not get has another bridge, and
+#: until it is repeated where that was not known; and between later checks.
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 1.0, 30.0
 #: The same after sources came into the file: the group's leader has to notice first.
 _GROWN_SECONDS = 5.0
-#: How much longer than a session it takes at most until Kafka has removed a member that is not heard, in seconds.
+#: Seconds after the end of a session until Kafka has certainly removed a member that is not heard.
 _MARGIN_SECONDS = 2.0
 
 
@@ -47,9 +47,9 @@ class Membership:
         #: When to look whether all sources have a member; None where there is no need.
         self._look_at: float | None = None
         self._looked = False
-        # Those for which the group was joined again, and which still have nobody.
+        # Those for which the group was joined again, and which still have no bridge.
         self._unserved: set[str] = set()
-        #: What was raised when another member took this instance's place, and when; None while nobody did.
+        #: What was raised when another member took this instance's place, and when; None while none did.
         self._fenced: InstanceFenced | None = None
         self._fenced_at = 0.0
         self._usability = Usability()
@@ -84,10 +84,10 @@ class Membership:
         """Go on with the sources of a changed file: those are taken on whose partitions this member has."""
         fresh = set(sources.values()) - set(self._sources.values())
         self._sources = sources
-        if found := [sources[place] for place in self._places & sources.keys() if sources[place] in fresh]:
-            self._registry.assigned(found, self._member.metadata())
+        if own_sources := [sources[place] for place in self._places & sources.keys() if sources[place] in fresh]:
+            self._registry.assigned(own_sources, self._member.metadata())
         if fresh:
-            # Partitions that were added to a topic may be nobody's yet. Joining again, if that is not enough, interrupts all.
+            # Partitions that were added to a topic may have no member yet. Joining again, if that is not enough, interrupts all.
             try:
                 self._member.look()
             except (NotConnected, Retryable, NeedsOperator) as error:
@@ -126,7 +126,7 @@ class Membership:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this bridge has all sources: nobody waits for them."""
+        """Whether this bridge has all sources: no other one waits for them."""
         return len(self._registry.ownership.snapshot.leases) == len(self._registry.states)
 
     def close(self, *, leave: bool) -> None:
@@ -164,9 +164,9 @@ class Membership:
         self._joined, self._fenced, self._trouble = False, None, ""
 
     def _look(self) -> None:
-        """Join again where nobody has a source of this bridge's file, and show those that nobody has after that.
+        """Join again where no member has a source of this bridge's file, and show those that none has after that.
 
-        Kafka gives a static member that returns within its session what it had before, and asks nobody for an assignment: it does
+        Kafka gives a static member that returns within its session what it had before, and makes no assignment: it does
         not have the topics and partitions that came into its file since.
         """
         others = [place for place, source in self._sources.items() if self._registry.states[source].token is None]

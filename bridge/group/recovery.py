@@ -17,7 +17,7 @@ from headrace.waiting import Backoff
 
 _log = logging.getLogger(__name__)
 
-#: Sources of one request: the first ones are served while the next are read.
+#: Most sources of one request: the first ones are served while the next are read.
 _MOST = 250
 
 
@@ -55,7 +55,7 @@ class Recovery:
         if not due:
             return
         try:
-            found = self._reader.read(list(due))
+            results = self._reader.read(list(due))
         except (NotConnected, Retryable) as error:
             if error.message != self.trouble:
                 _log.warning("%s. %s", error.message, error.hint or "Trying again.")
@@ -72,7 +72,7 @@ class Recovery:
         self.trouble, self._many = "", min(_MOST, 2 * self._many)
         self._backoff.reset()
         # Those that are not in it left the bridge's file meanwhile.
-        for source, result in found.items():
+        for source, result in results.items():
             if result is None:
                 self.search(source, due[source])
             elif isinstance(result, ReplicationError):
@@ -85,8 +85,8 @@ class Recovery:
         with self._changed:
             while True:
                 now = self._clock()
-                found = ((source, lease) for source, (lease, at) in self._waiting.items() if at <= now)
-                due = dict(islice(found, self._many))
+                sources = ((source, lease) for source, (lease, at) in self._waiting.items() if at <= now)
+                due = dict(islice(sources, self._many))
                 if due or now >= until:
                     break
                 soonest = min((at for _, at in self._waiting.values()), default=until)

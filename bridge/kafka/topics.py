@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
 from bridge.kafka.errors import translated
-from bridge.model.table_router import TablePatterns
+from bridge.model.route import TablePatterns
 from headrace.configuration import delivery
 from headrace.configuration.bridge import BridgeFile, Stream
 from headrace.configuration.sections import Requests

@@ -197,7 +197,7 @@ class Lane:
         if parts:
             self._backoff.reset()
             sources = [part.session.source for part in parts]
-            self._pacing.ended(sources, seconds, is_full=transaction.is_full)
+            self._pacing.note_end(sources, seconds, is_full=transaction.is_full)
             self.metrics.commit(sum(part.records for part in parts), len(parts), len(transaction.partitions), seconds)
         outcomes = [outcome for part in transaction.parts for outcome in part.commit(seconds)]
         self._deliverer.settle(outcomes)
@@ -233,7 +233,7 @@ class Lane:
             return self._discard(problem)
         if not state.enter(Phase.IDLE):
             return False
-        self._pacing.ended()
+        self._pacing.note_end()
         waiting, state.waiting = state.waiting, []
         self._registry.recover(waiting)
         return True
@@ -257,8 +257,8 @@ class Lane:
         """Return the sources of which one cannot be written, and whether it is certain that it is this one."""
         written = [part for part in parts if part.has_commit]
         if isinstance(error, PartitionsFailed):
-            found = [part for part in written if not part.partitions.isdisjoint(error.failed)]
-            return frozenset(part.session.source for part in found), True
+            suspects = [part for part in written if not part.partitions.isdisjoint(error.failed)]
+            return frozenset(part.session.source for part in suspects), True
         if isinstance(error, Fenced | OldGeneration | NotOwner | NotConnected):
             return frozenset(), False
         return frozenset(part.session.source for part in written), len(written) == 1

@@ -14,12 +14,11 @@ from bridge.metrics import Complete, number
 from bridge.model.chain import Gap, Next, Repeat, Stale, judge
 from bridge.model.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.model.ports import Partition, PartitionsFailed, PositionCommit, Share
-from bridge.model.position_text import position_text
-from bridge.model.withheld import Released, WithheldTable
-from bridge.routing.avro_ids import TableRefused
+from bridge.model.position_text import WithheldTable, position_text
+from bridge.routing.partitioner import TableRefused
 from bridge.routing.registered_schemas import SchemaIds
-from bridge.routing.withheld_split import divide, whole
-from bridge.source.session import Session
+from bridge.routing.withheld_records import divide, whole
+from bridge.source.session import Released, Session
 from bridge.source.state import SourceState
 from headrace import doors
 from headrace.batch import Batch, TooLarge, decode, unpacked_size
@@ -28,7 +27,7 @@ from headrace.logs import printable
 
 _log = logging.getLogger(__name__)
 
-#: By how much a batch may unpack to more than the largest record of its topics, in bytes: an edge has 4 MB besides, and keys.
+#: Bytes by which an unpacked batch may exceed the largest record of its topics: an edge adds 4 MB, and keys.
 _BESIDES_BYTES = 16 << 20
 #: An epoch is when its log was made: no edge's clock is ahead by more, in seconds.
 _CLOCK_SECONDS = 2 * 86_400.0
@@ -80,17 +79,17 @@ class Part:
 
     def release(self, step: Released) -> Sequence[Share]:
         """Go on with the release of a withheld table; return the records to write."""
-        release, known = self.session.release, self.withheld.tables.get(step.table)
-        if known is None or known.next != step.begin:
-            # Of a state that is over: the release begins again from the committed one.
+        release, withheld = self.session.release, self.withheld.tables.get(step.table)
+        if withheld is None or withheld.next != step.begin:
+            # The step is of a state that is over: the release begins again from the committed one.
             release.end()
             return ()
-        found: Sequence[Share] = ()
-        complete = known.complete
+        shares: Sequence[Share] = ()
+        complete = withheld.complete
         if step.batch is not None:
             complete = step.batch.last
             try:
-                found = whole(step.batch, 0, self._state.route, self._schemas)
+                shares = whole(step.batch, 0, self._state.route, self._schemas)
             except TableRefused as refused:
                 # Its schema was altered once more, while it was withheld.
                 self._reasons[step.table] = refused.message
@@ -102,9 +101,9 @@ class Part:
             except Exception as error:  # noqa: BLE001 - whatever it raises, it is about what came in that batch.
                 self.refused = doors.WITHHELD.refuse(error, self.session.source)
                 return ()
-            if large := [share.topic for share in found if self._limits.exceeded_by(share)]:
-                # The affair of this table alone; where the topic takes it by now, the release goes on at the next look.
-                if not self._limits.refresh(share.topic for share in found):
+            if large := [share.topic for share in shares if self._limits.exceeded_by(share)]:
+                # It concerns this table alone; where the topic takes it now, the release goes on at the next check.
+                if not self._limits.refresh(share.topic for share in shares):
                     release.put_off(step.table)
                     self._state.refused(
                         self.session,
@@ -121,8 +120,8 @@ class Part:
         else:
             self.withheld = self.withheld.put(step.table, WithheldTable(complete, step.next))
         self.bytes += step.size
-        self.partitions |= {(share.topic, share.partition) for share in found}
-        return found
+        self.partitions |= {(share.topic, share.partition) for share in shares}
+        return shares
 
     def take(self, delivery: Delivery) -> Sequence[Share]:
         """Judge one delivery; return the records to write. Whatever it raises becomes its outcome."""
@@ -132,7 +131,7 @@ class Part:
         except MemoryError:
             del self._outcomes[count:]
             self._outcomes.append((delivery.ticket, Release(_MEMORY_SECONDS)))
-        except Exception as error:  # noqa: BLE001 - nothing of ours is changed before all of the batch was looked at.
+        except Exception as error:  # noqa: BLE001 - nothing is changed before all of the batch was checked.
             del self._outcomes[count:]
             self._refuse(delivery, error, "headrace:unreadable")
         return ()
@@ -163,7 +162,7 @@ class Part:
         if isinstance(verdict, Next):
             return self._next(delivery, batch, verdict)
         if isinstance(verdict, Gap):
-            self._outcomes.append((delivery.ticket, Release(self._state.met(verdict))))
+            self._outcomes.append((delivery.ticket, Release(self._state.note_gap(verdict))))
         elif isinstance(verdict, Stale):
             self._reject(
                 delivery,
@@ -184,7 +183,7 @@ class Part:
     def positions(self, ends: dict[Partition, int], bridge: str) -> list[PositionCommit]:
         """Return what a bridge commits for the source's partitions, given the offsets after its records.
 
-        Raises NotConnected where Kafka has not said where withheld records end, PartitionsFailed where they end ahead of others.
+        Raises NotConnected where Kafka has not reported the end of withheld records, PartitionsFailed where others are beyond it.
         """
         if not self.has_end(ends):
             raise NotConnected(f"Kafka: withheld records of {self.session.source} were not taken in time")
@@ -229,8 +228,8 @@ class Part:
                 f"a batch of {batch.source!r} came on the link of {self.session.source!r}",
                 hint="Give every edge its own source name.",
             )
-        known = self.tail.epoch if self.tail is not None else 0
-        if batch.last.epoch > max(time.time() + _CLOCK_SECONDS, known + 1):
+        epoch = self.tail.epoch if self.tail is not None else 0
+        if batch.last.epoch > max(time.time() + _CLOCK_SECONDS, epoch + 1):
             raise CorruptInput(
                 f"the batch is of epoch {batch.last.epoch:08x}, which is in the future",
                 hint="Correct the clock of the edge's machine, and see 'headrace edge init'.",
@@ -238,7 +237,7 @@ class Part:
         return batch
 
     def _too_large(self, delivery: Delivery, error: TooLarge) -> None:
-        """Refuse a batch that unpacks to more than the source's topics can take, unless they take more by now."""
+        """Refuse a batch that unpacks to more than the source's topics can take, unless they take more now."""
         topics = self._state.route.topics
         grown = self._limits.refresh(topics)
         if grown and unpacked_size(delivery.body) <= self._limits.largest + _BESIDES_BYTES:
@@ -252,10 +251,10 @@ class Part:
         tables = self._state.route.tables
         try:
             # An empty batch starts an epoch, too: then the position moves without records.
-            found, withheld, reasons = divide(
+            shares, withheld, reasons = divide(
                 batch, verdict.begin, self._state.route, self._schemas, self.withheld, self.tail or batch.follows
             )
-            found = [share for share in found if share.values]
+            shares = [share for share in shares if share.values]
         except (NotConnected, Retryable, NeedsOperator) as error:
             self.refused = error
             self._outcomes.append((delivery.ticket, Release()))
@@ -269,9 +268,9 @@ class Part:
             return ()
         if tables is not None:
             self._state.figures.without_topic = tables.without_topic
-        if large := [share.topic for share in found if self._limits.exceeded_by(share)]:
-            if self._limits.refresh(share.topic for share in found):
-                # The topic takes larger records by now: the edge sends the batch again.
+        if large := [share.topic for share in shares if self._limits.exceeded_by(share)]:
+            if self._limits.refresh(share.topic for share in shares):
+                # The topic takes larger records now: the edge sends the batch again.
                 self._outcomes.append((delivery.ticket, Release()))
             else:
                 self._reject(
@@ -290,13 +289,13 @@ class Part:
         self.bytes += len(delivery.body)
         self.unpacked += unpacked_size(delivery.body)
         self.records += len(batch) - verdict.begin
-        self.partitions |= {(share.topic, share.partition) for share in found}
-        return found
+        self.partitions |= {(share.topic, share.partition) for share in shares}
+        return shares
 
     def _refuse(self, delivery: Delivery, error: Exception, condition: str) -> None:
         """Reject a delivery that cannot be what it should be, as its door has it."""
         answer = doors.BATCH.refuse(error, self.session.source)
-        # It may name what came; its receiver's log is another's.
+        # It may name what came, and the log of its receiver is read by others.
         self._reject(delivery, condition, printable(f"{answer.message}. {answer.hint}".rstrip(" ")))
 
     def _reject(self, delivery: Delivery, condition: str, description: str) -> None:

@@ -8,7 +8,7 @@
 
 The lane's thread enters phases; the bridge's main thread gives the lane up while it is in one that calls Kafka. Both under one
 lock, so that what a transaction holds is always one lane's: once given up, a lane enters nothing more, and whatever its call
-returns later is nobody's.
+returns later is ignored.
 
 Metrics of each lane: a transaction is of many sources, so its size and cost are a lane's and no source's.
 """
@@ -42,7 +42,7 @@ class LaneMetrics:
         self.commit_seconds.add(seconds)
 
 
-#: A call that has not returned after so long never will, in seconds: librdkafka can hang when a broker dies in a commit.
+#: Seconds after which a call counts as hung: librdkafka can hang when a broker dies in a commit.
 HUNG_SECONDS = 20.0
 
 
@@ -79,7 +79,7 @@ _NEXT = {
     Phase.GIVEN_UP: set(),
 }
 _AT_KAFKA = frozenset({Phase.OPENING, Phase.COLLECTING, Phase.COMMITTING, Phase.ABORTING, Phase.DISCARDING})
-#: In these nobody has been answered yet.
+#: In these no edge has been answered yet.
 _UNSETTLED = frozenset({Phase.COLLECTING, Phase.COMMITTING})
 
 #: What has positions read again: a source, its lease, and the seconds until then.

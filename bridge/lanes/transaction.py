@@ -38,7 +38,7 @@ class Pacing:
         # The source of the last transaction, where it had one alone.
         self._only: str | None = None
 
-    def ended(self, sources: Collection[str] = (), seconds: float = 0.0, *, is_full: bool = False) -> None:
+    def note_end(self, sources: Collection[str] = (), seconds: float = 0.0, *, is_full: bool = False) -> None:
         """Note that a transaction has ended.
 
         Args:

@@ -76,7 +76,7 @@ class Inbox:
             return taken
 
     def close(self) -> None:
-        """Take and give no more deliveries, and wake whoever waits."""
+        """Take and give no more deliveries, and wake those that wait."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -15,7 +15,7 @@ raise errors of headrace/errors.py only, and the ones below.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from bridge.model.withheld import Withheld
+from bridge.model.position_text import Withheld
 from headrace.batch import Headers
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
 from headrace.position import Position
@@ -48,7 +48,7 @@ class PartitionsFailed(Retryable):
 class GroupMetadata(NamedTuple):
     """What a transaction names so that the broker refuses members of former generations."""
 
-    #: As the client made it.
+    #: The metadata as the client made it.
     opaque: Any
     group: str
     generation: int
@@ -76,7 +76,7 @@ class Share(NamedTuple):
     partition: int
     keys: list[bytes | None]
     values: list[bytes | None]
-    #: Of the records that have any, by their index; None where none has.
+    #: Headers of the records that have any, by their index; None where none has.
     headers: Headers | None = None
 
 

@@ -2,27 +2,88 @@
 
 2 POSITION TIME SOURCE BRIDGE      the position `-` while none is known; TIME in ISO 8601, UTC, by the bridge's clock
 3 COMPLETE TIME SOURCE POSITION END TABLES BRIDGE
-                                   of a source that has, or had, withheld tables (bridge/model/withheld.py); up to COMPLETE
-                                   all of it is in its topics, which is what a reader of format 2 wants to know there
+                                   of a source that has, or had, withheld tables; up to COMPLETE
+                                   all of it is in its topics, which is what a reader of format 2 needs to know there
 BRIDGE may be followed by the numbers of the source's partitions, `2,0,1`, in the order by which keys are shared out among them;
 where it has one alone, and in texts of releases before, there is none.
 
 POSITION TIME BRIDGE               in a group of the source's own, by releases up to 0.1
+
+It has also which tables of the source are withheld, and where their records are: not in the table's topic but, as batches, in the
+stream's topic of withheld records, in the lowest of the source's partitions. Pure values: a transaction makes the next one, and a
+session has that of its last committed transaction.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
+from urllib.parse import quote, unquote
 
-from bridge.model import withheld as tables
-from bridge.model.withheld import NOTHING, Withheld
 from headrace.errors import CorruptInput
 from headrace.formats import COMMITTED_POSITION
 from headrace.position import Position
 
 _NONE = "-"
-#: The format that knows nothing of withheld tables.
+#: Kafka takes 4,096 bytes with an offset by default; names of hosts and instances are in it too.
+_LONGEST = 3000
+
+
+class WithheldTable(NamedTuple):
+    """What is known of one table."""
+
+    #: Up to this position all of the table is in its topic.
+    complete: Position
+    #: The table's first record that is not in its topic is at this offset or after it.
+    next: int
+
+
+class Withheld(NamedTuple):
+    """The withheld tables of one source, by name, `schema.table`."""
+
+    #: The offset after the source's last withheld record, released ones included.
+    end: int = 0
+    tables: Mapping[str, WithheldTable] = {}
+
+    def complete(self, position: Position) -> Position:
+        """Return the position up to which all of a source is in its topics; `position` is its own."""
+        return min((table.complete for table in self.tables.values()), default=position)
+
+    def put(self, name: str, table: WithheldTable) -> "Withheld":
+        """Return this with a table in another state."""
+        return self._replace(tables={**self.tables, name: table})
+
+    def without(self, name: str) -> "Withheld":
+        """Return this without a table: all of it is in its topic."""
+        return self._replace(tables={other: table for other, table in self.tables.items() if other != name})
+
+    @property
+    def fits(self) -> bool:
+        """Whether its text goes with an offset."""
+        return len(str(self)) <= _LONGEST
+
+    def __str__(self) -> str:
+        """Return the text for a committed position: `END TABLES`, where TABLES is `NAME=COMPLETE@NEXT,...`, or `-`."""
+        tables = (f"{quote(name, safe='.')}={each.complete}@{each.next}" for name, each in self.tables.items())
+        return f"{self.end} {','.join(tables) or _NONE}"
+
+
+NOTHING = Withheld()
+
+
+def parse_withheld(end: str, tables: str) -> Withheld:
+    """Return what a text holds; raise ValueError or CorruptInput when no bridge wrote it."""
+    by_name = {}
+    for each in tables.split(",") if tables != _NONE else ():
+        name, _, rest = each.partition("=")
+        complete, _, offset = rest.partition("@")
+        by_name[unquote(name)] = WithheldTable(Position.parse(complete), int(offset))
+    if int(end) < 0 or any(table.next > int(end) for table in by_name.values()):
+        raise CorruptInput("a withheld record is said to be beyond the last one")
+    return Withheld(int(end), by_name)
+
+
+#: The format without withheld tables.
 _WITHOUT = 2
 #: A source of more partitions has no order in its text, which Kafka limits to 4,096 bytes.
 _MOST_PARTITIONS = 100
@@ -73,7 +134,7 @@ def parse(text: str, where: str = "a committed position") -> PositionText:
             position, at, source, bridge = rest.split(" ", 3)
         else:
             _, at, source, position, end, listed, bridge = rest.split(" ", 6)
-            withheld = tables.parse(end, listed)
+            withheld = parse_withheld(end, listed)
         order: tuple[int, ...] = ()
         if (ordered := _ORDER.fullmatch(bridge)) is not None:
             bridge, order = ordered[1], tuple(map(int, ordered[2].split(",")))

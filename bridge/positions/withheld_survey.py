@@ -6,8 +6,8 @@ from typing import Any
 from bridge.kafka.entries import records
 from bridge.kafka.last_record import bounds
 from bridge.model.ports import Committed, Partition
+from bridge.model.position_text import Withheld
 from bridge.model.route import SourceRoute
-from bridge.model.withheld import Withheld
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 

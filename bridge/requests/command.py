@@ -93,11 +93,11 @@ def _topics(path: Path, source: str) -> tuple[KafkaConnection, Topics]:
     try:
         is_lake = "lake" in tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        # The loader words it better.
+        # The loader has the better message.
         is_lake = False
     if is_lake:
         lake = load(path, LakeFile)
-        known = {each for stream in lake.streams.values() for each in stream.sources}
+        sources = {each for stream in lake.streams.values() for each in stream.sources}
         connection: KafkaConnection = lake.kafka
         topics = lake.requests.topics(lake.kafka.prefix)
     else:
@@ -107,10 +107,10 @@ def _topics(path: Path, source: str) -> tuple[KafkaConnection, Topics]:
                 f"{path} has no [requests]: this bridge carries none",
                 hint="Add [requests], run 'headrace bridge init', and start the bridge again (docs/requests.md).",
             )
-        known = {each for stream in file.streams.values() for each in stream.sources}
+        sources = {each for stream in file.streams.values() for each in stream.sources}
         connection, topics = file.kafka, file.requests.topics(file.kafka.prefix)
-    if source not in known:
+    if source not in sources:
         raise ConfigurationError(
-            f"source {source!r} is in no stream of {path}", hint=f"There are: {', '.join(sorted(known))}."
+            f"source {source!r} is in no stream of {path}", hint=f"There are: {', '.join(sorted(sources))}."
         )
     return connection, topics

@@ -3,7 +3,7 @@
 No group is used and nothing is committed: what is older than the longest deadline is of no more use. Used by the thread of
 requests only; raises errors of headrace/errors.py.
 
-The two topics as who asks uses them; implements `headrace.requests.asking.Topics`.
+The two topics as the command that asks uses them; implements `headrace.requests.asking.Topics`.
 """
 
 import time
@@ -19,7 +19,7 @@ from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.requests.message import LONGEST_SECONDS
 
-#: How often it is looked whether a topic is still the one that is read, in seconds: nothing tells a reader that it is gone.
+#: Seconds between two checks whether a topic is still the one that is read: a reader is not notified when it is gone.
 _LOOK_SECONDS = 5.0
 
 
@@ -68,12 +68,12 @@ class TopicReader:
     def _look(self) -> None:
         """Raise what Kafka reports of a topic that is gone, and Retryable for one that was made again."""
         with translated(f"read {self._topic}"):
-            known = describe(self._consumer, self._topic, PATIENCE)
+            topic = describe(self._consumer, self._topic, PATIENCE)
             ends = [self._consumer.get_watermark_offsets(place, timeout=PATIENCE)[1] for place in self._places]
             is_beyond = any(
                 place.offset > end for place, end in zip(self._consumer.position(self._places), ends, strict=True)
             )
-            if is_beyond or len(known.partitions) != len(self._places) or self._known_id() != self._id:
+            if is_beyond or len(topic.partitions) != len(self._places) or self._known_id() != self._id:
                 raise Retryable(f"Kafka: the topic {self._topic} was made again, or has other partitions")
 
     def _known_id(self) -> str:
@@ -85,15 +85,15 @@ class TopicReader:
             return str(answers[self._topic].result().topic_id)
 
     def _starts(self, seconds_ago: float) -> list[Any]:
-        known = describe(self._consumer, self._topic, PATIENCE)
+        topic = describe(self._consumer, self._topic, PATIENCE)
         since = int((time.time() - seconds_ago) * 1000)
-        asked = [TopicPartition(self._topic, number, since) for number in known.partitions]
-        found = self._consumer.offsets_for_times(asked, timeout=PATIENCE) if seconds_ago else asked
-        for place in found:
+        asked = [TopicPartition(self._topic, number, since) for number in topic.partitions]
+        places = self._consumer.offsets_for_times(asked, timeout=PATIENCE) if seconds_ago else asked
+        for place in places:
             if place.offset < 0 or not seconds_ago:
                 # Not "the end" whenever that is: what is written from now on is read.
                 _, place.offset = self._consumer.get_watermark_offsets(place, timeout=PATIENCE)
-        return list(found)
+        return list(places)
 
 
 _MANY = 500

@@ -27,7 +27,7 @@ from headrace.requests.message import (
     parts,
 )
 
-#: By how much longer than its deadline a broker keeps a request, in seconds: the edge reports what was late.
+#: Seconds for which a broker keeps a request beyond its deadline: the edge reports what was late.
 _EXPIRY_SECONDS = 60.0
 
 
@@ -52,10 +52,10 @@ def encode(entry: Entry, _name: str) -> bytes:
     return encoded
 
 
-#: Requests without an answer of one source, and of all, that are kept at most, and their size in all, in bytes; and those that
-#: are answered.
+#: Most requests without an answer that are kept of one source, and of all; their largest size in bytes; and most that are
+#: answered.
 MOST_OF_SOURCE, _MOST, _MOST_BYTES, _MOST_ANSWERED = 64, 10_000, 32 << 20, 100_000
-#: By how much clocks may differ, in seconds.
+#: Largest difference of clocks, in seconds.
 _CLOCK_SECONDS = 300.0
 _LATE = "If the deadline was meant to be sooner, compare the clocks of who asks and of the bridge."
 #: The pause before a request that came back is sent again, in seconds.
@@ -120,8 +120,8 @@ class PendingRequests:
     def add(self, request: Request, raw: bytes) -> None:
         """Note a request that was read."""
         with self._lock:
-            known = self._by_source.get(request.source, {})
-            if request.id in known or request.id in self._answered:
+            requests = self._by_source.get(request.source, {})
+            if request.id in requests or request.id in self._answered:
                 return
             left = request.seconds_left(self._clock())
             if left <= 0:
@@ -132,12 +132,12 @@ class PendingRequests:
                 self._reply(request, "refused", f"the deadline is more than {LONGEST_SECONDS:.0f} s ahead", _LATE)
                 return
             if (
-                len(known) >= MOST_OF_SOURCE
+                len(requests) >= MOST_OF_SOURCE
                 or self._count >= _MOST
                 or self._bytes + len(raw) > _MOST_BYTES
                 or len(self._answered) + self._count >= _MOST_ANSWERED
             ):
-                why = f"{len(known)} requests of this source wait at the bridge, {self._count} of all"
+                why = f"{len(requests)} requests of this source wait at the bridge, {self._count} of all"
                 self._reply(request, "busy", why, "Ask again later.")
                 return
             record = Record("", 0, 0, request.source.encode(), raw)
@@ -171,13 +171,13 @@ class PendingRequests:
         """Drop the requests whose deadline has passed, and answer those of sources that this bridge serves."""
         now = self._clock()
         with self._lock:
-            for source, known in list(self._by_source.items()):
-                for asked in [each for each in known.values() if each.request.seconds_left(now) <= 0]:
-                    del known[asked.request.id]
+            for source, requests in list(self._by_source.items()):
+                for asked in [each for each in requests.values() if each.request.seconds_left(now) <= 0]:
+                    del requests[asked.request.id]
                     self._count -= 1
                     self._bytes -= len(asked.entry.record.value or b"")
                     self._reply(asked.request, "expired", *self._why(asked))
-                if not known:
+                if not requests:
                     del self._by_source[source]
                     self._notes.pop(REQUESTS + source, None)
             for asked in [each for each in self._answered.values() if each.request.seconds_left(now) <= 0]:
@@ -190,14 +190,14 @@ class PendingRequests:
         with self._lock:
             return [
                 REQUESTS + source
-                for source, known in self._by_source.items()
-                if any(asked.state is State.WAITING for asked in known.values()) and self._serves(source)
+                for source, requests in self._by_source.items()
+                if any(asked.state is State.WAITING for asked in requests.values()) and self._serves(source)
             ]
 
     def sources(self) -> list[str]:
         """Return the served sources that have requests without an answer."""
         with self._lock:
-            return [source for source, known in self._by_source.items() if known and self._serves(source)]
+            return [source for source, requests in self._by_source.items() if requests and self._serves(source)]
 
     def take(self, address: str) -> Entry | None:
         """Return the next request to send to an address; None when none may be sent now."""
@@ -270,8 +270,8 @@ class PendingRequests:
                 asked.state, asked.due_at = state, self._monotonic() + pause
 
     def _find(self, entry: Entry) -> Asked | None:
-        known = self._by_source.get(entry.address.removeprefix(REQUESTS), {})
-        return next((asked for asked in known.values() if asked.entry is entry), None)
+        requests = self._by_source.get(entry.address.removeprefix(REQUESTS), {})
+        return next((asked for asked in requests.values() if asked.entry is entry), None)
 
     def _why(self, asked: Asked) -> tuple[str, str]:
         if asked.state is State.WAITING:

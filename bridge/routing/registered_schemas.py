@@ -2,7 +2,7 @@
 
 A thread of its own asks the registry, so a registry that is slow or away holds up nothing but sources whose schemas it has to
 register first. What is registered stays known while the bridge runs, and is looked up again now and then: a registry that was
-emptied, or in which an id is another schema's by now, stops the records that hold the id.
+emptied, or in which an id is another schema's now, stops the records that hold the id.
 """
 
 import logging
@@ -20,13 +20,13 @@ from headrace.schemas.avro import Schemas
 
 _log = logging.getLogger(__name__)
 
-#: How long a lane waits for a registry that answers, in seconds: a new schema then costs its source no new session.
+#: Seconds for which a lane waits for a registry that answers: a new schema then costs its source no new session.
 _WAIT_SECONDS = 0.5
-#: How soon a registry that failed or refused is asked again.
+#: Seconds until a registry that failed or refused is asked again.
 _AGAIN_SECONDS = 2.0
-#: How often each table's ids are looked up again; and the least time between two tables, so that many cost no more than some.
+#: Seconds between two checks of a table's ids; and between those of two tables, so that many cost no more than some.
 _LOOK_SECONDS, _LEAST_SECONDS = 30.0, 0.1
-#: Schemas that wait to be registered.
+#: Most schemas that wait to be registered.
 _MOST_MISSING = 10_000
 
 
@@ -37,7 +37,7 @@ class Ids(NamedTuple):
     value: int
 
 
-class Wanted(NamedTuple):
+class NeededSchemas(NamedTuple):
     """The schemas of a topic's records of one table."""
 
     topic: str
@@ -56,17 +56,17 @@ class Wanted(NamedTuple):
         return all(text is None or avro.is_of_table(text, self.namespace, name) for text, name in parts)
 
 
-def wanted(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_table: bool) -> Wanted:
+def find_needed(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_table: bool) -> NeededSchemas:
     """Return what a table's records need in a topic; `of_one_table`: no other table's records are there.
 
-    Names are made of the table's, never of what the schemas say.
+    Names are made of the table's, never of those in the schemas.
     """
     schemas = Schemas(written.key, written.value).with_prefix(prefix)
     record = avro.namespace(written.schema, written.table, prefix)
     if of_one_table:
-        return Wanted(topic, f"{topic}-key", f"{topic}-value", rule, schemas, record)
+        return NeededSchemas(topic, f"{topic}-key", f"{topic}-value", rule, schemas, record)
     # A rule of compatibility is about one record: the name is part of the subject, as Confluent's TopicRecordNameStrategy has it.
-    return Wanted(topic, f"{topic}-{record}.Key", f"{topic}-{record}.Envelope", rule, schemas, record)
+    return NeededSchemas(topic, f"{topic}-{record}.Key", f"{topic}-{record}.Envelope", rule, schemas, record)
 
 
 class _Lost(NeedsOperator):
@@ -79,27 +79,27 @@ class RegisteredSchemas:
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
         self._changed = threading.Condition()
-        self._known: dict[Wanted, Ids] = {}
-        # In which order they are looked up again.
-        self._order: deque[Wanted] = deque()
+        self._known: dict[NeededSchemas, Ids] = {}
+        # The order in which they are looked up again.
+        self._order: deque[NeededSchemas] = deque()
         # What is to be registered, with why it is not; None before the first answer.
-        self._missing: dict[Wanted, ReplicationError | None] = {}
+        self._missing: dict[NeededSchemas, ReplicationError | None] = {}
         # What was registered and is not there any more: it never gets other ids.
-        self._lost: dict[Wanted, Ids] = {}
+        self._lost: dict[NeededSchemas, Ids] = {}
         # Subjects and schemas that their rule does not allow: what an operator sets there meanwhile is left alone.
         self._incompatible: set[tuple[str, str]] = set()
         self._look_at = time.monotonic() + _LOOK_SECONDS
         self._again_at = 0.0
 
-    def ids(self, needed: Wanted) -> Ids:
+    def ids(self, needed: NeededSchemas) -> Ids:
         """Return the ids of schemas.
 
         Raises NotConnected while the registry does not answer, NeedsOperator when it refuses them, Retryable before it has
         answered, CorruptInput where they are not of their table.
         """
-        known = self._known.get(needed)
-        if known is not None:
-            return known
+        ids = self._known.get(needed)
+        if ids is not None:
+            return ids
         if not needed.is_of_its_table:
             raise CorruptInput("a schema of records in Avro is not of the table that the batch names")
         with self._changed:
@@ -148,12 +148,12 @@ class RegisteredSchemas:
         for needed, ids in list(self._known.items()):
             self._look(needed, ids)
 
-    def _due(self) -> list[Wanted]:
-        """Return what is to be registered, or looked for, now."""
+    def _due(self) -> list[NeededSchemas]:
+        """Return what is to be registered, or checked, now."""
         is_time = time.monotonic() >= self._again_at
         return [needed for needed, error in self._missing.items() if error is None or is_time]
 
-    def _look(self, needed: Wanted, ids: Ids) -> None:
+    def _look(self, needed: NeededSchemas, ids: Ids) -> None:
         try:
             for schema, number in zip(needed.schemas, ids, strict=True):
                 if schema is not None and number is not None:
@@ -172,17 +172,17 @@ class RegisteredSchemas:
             self._lost.pop(needed, None)
             self._settle(needed, ids, None)
 
-    def _compare(self, needed: Wanted, schema: str, number: int) -> None:
+    def _compare(self, needed: NeededSchemas, schema: str, number: int) -> None:
         where = f"schema {number} of {needed.topic}, with which records in Kafka were written"
         hint = "Restore the registry. To go on with new ids, start the bridge again: then older records cannot be read."
         try:
-            found = self._client.schema(number)
+            text = self._client.schema(number)
         except NotThere as error:
             raise _Lost(f"the schema registry has lost {where}: it was emptied or replaced", hint=hint) from error
-        if not avro.same(found, schema):
+        if not avro.same(text, schema):
             raise _Lost(f"the schema registry has another schema in place of {where}", hint=hint)
 
-    def _register(self, needed: Wanted) -> None:
+    def _register(self, needed: NeededSchemas) -> None:
         try:
             key = self._in_subject(needed.key_subject, needed.schemas.key, needed.rule)
             value = self._in_subject(needed.value_subject, needed.schemas.value, needed.rule)
@@ -199,7 +199,7 @@ class RegisteredSchemas:
         """Register a schema, and set the stream's rule for what comes after it.
 
         Not ahead of it: an operator may have made an exception for this change, of which another bridge knows nothing. Only a
-        change that the subject's rule refuses has the stream's tried, once: the file may have a looser one by now.
+        change that the subject's rule refuses has the stream's tried, once: the file may have a looser one now.
         """
         if schema is None:
             return None
@@ -218,7 +218,7 @@ class RegisteredSchemas:
         self._incompatible.discard(change)
         return number
 
-    def _settle(self, needed: Wanted, ids: Ids | None, error: ReplicationError | None) -> None:
+    def _settle(self, needed: NeededSchemas, ids: Ids | None, error: ReplicationError | None) -> None:
         with self._changed:
             if ids is not None:
                 if needed not in self._known:
@@ -235,7 +235,7 @@ class RegisteredSchemas:
 class Unregistered:
     """In place of the schemas of a bridge without `[registry]`."""
 
-    def ids(self, needed: Wanted) -> Ids:
+    def ids(self, needed: NeededSchemas) -> Ids:
         """Raise NeedsOperator."""
         raise NeedsOperator(
             f"the records of {needed.topic} are in Avro, and this bridge's file has no [registry]",

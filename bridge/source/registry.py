@@ -91,11 +91,11 @@ _log = logging.getLogger(__name__)
 
 #: What an edge gets whose source another bridge serves: it tries its next address.
 ELSEWHERE = "amqp:link:redirect"
-#: What is known of a source that the group gave to others because this bridge was not heard.
+#: Reason shown for a source that the group gave to others because this bridge was not heard.
 DROPPED = (
     "the group of bridges has not heard this bridge in time; it joins again, and another bridge may have the source"
 )
-#: What is shown of a source that the group gave to nobody, and what to do.
+#: Reason shown for a source that the group gave to no bridge, and what to do.
 NOT_SERVED = "no bridge of the group has it"
 NOT_SERVED_HINT = (
     "Its stream's topic, or the first of its partitions, is not in Kafka: 'headrace bridge topics' shows it, 'headrace bridge "
@@ -153,7 +153,7 @@ class SourceRegistry:
         self._give_up(sources, sessions)
 
     def lost(self, sources: Collection[str]) -> None:
-        """Drop sources that another bridge may have by now, until the group admits this bridge again and assigns them."""
+        """Drop sources that another bridge may have, until the group admits this bridge again and assigns them."""
         self.ownership.lose(sources)
         sessions = self._close(sources, revoke=True)
         with self._lock:
@@ -254,7 +254,7 @@ class SourceRegistry:
                 self._recover(source, lease, pause)
 
     def recommit(self, seconds: float) -> None:
-        """Have the positions of sources committed that were not for some seconds: Kafka forgets what nobody commits."""
+        """Have positions committed again that were not for some seconds: Kafka forgets old offsets."""
         until = time.monotonic() - seconds
         for state in self.states.values():
             session = state.session
@@ -265,12 +265,12 @@ class SourceRegistry:
     def _close(self, sources: Collection[str], *, revoke: bool) -> list[Session]:
         """Have lanes take nothing more of sources; return the sessions that there were."""
         with self._lock:
-            found = [session for source in sources if (session := self.states[source].session) is not None]
-        for session in found:
+            sessions = [session for source in sources if (session := self.states[source].session) is not None]
+        for session in sessions:
             if revoke:
                 self._deliverer.revoke(session)
             self.ready.close(session)
-        return found
+        return sessions
 
     def _give_up(self, sources: Collection[str], sessions: Collection[Session]) -> None:
         self.ownership.lose(sources)

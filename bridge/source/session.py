@@ -1,19 +1,90 @@
 """A session: one period in which this bridge serves a source, from a position read in Kafka until an error or a revocation.
 
-Whatever belongs to a session ends with it: its queue of deliveries, its credit, its last position. So nothing that a former
-session does late, such as a commit that was in doubt, can touch its successor. Made by the registry (bridge/source/registry.py).
+Whatever belongs to a session ends with it: its queue of deliveries, its credit, its last position, and what it releases: withheld
+batches of one table, on their way from the releaser's thread to a lane's. So nothing that a former session does late, such as a
+commit that was in doubt, can touch its successor. Made by the registry (bridge/source/registry.py).
 
-The ready queue: sessions that have something to commit, in the order in which they got it. Lanes take them from here.
+The ready queue has the sessions that have something to commit, in the order in which they got it. Lanes take them from there.
 """
 
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from bridge.model.delivery import Inbox
 from bridge.model.ports import Committed, Partition
-from bridge.model.withheld import NOTHING, Release
+from bridge.model.position_text import NOTHING
+from headrace.batch import Batch
+
+#: Seconds until a table whose record its topic did not take is tried again.
+_PUT_OFF_SECONDS = 30.0
+
+
+class Released(NamedTuple):
+    """A step of a release."""
+
+    table: str
+    #: The offset from which the step was read, and the one to go on from after it.
+    begin: int
+    next: int
+    #: None where no record of the table is between them.
+    batch: Batch | None
+    #: The size of the withheld record, in bytes.
+    size: int = 0
+
+
+class Release:
+    """The steps of one session; for its lane and the reader."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps: deque[Released] = deque()
+        #: The table that is released now; empty while none is.
+        self.table = ""
+        # Time until which tables are not tried again, by the monotonic clock.
+        self._put_off: dict[str, float] = {}
+
+    def put_off(self, table: str) -> None:
+        """Have a table that cannot be released now not tried for a while: others are."""
+        self._put_off[table] = time.monotonic() + _PUT_OFF_SECONDS
+
+    def is_put_off(self, table: str) -> bool:
+        """Whether a table is not to be tried now."""
+        return time.monotonic() < self._put_off.get(table, 0.0)
+
+    def __len__(self) -> int:
+        """Return how many steps wait."""
+        return len(self._steps)
+
+    @property
+    def size(self) -> int:
+        """The size of what waits, in bytes."""
+        with self._lock:
+            return sum(step.size for step in self._steps)
+
+    def begin(self, table: str) -> None:
+        """Begin to release a table."""
+        with self._lock:
+            self._steps.clear()
+            self.table = table
+
+    def put(self, steps: list[Released]) -> None:
+        """Add steps, unless the release of their table has ended."""
+        with self._lock:
+            self._steps.extend(step for step in steps if step.table == self.table)
+
+    def take(self) -> Released | None:
+        """Return the next step; None when none waits."""
+        with self._lock:
+            return self._steps.popleft() if self._steps else None
+
+    def end(self) -> None:
+        """End it, done or not."""
+        with self._lock:
+            self._steps.clear()
+            self.table = ""
 
 
 class Session:
@@ -39,7 +110,7 @@ class Session:
         #: Its withheld tables by the last committed transaction, and what of them is released.
         self.withheld = committed.withheld or NOTHING
         self.release = Release()
-        #: Whether deliveries wait until it was looked what can be released: the next one may end the session before that.
+        #: Whether deliveries wait until the releaser has checked what it can release: the next one may end the session before.
         self.looks_first = False
         #: Whether the position has to be committed although there are no records: at the start, and now and then.
         self.dirty = True
@@ -71,7 +142,7 @@ class ReadyQueue:
         return sum(map(len, self._waiting.values()))
 
     def notify(self, session: Session) -> None:
-        """Note that a session has work; one that a lane holds is looked at again when it is given back."""
+        """Note that a session has work; one that a lane holds is checked again when it is given back."""
         with self._lock:
             self._queue(session)
 

@@ -50,7 +50,7 @@ class GapWatch:
         """Whether there is a gap that going back has not closed: an operator was called."""
         return self._is_logged
 
-    def met(self, gap: Gap) -> float:
+    def note_gap(self, gap: Gap) -> float:
         """Take note of a gap; return for how many seconds the delivery's credit is to be withheld."""
         if self._follows is None:
             self._since = time.monotonic()
@@ -70,7 +70,7 @@ class GapWatch:
                 _log.error(_STAYS, self._source, gap.follows, gap.tail)
         return self._pause
 
-    def closed(self, follows: Position) -> None:
+    def note_closed(self, follows: Position) -> None:
         """Take note that a batch was the next link: there is no gap any more."""
         if self._follows is None:
             return
@@ -133,11 +133,11 @@ class SourceState:
         if not (session.isolated or self.needs_records):
             self.figures.state, self.figures.reason = "serving", ""
 
-    def met(self, gap: Gap) -> float:
+    def note_gap(self, gap: Gap) -> float:
         """Note a gap; return for how many seconds the delivery's credit is to be withheld."""
         self.figures.released += 1
         self.figures.gaps += 1
-        pause = self._gaps.met(gap)
+        pause = self._gaps.note_gap(gap)
         if self._gaps.lasting:
             self.figures.state = "gap"
             self.figures.reason = f"the edge goes on after {gap.follows}, what is before that is missing: see the log"
@@ -145,7 +145,7 @@ class SourceState:
 
     def next_link(self, follows: Position) -> None:
         """Note that a batch was the next link of the chain."""
-        self._gaps.closed(follows)
+        self._gaps.note_closed(follows)
         if self.figures.state == "gap":
             self.figures.state, self.figures.reason = "serving", ""
 
@@ -196,7 +196,7 @@ class SourceState:
             level = logging.DEBUG if quiet else logging.ERROR if operator else logging.WARNING
             _log.log(level, "%s: %s. %s", self.route.source, error.message, error.hint or _AGAIN)
         self._trouble = trouble
-        # After the log: whoever sees the state finds there what to do.
+        # After the log, so that it has what to do once the state is shown.
         self.figures.set_back("needs an operator" if operator else "waiting for Kafka", error.message)
 
     def pause(self, error: ReplicationError, *, at_once: bool = False) -> float:

@@ -1,6 +1,6 @@
-"""Releases withheld tables whose schema the registry takes by now, one table of a source at a time.
+"""Releases withheld tables whose schema the registry takes now, one table of a source at a time.
 
-It reads what was withheld and hands it to the session, whose lane writes it and moves the committed state in the same
+It reads what was withheld, in order, and hands it to the session, whose lane writes it and moves the committed state in the same
 transaction: a release can be cut off anywhere, and goes on where it was, at whichever bridge has the source. No thread of its
 own: the bridge has one that calls `turn`.
 """
@@ -8,26 +8,143 @@ own: the bridge has one that calls `turn`.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer
+from bridge.kafka.errors import translated
 from bridge.model.ports import Partition
 from bridge.model.route import SourceRoute
-from bridge.model.withheld import Released
-from bridge.model.withheld_records import key
-from bridge.routing.registered_schemas import SchemaIds, wanted
+from bridge.routing import withheld_records as records
+from bridge.routing.registered_schemas import SchemaIds, find_needed
+from bridge.routing.withheld_records import record_key
 from bridge.source.registry import SourceRegistry
-from bridge.source.session import Session
+from bridge.source.session import Released, Session
 from bridge.source.state import SourceState
-from bridge.withheld.reader import Found, ReadsWithheld
-from headrace.batch import WrittenWith
-from headrace.errors import ReplicationError, Retryable
+from headrace import doors
+from headrace.batch import Batch, WrittenWith
+from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
+
+#: Size in bytes from which on a step of a release takes no further batch.
+_MOST_BYTES = 1 << 20
+_MANY = 100
+#: Seconds after which a step that has read something ends: other sources wait for theirs, and the position for all of them.
+_STEP_SECONDS = 1.0
+
+
+class WithheldRecord(NamedTuple):
+    """One withheld record."""
+
+    offset: int
+    batch: Batch
+    #: In bytes.
+    size: int
+
+
+class ReadsWithheld(Protocol):
+    """What a releaser needs of Kafka; used by one thread."""
+
+    def read(
+        self, place: Partition, key: bytes, begin: int, end: int, *, most: int = _MOST_BYTES
+    ) -> tuple[list[WithheldRecord], int]:
+        """Return the next withheld records of a key from an offset on, and the offset to go on from: `end` where all is read.
+
+        Raises NotConnected, NeedsOperator for records that are gone, CorruptInput for one that no bridge wrote.
+        """
+
+    def delete(self, place: Partition, end: int) -> None:
+        """Delete what is before an offset: all of it is in other topics."""
+
+    def close(self) -> None:
+        """Give the connection up; the next call makes another one."""
+
+
+class KafkaReader:
+    """Implements `ReadsWithheld`; keeps a connection between calls."""
+
+    def __init__(self, connection: KafkaConnection, group: str, admin: Any) -> None:
+        self._connection, self._group, self._admin = connection, group, admin
+        self._client: Any = None
+        self._is_stale = False
+
+    def renew(self) -> None:
+        """Have the next read make its client again; for any thread."""
+        self._is_stale = True
+
+    def read(
+        self, place: Partition, key: bytes, begin: int, end: int, *, most: int = _MOST_BYTES
+    ) -> tuple[list[WithheldRecord], int]:
+        """Return the next withheld records of a key, and where to go on."""
+        if begin >= end:
+            return [], end
+        with translated(f"read withheld records in {place[0]}[{place[1]}]"):
+            if self._is_stale:
+                self._is_stale = False
+                self.close()
+            if self._client is None:
+                self._client = consumer(self._connection, self._group)
+            low, _ = self._client.get_watermark_offsets(TopicPartition(*place), timeout=PATIENCE)
+            if low > begin:
+                raise NeedsOperator(
+                    f"withheld records of {key.decode()} are gone from {place[0]}[{place[1]}]: they began at offset {begin} or "
+                    f"after it, and the partition begins at {low}",
+                    hint="Restore the topic from a copy: these records are in no other one.",
+                )
+            self._client.assign([TopicPartition(*place, begin)])
+            try:
+                return self._read(place, key, begin, end, most)
+            finally:
+                self._client.unassign()
+
+    def _read(self, place: Partition, key: bytes, begin: int, end: int, most: int) -> tuple[list[WithheldRecord], int]:
+        own_records: list[WithheldRecord] = []
+        size, at = 0, begin
+        until, enough = time.monotonic() + PATIENCE, time.monotonic() + _STEP_SECONDS
+        while size < most and not (at > begin and time.monotonic() > enough):
+            if time.monotonic() > until:
+                # A transaction that is committed may lack its marker in this partition for a moment.
+                raise NotConnected(f"Kafka: {place[0]}[{place[1]}] could not be read up to offset {end}")
+            for record in self._client.consume(_MANY, timeout=0.1):
+                if record.error() is not None:
+                    if record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
+                        continue
+                    raise KafkaException(record.error())
+                until = time.monotonic() + PATIENCE
+                if record.offset() >= end:
+                    return own_records, end
+                at = record.offset() + 1
+                if record.key() == key:
+                    where = f"{place[0]}[{place[1]}], offset {record.offset()},"
+                    try:
+                        batch = records.batch_of(record.headers(), record.value(), where)
+                    except Exception as error:
+                        raise doors.WITHHELD.refuse(error, where) from error
+                    own_records.append(WithheldRecord(record.offset(), batch, len(record.value())))
+                    size += own_records[-1].size
+                if at == end:
+                    return own_records, end
+        return own_records, at
+
+    def delete(self, place: Partition, end: int) -> None:
+        """Delete what is before an offset."""
+        with translated(f"delete released records in {place[0]}[{place[1]}]", self._admin):
+            for answer in self._admin.delete_records([TopicPartition(*place, end)], request_timeout=PATIENCE).values():
+                answer.result()
+
+    def close(self) -> None:
+        """Give the connection up."""
+        gone, self._client = self._client, None
+        if gone is not None:
+            gone.close()
+
 
 _log = logging.getLogger(__name__)
 
-#: How soon it is looked again whether a table can be released, and how soon after an error, in seconds.
+#: Seconds between two checks whether a table can be released, and until the check after an error.
 _AGAIN_SECONDS = 2.0
-#: Of a session's release so much waits at most, in bytes.
+#: Largest size in bytes of releases that wait in one session.
 _MOST_WAITING = 4 << 20
-#: Of so many sources at once: one that releases takes no deliveries, and what waits is in memory.
+#: Most sources that release at once: one that releases takes no deliveries, and what waits is in memory.
 _MOST_SOURCES = 16
 _PAUSE_SECONDS = 0.05
 
@@ -44,13 +161,13 @@ class Releaser:
     ) -> None:
         self._registry, self._schemas, self._reader, self._clock = registry, schemas, reader, clock
         self._again_at = 0.0
-        # Of releases under way: how far each has read.
+        # How far each release under way has read.
         self._read: dict[Session, int] = {}
-        # What the first withheld record of tables was written with, and the offset from which it was looked for.
+        # What the first withheld record of tables was written with, and the offset from which it was searched.
         self._first: dict[tuple[str, str], tuple[int, list[WrittenWith]]] = {}
-        # Up to where released records of a source are deleted.
+        # The offset up to which released records of a source are deleted.
         self._deleted: dict[str, int] = {}
-        # What keeps sources from being gone on with, as it was logged.
+        # The error that holds up each source, as it was logged.
         self._troubles: dict[str, str] = {}
 
     def turn(self, seconds: float) -> None:
@@ -86,40 +203,46 @@ class Releaser:
         if not (is_time or session.looks_first):
             return False
         # Its lane may commit another at any moment: nothing is deleted by an end that goes with other tables.
-        known, moved = session.withheld, False
-        if known.tables:
+        withheld, moved = session.withheld, False
+        if withheld.tables:
             moved = len(self._read) < _MOST_SOURCES and self._begin(state, session, place)
-        elif known.end:
-            self._delete(session.source, place, known.end)
+        elif withheld.end:
+            self._delete(session.source, place, withheld.end)
         self._troubles.pop(session.source, None)
         return moved
 
     def _begin(self, state: SourceState, session: Session, place: Partition) -> bool:
         """Begin to release the first of a session's tables that can be; note why the others cannot."""
-        for table, known in session.withheld.tables.items():
+        for table, withheld_table in session.withheld.tables.items():
             if session.release.is_put_off(table):
                 continue
-            first = self._look(session, place, table, known.next)
+            first = self._look(session, place, table, withheld_table.next)
             if refusal := self._refusal(state.route, table, first):
                 state.refused(session, table, refusal)
                 continue
             session.release.begin(table)
-            self._read[session] = known.next
-            _log.info("%s: table %s is released from offset %d of %s[%d] on", session.source, table, known.next, *place)
+            self._read[session] = withheld_table.next
+            _log.info(
+                "%s: table %s is released from offset %d of %s[%d] on",
+                session.source,
+                table,
+                withheld_table.next,
+                *place,
+            )
             return self._go_on(session, place)
         return False
 
     def _look(self, session: Session, place: Partition, table: str, begin: int) -> list[WrittenWith]:
         """Return what a table's first withheld record was written with; empty where that is JSON, or there is none."""
-        known = self._first.get((session.source, table))
-        if known is not None and known[0] == begin:
-            return known[1]
-        found: list[Found] = []
+        cached = self._first.get((session.source, table))
+        if cached is not None and cached[0] == begin:
+            return cached[1]
+        records: list[WithheldRecord] = []
         end, upto = session.withheld.end, begin
-        while not found and upto < end:
-            found, upto = self._reader.read(place, key(session.source, table), upto, end, most=1)
-        first = found[0].batch.written if found else []
-        if found:
+        while not records and upto < end:
+            records, upto = self._reader.read(place, record_key(session.source, table), upto, end, most=1)
+        first = records[0].batch.written if records else []
+        if records:
             self._first[session.source, table] = begin, first
         return first
 
@@ -129,7 +252,7 @@ class Releaser:
             assert route.tables is not None
             # Records without a key, which may have another topic, get theirs when they are written.
             topic, _ = route.tables.topics_of(written.schema, written.table)
-            needed = wanted(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
+            needed = find_needed(topic, written, route.prefix, route.compatibility, of_one_table=topic != route.topic)
             try:
                 self._schemas.ids(needed)
             except Retryable:
@@ -146,9 +269,9 @@ class Releaser:
         begin = self._read.get(session)
         if begin is None or begin >= end:
             return False
-        found, upto = self._reader.read(place, key(session.source, table), begin, end)
+        records, upto = self._reader.read(place, record_key(session.source, table), begin, end)
         steps = []
-        for each in found:
+        for each in records:
             steps.append(Released(table, begin, each.offset + 1, each.batch, each.size))
             begin = each.offset + 1
         if begin < upto or not steps:
@@ -171,7 +294,7 @@ class Releaser:
         self._registry.ready.notify(session)
 
     def _delete(self, source: str, place: Partition, end: int) -> None:
-        """Delete what is in other topics by now."""
+        """Delete what is in other topics now."""
         if self._deleted.get(source, 0) < end:
             self._reader.delete(place, end)
             self._deleted[source] = end

@@ -26,7 +26,7 @@ from spark_jobs.bronze import envelope
 from spark_jobs.bronze.batches import Batch
 from spark_jobs.bronze.envelope import records
 from spark_jobs.errors import AVRO, AVRO_FORM, mark
-from spark_jobs.state import avro_schemas
+from spark_jobs.state import schema_texts
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ def _read(
     spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, group: str
 ) -> tuple[DataFrame, Mapping[int, str]]:
     """Return Kafka's records in some ranges, and the schemas that are known."""
-    return records(spark, lake.kafka, batch, group=group), avro_schemas.noted(spark, lake, stream)
+    return records(spark, lake.kafka, batch, group=group), schema_texts.read_avro(spark, lake, stream)
 
 
 def as_json(source: DataFrame, schemas: Mapping[int, str], *, keeps: bool = False) -> DataFrame:
@@ -132,10 +132,10 @@ def learn(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch) -> Non
     ids = F.array(_id("key"), _id("value"))
     source = records(spark, lake.kafka, batch)
     found = {row[0] for row in source.select(F.explode(F.array_compact(ids))).distinct().collect()}
-    if not (unknown := sorted(found - avro_schemas.renew(spark, lake, stream).keys())):
+    if not (unknown := sorted(found - schema_texts.renew_avro(spark, lake, stream).keys())):
         return
     client = RegistryClient(lake.registry)
-    avro_schemas.note(
+    schema_texts.keep_avro(
         spark, lake, stream, {number: _looked_up(client, lake.registry.url, stream, number) for number in unknown}
     )
 

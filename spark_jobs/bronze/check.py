@@ -26,7 +26,7 @@ def check(lake: LakeFile, stream: str, *, retention: bool = True) -> dict[str, A
     # Ahead of Kafka's ends: a load may run meanwhile.
     held = _held(lake, stream, path)
     reach = topics.observe(lake, stream)
-    there = topics.described(lake, stream, reach)
+    there = topics.describe(lake, stream, reach)
     topics.check(lake, stream, held, there, path)
     topics.check_retention(held, there, stream)
     partitions = [

@@ -72,7 +72,7 @@ class _Follower(Thread):
             held = offsets.of_table(
                 self._aside, self._lake, table_path(self._lake, self._stream), self._stream, COLUMNS
             )
-            there = topics.described(self._lake, self._stream, topics.observe(self._lake, self._stream))
+            there = topics.describe(self._lake, self._stream, topics.observe(self._lake, self._stream))
             bronze.checked(self._lake, self._stream, held, there, accept_gap=False)
         self._sink = Sink(self._aside, self._lake, self._stream, held, follows=True)
         return self._sink
@@ -120,7 +120,7 @@ class _Follower(Thread):
                 # A request for each source, and for each topic: only when something came.
                 return
             reach = topics.observe(self._lake, self._stream)
-        there = topics.described(self._lake, self._stream, reach)
+        there = topics.describe(self._lake, self._stream, reach)
         bronze.checked(self._lake, self._stream, sink.progress, there, accept_gap=False)
         sink.observed(reach)
         limit = self._lake.stream(self._stream).records_per_batch

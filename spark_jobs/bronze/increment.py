@@ -165,7 +165,7 @@ def bounded(spark: SparkSession, path: str, since: Since | None, newest: int, *,
     Where tables have topics of their own (`reaches`) one that has more positions whole than the version before.
     """
     rows, chosen, after = 0, None, -1 if since is None else since.version
-    reached = offsets.reached(spark, path, topic_per_table=True, version=after) if reaches else None
+    reached = offsets.read_reached(spark, path, topic_per_table=True, version=after) if reaches else None
     for number, (version, info) in enumerate(delta_log.after(spark, path, after)):
         if version > newest:
             break
@@ -173,7 +173,7 @@ def bounded(spark: SparkSession, path: str, since: Since | None, newest: int, *,
         if chosen is not None and (rows > _MOST_ROWS or number >= _MOST_COMMITS):
             return chosen
         if reaches:
-            note = delta_log.noted(info, offsets.NOTE)
+            note = delta_log.read_note(info, offsets.NOTE)
             positions = note.get("positions") if note else reached
             moved, reached = positions != reached, positions
         if not reaches or moved:
@@ -190,7 +190,7 @@ def few(spark: SparkSession, path: str, since: Since | None, upto: int, *, more:
         since is not None and not is_readable_after(spark, path, since.version)
     ):
         return False
-    found = delta_log.added(spark, path, -1 if since is None else since.version, upto)
+    found = delta_log.count_added(spark, path, -1 if since is None else since.version, upto)
     return found is not None and found[0] + more <= _FEW_ROWS and found[1] <= _FEW_BYTES
 
 
@@ -231,7 +231,7 @@ def is_readable_after(spark: SparkSession, path: str, after: int) -> bool:
         if number < first:
             break
         # What versions added before it still has what was erased.
-        if delta_log.noted(info, ERASED):
+        if delta_log.read_note(info, ERASED):
             return False
         if info.get("operation") in _REPLACING:
             replaced = delta_log.time(info)

@@ -66,7 +66,7 @@ def load(
         held = offsets.of_table(spark, lake, table_path(lake, stream), stream, COLUMNS)
         if topics.behind(held, there):
             # Another load has gone on since Kafka's ends were read.
-            there = topics.described(lake, stream, reach)
+            there = topics.describe(lake, stream, reach)
         before = checked(lake, stream, held, there, accept_gap=accept_gap)
         todo = topics.todo(before, there)
         report = (lambda done: on_progress(min(done, todo), todo)) if on_progress else None
@@ -102,7 +102,7 @@ def reach(spark: SparkSession, lake: LakeFile, stream: str, version: int | None 
     Of a version that is read, or read before the newest version is, since later ones reach further.
     """
     per_table = lake.stream(stream).topic_per_table
-    return offsets.reached(spark, table_path(lake, stream), topic_per_table=per_table, version=version)
+    return offsets.read_reached(spark, table_path(lake, stream), topic_per_table=per_table, version=version)
 
 
 def ranges_of(before: Progress, after: Progress, topic: str) -> Ranges:

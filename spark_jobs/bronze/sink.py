@@ -31,7 +31,7 @@ from spark_jobs.bronze import avro_records, batches, envelope, erasures, increme
 from spark_jobs.bronze.batches import Batch
 from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.errors import Conflict
-from spark_jobs.kafka import groups
+from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.kafka.topics import Reach
 from spark_jobs.state import delta_log, offsets
@@ -60,7 +60,7 @@ def group(stream: str) -> str:
 
 def mirror(lake: LakeFile, stream: str, progress: Progress, known: Progress | None = None) -> None:
     """Commit what bronze holds for its consumer group, so that lag tools see it; only what is new since it was `known`."""
-    groups.mirror(
+    topics.mirror(
         lake.kafka,
         group(stream),
         {

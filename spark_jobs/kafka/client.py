@@ -1,7 +1,7 @@
 """Kafka's topics, where they begin and end; and Kafka's client, with what its errors mean to the lake.
 
 Guarantees that a topic's end is the last stable offset: every answer but `heads` is of committed records. The only module here
-that imports the Kafka client; the records themselves are read by Spark. Called by groups.py, topics.py, and by what loads bronze.
+that imports the Kafka client; the records themselves are read by Spark. Called by topics.py, topics.py, and by what loads bronze.
 """
 
 from collections import deque
@@ -35,11 +35,11 @@ __all__ = [
     "TopicPartition",
     "admin",
     "answer_consumer",
-    "compacted",
     "consumer",
     "describe",
     "describe_all",
     "explained",
+    "find_compacted",
     "heads",
     "request_producer",
     "tables_of",
@@ -84,11 +84,15 @@ def describe_all(
     Kafka has `patience` seconds for each of three answers.
     """
     client, name = admin(connection) if by is None else by, names[0]
-    found: dict[str, Any] = {}
+    descriptions: dict[str, Any] = {}
     try:
         for name, described in client.describe_topics(Topics(list(names)), request_timeout=patience).items():
-            found[name] = described.result()
-        places = [Place(name, partition.id) for name, one in found.items() for partition in one.partitions]
+            descriptions[name] = described.result()
+        places = [
+            Place(name, partition.id)
+            for name, description in descriptions.items()
+            for partition in description.partitions
+        ]
         starts, ends = (
             _bounds(client, connection, places, spec, IsolationLevel.READ_COMMITTED, patience=patience)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
@@ -101,7 +105,8 @@ def describe_all(
         return {place.partition: offset for place, offset in bounds.items() if place.topic == name}
 
     return [
-        Topic(name=name, id=str(found[name].topic_id), starts=of(name, starts), ends=of(name, ends)) for name in names
+        Topic(name=name, id=str(descriptions[name].topic_id), starts=of(name, starts), ends=of(name, ends))
+        for name in names
     ]
 
 
@@ -113,7 +118,9 @@ def heads(connection: KafkaConnection, belongs: Callable[[str], bool]) -> dict[P
     except KafkaException as error:
         client.poll(0)
         raise explained(error, connection.bootstrap, "of any name") from error
-    places = [Place(name, partition) for name, one in topics.items() if belongs(name) for partition in one.partitions]
+    places = [
+        Place(name, partition) for name, topic in topics.items() if belongs(name) for partition in topic.partitions
+    ]
     return _bounds(client, connection, places, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
 
@@ -126,41 +133,41 @@ def _bounds(
     *,
     patience: float = PATIENCE,
 ) -> dict[Place, int]:
-    wanted = dict.fromkeys((TopicPartition(*place) for place in places), spec)
-    if not wanted:
+    specs = dict.fromkeys((TopicPartition(*place) for place in places), spec)
+    if not specs:
         return {}
-    found: dict[Place, int] = {}
-    for place, answer in client.list_offsets(wanted, isolation_level=isolation, request_timeout=patience).items():
+    offsets: dict[Place, int] = {}
+    for place, answer in client.list_offsets(specs, isolation_level=isolation, request_timeout=patience).items():
         try:
-            found[Place(place.topic, place.partition)] = answer.result().offset
+            offsets[Place(place.topic, place.partition)] = answer.result().offset
         except KafkaException as error:
             client.poll(0)
             raise explained(error, connection.bootstrap, place.topic) from error
-    return found
+    return offsets
 
 
 def tables_of(connection: KafkaConnection, name: str) -> list[str]:
-    """Return the topics that look like those of a stream's tables, `NAME.schema.table`, as far as the lake may see them."""
+    """Return the topics that look like those of a stream's tables, `NAME.schema.table`, of those that the lake may see."""
     try:
-        found = admin(connection).list_topics(timeout=PATIENCE).topics
+        names = admin(connection).list_topics(timeout=PATIENCE).topics
     except KafkaException as error:
         raise explained(error, connection.bootstrap, name) from error
-    return sorted(each for each in found if each.startswith(f"{name}.") and each.count(".") == name.count(".") + 2)
+    return sorted(each for each in names if each.startswith(f"{name}.") and each.count(".") == name.count(".") + 2)
 
 
-def compacted(connection: KafkaConnection, names: Sequence[str]) -> list[str]:
+def find_compacted(connection: KafkaConnection, names: Sequence[str]) -> list[str]:
     """Return those of some topics that Kafka compacts; raise NeedsOperator where it does not return the setting."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
     if not resources:
         return []
-    client, found = admin(connection), []
+    client, compacted_names = admin(connection), []
     for resource, answer in client.describe_configs(resources, request_timeout=PATIENCE).items():
         try:
             if "compact" in str(answer.result()["cleanup.policy"].value):
-                found.append(str(resource.name))
+                compacted_names.append(str(resource.name))
         except KafkaException as error:
             raise explained(error, connection.bootstrap, resource.name) from error
-    return sorted(found)
+    return sorted(compacted_names)
 
 
 def admin(connection: KafkaConnection) -> AdminClient:
@@ -178,7 +185,7 @@ def consumer(connection: KafkaConnection, group: str) -> Consumer:
             **connection.librdkafka(),
             "group.id": group,
             "enable.auto.commit": False,
-            # Else Kafka's answer waits for the transaction that a busy bridge always has open.
+            # Otherwise Kafka's answer waits for the transaction that a busy bridge always has open.
             "isolation.level": "read_uncommitted",
             "log_level": 0,
             "error_cb": _note,

@@ -77,11 +77,11 @@ class RequestTopics:
 
     def _check(self, topic: str) -> None:
         try:
-            known = self._consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
+            metadata = self._consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
         except KafkaException as error:
             raise self._error(error, topic) from error
-        if known.error is not None:
-            raise self._error(KafkaException(known.error), topic)
+        if metadata.error is not None:
+            raise self._error(KafkaException(metadata.error), topic)
 
     def _ends(self) -> list[Any]:
         topic = self._topics.answers
@@ -136,9 +136,9 @@ def check_one_topic(held: Collection[str], topic: Topic, tables: Callable[[], Se
 
     Warns at later loads: the topics may be somebody else's, or new in the bridge's file.
     """
-    if not (found := tables()):
+    if not (names := tables()):
         return
-    some = ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+    some = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
     if held:
         _log.warning(
             "Kafka has topics as of tables of topic %r, which are not loaded: %s. If the bridge writes them, set "

@@ -3,21 +3,35 @@
 A bridge commits a source's position in one Kafka transaction with the records of all topics. So the positions are read first, and
 the ends of all topics after that: whatever is at or below a position is before those ends. They are the high watermarks: of a
 transaction that is committed one topic may still lack the marker, and readers are held back there; bronze has reached a
-position when it has passed the ends. Called by bronze, by its check and by idle.
+position when it has passed the ends. Positions are in the offsets of the bridges' consumer group; the lake's own group mirrors
+its offsets for lag tools. Called by bronze, by its check and by noop_check.py.
 """
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
+from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.lake import LakeFile
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 from headrace.position import Position
-from spark_jobs.kafka import client, groups, requests
-from spark_jobs.kafka.client import Place, Topic
+from spark_jobs.kafka import client, requests
+from spark_jobs.kafka.client import (
+    PATIENCE,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Place,
+    Topic,
+    TopicPartition,
+    admin,
+    consumer,
+    explained,
+)
 from spark_jobs.state.offsets import Progress
 
 #: Seconds for which a load waits until readers may pass the ends: as long as a bridge that died can hold them back, and more.
@@ -66,7 +80,7 @@ def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> d
 
     def former(source: str) -> list[tuple[str, str]]:
         with _of_bridges(group := f"headrace.{source}"):
-            texts = [text.split(" ", 2) for text in groups.committed(lake.kafka, group, places).values()]
+            texts = [text.split(" ", 2) for text in read_committed(lake.kafka, group, places).values()]
             return [(at, _parsed(position)) for position, at, _ in texts]
 
     without = [source for source in sources if source not in notes]
@@ -80,7 +94,7 @@ def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> d
 def _of_group(lake: LakeFile, places: list[Place]) -> dict[Place, tuple[str, str, str]]:
     """Return what the group of bridges noted of some partitions: position, time and source."""
     with _of_bridges(bridges := f"{lake.kafka.prefix}.bridges"):
-        texts = {place: text.split(" ", 4) for place, text in groups.committed(lake.kafka, bridges, places).items()}
+        texts = {place: text.split(" ", 4) for place, text in read_committed(lake.kafka, bridges, places).items()}
         return {place: (_parsed(position), at, owner) for place, (_, position, at, owner, _) in texts.items()}
 
 
@@ -110,17 +124,17 @@ def _of_bridges(group: str) -> Iterator[None]:
         ) from error
 
 
-def described(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
+def describe(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
     """Return the stream's topics as they are now, its own one first; raise NeedsOperator when one is compacted."""
     own = lake.topic(stream)
     names = [own] if reach is None else [own, *sorted({place.topic for place in reach.heads} - {own})]
-    requests.check_compacted(client.compacted(lake.kafka, names[1:]))
+    requests.check_compacted(client.find_compacted(lake.kafka, names[1:]))
     return client.describe_all(lake.kafka, names)
 
 
 def ready(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
     """Return the stream's topics as soon as readers may pass the ends, or after a minute as far as they may read."""
-    topics = described(lake, stream, reach)
+    topics = describe(lake, stream, reach)
     until = time.monotonic() + _PATIENCE
     while reach is not None and not reach.passed({topic.name: topic.ends for topic in topics}):
         if time.monotonic() > until:
@@ -143,8 +157,8 @@ def check(lake: LakeFile, stream: str, held: Progress, topics: list[Topic], tabl
         requests.check_one_topic(held.topics, own, lambda: client.tables_of(lake.kafka, own.name))
     requests.check_known(held.topics, topics, table=table)
     for topic in topics:
-        known = held.of(topic.name)
-        requests.check_identity(known.offsets, topic, topic_id=known.id, table=table)
+        held_of_topic = held.of(topic.name)
+        requests.check_identity(held_of_topic.offsets, topic, topic_id=held_of_topic.id, table=table)
 
 
 def check_retention(held: Progress, topics: list[Topic], stream: str) -> None:
@@ -156,3 +170,70 @@ def check_retention(held: Progress, topics: list[Topic], stream: str) -> None:
 def todo(held: Progress, topics: list[Topic]) -> int:
     """Return how many offsets there are to go."""
     return sum(max(0, end - held.of(topic.name).offsets.get(p, 0)) for topic in topics for p, end in topic.ends.items())
+
+
+_COORDINATING = frozenset(
+    {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+)
+
+
+def read_committed(connection: KafkaConnection, group: str, places: Sequence[Place]) -> dict[Place, str]:
+    """Return the metadata of a consumer group's offsets by partition; of open transactions, the values before them.
+
+    Raises NeedsOperator when the lake may not read the group, else NotConnected.
+    """
+    # Not the administration client: librdkafka 2.16 crashes when it requests a group whose coordinator is still loading.
+    group_consumer = consumer(connection, group)
+    try:
+        return {
+            Place(each.topic, each.partition): each.metadata or ""
+            for each in _request_offsets(group_consumer, places)
+            if each.offset >= 0
+        }
+    except KafkaException as error:
+        ours = explained(error, connection.bootstrap, places[0].topic)
+        if isinstance(ours, NotConnected):
+            # A user who may not see the group gets no answer at all.
+            ours.hint += f" If it does, allow the lake's user to read the group {group!r}."
+        raise ours from error
+    finally:
+        group_consumer.close()
+
+
+def _request_offsets(group_consumer: Any, places: Sequence[Place]) -> list[TopicPartition]:
+    """Return a group's offsets; waits for a coordinator that is still being found, or loads what its groups hold."""
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            offsets: list[TopicPartition] = group_consumer.committed(
+                [TopicPartition(*place) for place in places], timeout=PATIENCE
+            )
+            for each in offsets:
+                if each.error is not None:
+                    raise KafkaException(each.error)
+        except KafkaException as error:
+            if error.args[0].code() not in _COORDINATING or time.monotonic() > until:
+                raise
+            time.sleep(0.1)
+        else:
+            return offsets
+
+
+def mirror(connection: KafkaConnection, group: str, offsets: Mapping[Place, int]) -> None:
+    """Commit offsets for a consumer group, so that lag tools see the lake; only log when it cannot be done.
+
+    Nothing is ever read from there: the lake resumes from its own table.
+    """
+    places = [TopicPartition(*place, offset) for place, offset in sorted(offsets.items())]
+    if not places:
+        return
+    # Named, so that it lives until it has answered.
+    admin_client = admin(connection)
+    try:
+        requests = [ConsumerGroupTopicPartitions(group, places)]
+        done = admin_client.alter_consumer_group_offsets(requests, request_timeout=PATIENCE)[group].result()
+        for place in done.topic_partitions:
+            if place.error is not None:
+                raise KafkaException(place.error)
+    except KafkaException as error:
+        _log.warning("the offsets of group %s could not be mirrored: %s", group, error.args[0].str())

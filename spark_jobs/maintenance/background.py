@@ -14,9 +14,9 @@ from headrace.errors import ReplicationError
 from spark_jobs.maintenance import maintain
 from spark_jobs.maintenance.maintain import MaintainReport
 
-#: Tables that changed are compacted after so many loads.
+#: Loads after which the tables that changed are compacted.
 _COMPACT_EVERY = 100
-#: Every table is maintained as a whole so often, by what the lake has recorded of it: restarts do not begin anew.
+#: Time between two maintenances of a whole table, by what the lake has recorded of it: restarts change nothing.
 _MAINTAIN_EVERY = timedelta(days=1)
 
 _log = logging.getLogger(__name__)
@@ -25,13 +25,13 @@ _log = logging.getLogger(__name__)
 class Upkeep:
     """Compacts now and then, and maintains each table once a day; what fails is logged and done the next time.
 
-    One for a process, whatever becomes of its loads.
+    There is one for a process, also when its loads fail.
     """
 
     def __init__(
         self, spark: SparkSession, lake: LakeFile, stream: str, *, stopped: Callable[[], bool] = lambda: False
     ) -> None:
-        """Take what returns whether the process is to end: maintenance ends behind the tables that it is at then."""
+        """Take what returns whether the process is to end: maintenance ends after the tables that it is at then."""
         self._spark, self._lake, self._stream, self._stopped = spark, lake, stream, stopped
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="maintenance")
         self._running: Future[MaintainReport | None] | None = None

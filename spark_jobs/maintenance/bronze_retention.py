@@ -32,8 +32,8 @@ def remove(spark: SparkSession, lake: LakeFile, stream: str) -> Positions:
     state = published.latest(spark, lake, stream)
     before = datetime.now(UTC) - timedelta(days=lake.lake.bronze_keep_days)
     old = spark.read.format("delta").load(path).filter((F.col("timestamp") < F.lit(before)) & _removable(limits(state)))
-    found = old.groupBy("source").agg(F.max("position").alias("position")).collect()
-    cuts = {row["source"]: row["position"] for row in found}
+    rows = old.groupBy("source").agg(F.max("position").alias("position")).collect()
+    cuts = {row["source"]: row["position"] for row in rows}
     if not cuts:
         return {}
     # Ahead of the removal, so that nothing is built of what lacks its beginning.
@@ -52,16 +52,16 @@ def remove(spark: SparkSession, lake: LakeFile, stream: str) -> Positions:
 def limits(state: Published) -> Positions:
     """Return the position of each source from which on its records are needed: by a table, or as the last one published."""
     return {
-        source: min([position, *(one.positions.get(source, "") for one in state.tables.values())])
+        source: min([position, *(table.positions.get(source, "") for table in state.tables.values())])
         for source, position in state.positions.items()
     }
 
 
 def _removable(below: Mapping[str, str]) -> Column:
-    found = F.lit(False)
+    condition = F.lit(False)
     for source, position in sorted(below.items()):
-        found |= (F.col("source") == source) & (F.col("position") < position)
-    return found & _changes()
+        condition |= (F.col("source") == source) & (F.col("position") < position)
+    return condition & _changes()
 
 
 def _changes() -> Column:

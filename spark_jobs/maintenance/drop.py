@@ -16,7 +16,7 @@ from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import storage
 from spark_jobs.bronze import erasures
 from spark_jobs.errors import explained
-from spark_jobs.silver import scd2, table_task
+from spark_jobs.silver import table_task
 from spark_jobs.state import names, publication, published
 from spark_jobs.state.published import Dropped, Published
 
@@ -51,7 +51,7 @@ def drop(spark: SparkSession, lake: LakeFile, stream: str, table: str, *, dry_ru
             return None
         if table not in before.tables:
             raise _unknown(before, table)
-        others = {name: replace(one, changes=0) for name, one in before.tables.items() if name != table}
+        others = {name: replace(entry, changes=0) for name, entry in before.tables.items() if name != table}
         dropped = before.dropped | {table: Dropped(at=datetime.now(UTC), table=before.tables[table])}
         return replace(before, tables=others, dropped=dropped)
 
@@ -81,13 +81,13 @@ def undo(spark: SparkSession, lake: LakeFile, stream: str, table: str, *, dry_ru
             raise _unknown(before, table)
         dropped = before.dropped[table]
         # Nothing is known of bronze since then.
-        one = replace(dropped.table, changes=0, bronze_after=None, tried=None)
+        restored = replace(dropped.table, changes=0, bronze_after=None, settings=None)
         is_old = datetime.now(UTC) > dropped.at + timedelta(days=lake.lake.keep_days) - _MARGIN
         if not dry_run and (is_old or erasures.has_since(spark, lake, stream, table, dropped.at)):
             # So that no half of them is taken for a table, and no row comes back that was erased from bronze meanwhile.
             _delete(spark, lake, stream, table)
         others = {name: other for name, other in before.dropped.items() if name != table}
-        tables = {name: replace(other, changes=0) for name, other in before.tables.items()} | {table: one}
+        tables = {name: replace(other, changes=0) for name, other in before.tables.items()} | {table: restored}
         return replace(before, tables=tables, dropped=others)
 
     state, load = _publish(spark, lake, stream, change, dry_run=dry_run)
@@ -100,8 +100,8 @@ def remove(spark: SparkSession, lake: LakeFile, stream: str) -> list[str]:
     removed = []
     for table in sorted(published.latest(spark, lake, stream).dropped):
         # One may have been taken back meanwhile.
-        one = published.latest(spark, lake, stream).dropped.get(table)
-        if one is None or datetime.now(UTC) <= one.at + timedelta(days=lake.lake.keep_days):
+        dropped = published.latest(spark, lake, stream).dropped.get(table)
+        if dropped is None or datetime.now(UTC) <= dropped.at + timedelta(days=lake.lake.keep_days):
             continue
         if _folders(spark, lake, stream, table):
             _delete(spark, lake, stream, table)
@@ -142,7 +142,7 @@ def _name(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> str:
 
 def _paths(lake: LakeFile, stream: str, table: str) -> list[str]:
     former = f"{lake.root}/former/{stream}/{published.folder(table)}"
-    return [table_task.path(lake, stream, table), scd2.path(lake, stream, table), former]
+    return [table_task.path(lake, stream, table), table_task.history_path(lake, stream, table), former]
 
 
 def _folders(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> list[str]:

@@ -62,7 +62,7 @@ class EraseReport:
     stream: str
     table: str
     keys: int
-    #: By which it is recorded; None of a dry run.
+    #: Id by which it is recorded; None of a dry run.
     erasure: str | None = None
     #: Rows, or records, by place.
     counts: dict[str, int] = field(default_factory=dict)
@@ -93,7 +93,7 @@ def erase(
     session = _session(spark)
     with explained(f"erase from {table}"):
         which = choose_rows(session, lake, stream, table, keys, sources)
-        found, others, counts = find_in_bronze(session, lake, stream, which)
+        bronze_keys, others, counts = find_in_bronze(session, lake, stream, which)
         not_reached = list(ELSEWHERE)
         if number := count_under_other_keys(session, lake, stream, which):
             not_reached.append(
@@ -101,7 +101,7 @@ def erase(
                 "'bronze_keep_days' removes them"
             )
         if dry_run:
-            counts |= _counted(session, lake, stream, which, not_reached)
+            counts |= _count(session, lake, stream, which, not_reached)
             return EraseReport(
                 stream=stream,
                 table=table,
@@ -118,22 +118,22 @@ def erase(
             )
         # Ahead of what is committed: old notes leave the log by commits.
         sink.renew(session, lake, stream)
-        one = erasures.new(session, lake, stream, table, reason)
+        erasure = erasures.new(session, lake, stream, table, reason)
         upto: dict[str, str] = {}
-        for source, _, position in found:
+        for source, _, position in bronze_keys:
             upto[source] = max(position, upto.get(source, ""))
-        erasures.begin(session, lake, one, [(source, key) for source, key, _ in found], upto)
-        _again(lambda: _empty_bronze(_session(spark), lake, stream, table, found))
+        erasures.begin(session, lake, erasure, [(source, key) for source, key, _ in bronze_keys], upto)
+        _again(lambda: _empty_bronze(_session(spark), lake, stream, table, bronze_keys))
         counts |= _again(lambda: _erase_published(spark, lake, stream, which))
         counts["former"] = _erase_former(spark, lake, stream, which, not_reached)
         counts["quarantine"] = _again(lambda: _empty_quarantine(_session(spark), lake, stream, which))
-        erasures.end(session, lake, one, counts)
+        erasures.end(session, lake, erasure, counts)
         _log.info("erased %d key(s) from %s of %s: %s", len(keys), table, stream, counts)
     return EraseReport(
         stream=stream,
         table=table,
         keys=len(keys),
-        erasure=one.id,
+        erasure=erasure.id,
         counts=counts,
         not_reached=not_reached,
         seconds=monotonic() - began,
@@ -145,7 +145,7 @@ def vacuum(session: SparkSession, lake: LakeFile, stream: str) -> None:
     tables = erasures.tables(session, lake, stream)
     others = [path for table in tables for path in _former(session, lake, stream, table)]
     others += [quarantine.path(lake)] if tables else []
-    kept = [path(lake, stream, table) for table in tables for path in (table_task.path, scd2.path)]
+    kept = [path(lake, stream, table) for table in tables for path in (table_task.path, table_task.history_path)]
     if tables:
         sink.renew(session, lake, stream)
         kept.append(bronze.table_path(lake, stream))
@@ -170,13 +170,13 @@ def _session(spark: SparkSession) -> SparkSession:
 
 
 def _empty_bronze(
-    session: SparkSession, lake: LakeFile, stream: str, table: str, found: list[tuple[str, str, str]]
+    session: SparkSession, lake: LakeFile, stream: str, table: str, bronze_keys: list[tuple[str, str, str]]
 ) -> None:
     """Empty the records of some keys, in a commit behind which nothing before it is read by the log."""
-    if not found:
+    if not bronze_keys:
         return
     path = bronze.table_path(lake, stream)
-    rows = [{"source": source, "key": key, "position": position} for source, key, position in found]
+    rows = [{"source": source, "key": key, "position": position} for source, key, position in bronze_keys]
     structure = "array<struct<source: string, key: string, position: string>>"
     keys = session.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), structure)))
     same = reduce(and_, (F.col(f"t.{name}") == F.col(f"s.{name}") for name in ("source", "key")))
@@ -202,16 +202,16 @@ def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: Er
     if which.table not in before.tables:
         # Dropped: its folders go as a whole, and 'lake drop --undo' builds the table from bronze.
         return {"silver": 0, "history": 0}
-    known, started = before.tables[which.table], datetime.now(UTC)
+    table, started = before.tables[which.table], datetime.now(UTC)
     load = before.load + 1
     silver = table_task.path(lake, stream, which.table)
-    version, rows = _erase_table(_session(spark), lake, stream, load, which, known, silver, table_load.NOTE)
-    former = replace(known, version=known.history)
-    place = scd2.path(lake, stream, which.table)
+    version, rows = _erase_table(_session(spark), lake, stream, load, which, table, silver, table_load.NOTE)
+    former = replace(table, version=table.history)
+    place = table_task.history_path(lake, stream, which.table)
     history, old = _erase_table(_session(spark), lake, stream, load, which, former, place, scd2.NOTE)
-    own = replace(known, version=version, history=history)
+    own = replace(table, version=version, history=history)
     after = replace(before, started_at=started, tables={which.table: own})
-    publication.append(spark, lake, after, before=replace(before, tables={which.table: known}), maintenance=True)
+    publication.append(spark, lake, after, before=replace(before, tables={which.table: table}), maintenance=True)
     return {"silver": rows, "history": old}
 
 
@@ -221,17 +221,17 @@ def _erase_table(
     stream: str,
     load: int,
     which: ErasedRows,
-    known: Table,
+    table: Table,
     path: str,
     kind: str,
 ) -> tuple[int | None, int]:
     """Erase rows from a table as it is published; return the version without them, and how many there were."""
-    if known.version is None or not delta_log.is_table(session, path):
-        return known.version, 0
-    base = commit.base(session, path, stream=stream, kind=kind, known=known.positions, version=known.version)
+    if table.version is None or not delta_log.is_table(session, path):
+        return table.version, 0
+    base = commit.base(session, path, stream=stream, kind=kind, positions=table.positions, version=table.version)
     commit.check_own(base, which.table)
     # What a load has written and not published would be published half.
-    commit.check_order(base, known.positions, which.table)
+    commit.check_order(base, table.positions, which.table)
     raw = bronze.table_path(lake, stream)
     at, attempt = delta_log.version(session, raw), uuid.uuid4().hex
     note = {
@@ -240,28 +240,28 @@ def _erase_table(
         "load": load,
         "attempt": attempt,
         "number": base.number + 1,
-        "positions": known.positions,
+        "positions": table.positions,
         "erased": {"version": at, "commit": delta_log.commit_id(session, raw, at)},
     }
     rows = _matching(session.read.format("delta").load(path), which)
     commit.begin(session, base, stream=stream, kind=kind, attempt=attempt)
     session.conf.set(commit.NOTE_SETTING, delta_log.write(kind, **note))
     _delete(session, path, which)
-    version = commit.made(session, path, base, table=which.table, kind=kind, attempt=attempt)
+    version = commit.find_own_version(session, path, base, table=which.table, kind=kind, attempt=attempt)
     _purge(session.newSession(), path)
-    return delta_log.maintained(session, path, version) or version, rows
+    return delta_log.find_maintained(session, path, version) or version, rows
 
 
 def _delete(session: SparkSession, path: str, which: ErasedRows) -> None:
-    keys = which.wanted.distinct().alias("k")
+    keys = which.key_rows.distinct().alias("k")
     DeltaTable.forPath(session, path).alias("t").merge(
         F.broadcast(keys).alias("k"), which.of_silver("t")
     ).whenMatchedDelete().execute()
 
 
 def _matching(frame: DataFrame, which: ErasedRows) -> int:
-    found = frame.alias("t").join(F.broadcast(which.wanted.alias("k")), which.of_silver("t"), "left_semi")
-    return int(found.count())
+    rows = frame.alias("t").join(F.broadcast(which.key_rows.alias("k")), which.of_silver("t"), "left_semi")
+    return int(rows.count())
 
 
 def _purge(session: SparkSession, path: str) -> None:
@@ -299,8 +299,8 @@ def _quarantined(spark: SparkSession, lake: LakeFile, stream: str, which: Erased
     schema, own = (F.get_json_object(value, f"$.source.{name}") for name in ("schema", "table"))
     of_table = F.coalesce(F.concat(schema, F.lit("."), own) == which.table, F.lit(True))
     hits = rows.filter(of_table & which.of_source(F.coalesce("source", "named_source")))
-    wanted = F.broadcast(which.wanted.alias("k"))
-    return hits.join(wanted, which.same(which.parsed(key)), "left_semi").select(*quarantine.PLACE)
+    key_rows = F.broadcast(which.key_rows.alias("k"))
+    return hits.join(key_rows, which.same(which.parsed(key)), "left_semi").select(*quarantine.PLACE)
 
 
 def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> int:
@@ -308,39 +308,39 @@ def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which:
     path = quarantine.path(lake)
     if not delta_log.is_table(session, path):
         return 0
-    found = _quarantined(session, lake, stream, which)
-    count = int(found.count())
+    places = _quarantined(session, lake, stream, which)
+    count = int(places.count())
     if count:
         nothing = F.lit(None).cast("binary")
         same = reduce(and_, (F.col(f"t.{name}") == F.col(f"s.{name}") for name in quarantine.PLACE))
-        merge = DeltaTable.forPath(session, path).alias("t").merge(found.alias("s"), same)
+        merge = DeltaTable.forPath(session, path).alias("t").merge(places.alias("s"), same)
         merge.whenMatchedUpdate(set={"key": nothing, "value": nothing}).execute()
     _purge(session, path)
     return count
 
 
-def _counted(
+def _count(
     spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows, not_reached: list[str]
 ) -> dict[str, int]:
     """Return how many rows there are, by place."""
-    known = published.latest(spark, lake, stream).tables.get(which.table)
-    found = {"silver": 0, "history": 0, "former": 0, "quarantine": 0}
-    if known is not None:
+    table = published.latest(spark, lake, stream).tables.get(which.table)
+    counts = {"silver": 0, "history": 0, "former": 0, "quarantine": 0}
+    if table is not None:
         for name, path, version in (
-            ("silver", table_task.path(lake, stream, which.table), known.version),
-            ("history", scd2.path(lake, stream, which.table), known.history),
+            ("silver", table_task.path(lake, stream, which.table), table.version),
+            ("history", table_task.history_path(lake, stream, which.table), table.history),
         ):
             if version is not None:
-                found[name] = _matching(spark.read.format("delta").load(path), which)
+                counts[name] = _matching(spark.read.format("delta").load(path), which)
     for path in _former(spark, lake, stream, which.table):
         frame = spark.read.format("delta").load(path)
         if {SOURCE, *which.stored} <= set(frame.columns):
-            found["former"] += _matching(frame, which)
+            counts["former"] += _matching(frame, which)
         else:
             not_reached.append(f"{path}: it lacks columns of the present key; remove the folder")
     if delta_log.is_table(spark, quarantine.path(lake)):
-        found["quarantine"] = int(_quarantined(spark, lake, stream, which).count())
-    return found
+        counts["quarantine"] = int(_quarantined(spark, lake, stream, which).count())
+    return counts
 
 
 def _again(step: Callable[[], Result]) -> Result:

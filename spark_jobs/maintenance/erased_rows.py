@@ -30,7 +30,7 @@ class ErasedRows:
     #: Types in silver.
     kinds: list[str]
     #: A row for each key, its columns as text.
-    wanted: DataFrame
+    key_rows: DataFrame
     sources: tuple[str, ...]
 
     def of_source(self, name: Column) -> Column:
@@ -38,7 +38,7 @@ class ErasedRows:
         return name.isin(*self.sources) if self.sources else F.lit(True)
 
     def same(self, columns: Sequence[Column]) -> Column:
-        """Return the condition that columns are a key of `wanted`."""
+        """Return the condition that columns are a key of `key_rows`."""
         pairs = zip(columns, self.kinds, range(len(self.key)), strict=True)
         return reduce(and_, (c.try_cast(k) == F.col(f"k.k{n}").try_cast(k) for c, k, n in pairs))
 
@@ -60,33 +60,33 @@ def choose_rows(
     Raises NeedsOperator for a table that the stream does not have, or without a key; ConfigurationError for what is no key.
     """
     state = published.latest(spark, lake, stream)
-    known = state.tables.get(table) or (state.dropped[table].table if table in state.dropped else None)
-    if known is None:
+    entry = state.tables.get(table) or (state.dropped[table].table if table in state.dropped else None)
+    if entry is None:
         listed = ", ".join(sorted(state.tables)) or "none"
         raise NeedsOperator(f"stream {stream!r} has no table {table}", hint=f"Tables that are published: {listed}.")
-    columns = next((c for text in known.schemas.values() if (c := TableSchema.parse(text).key)), [])
+    columns = next((c for text in entry.schemas.values() if (c := TableSchema.parse(text).key)), [])
     if not columns:
         raise NeedsOperator(
             f"{table} has no key, and rows are found by their key alone",
             hint="Give the table a key at its source, or drop it from the lake: 'headrace lake drop'.",
         )
     kinds: dict[str, str] = {}
-    if known.version is not None and delta_log.is_table(spark, path := table_task.path(lake, stream, table)):
+    if entry.version is not None and delta_log.is_table(spark, path := table_task.path(lake, stream, table)):
         frame = spark.read.format("delta").load(path)
-        kinds = {one.name: one.dataType.simpleString() for one in frame.schema.fields}
-    stored = [target_schema.stored(name, kinds) for name in columns]
+        kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    stored = [target_schema.find_stored(name, kinds) for name in columns]
     rows = [dict(zip((f"k{n}" for n in range(len(columns))), _values(key, columns), strict=True)) for key in keys]
     structure = ", ".join(f"k{n}: string" for n in range(len(columns)))
-    wanted = spark.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), f"array<struct<{structure}>>")))
+    key_rows = spark.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), f"array<struct<{structure}>>")))
     which = ErasedRows(
         table=table,
         key=columns,
         stored=stored,
         kinds=[kinds.get(name, "string") for name in stored],
-        wanted=wanted,
+        key_rows=key_rows,
         sources=tuple(sources),
     )
-    wrong = wanted.filter(reduce(or_, (F.col(f"k{n}").try_cast(k).isNull() for n, k in enumerate(which.kinds))))
+    wrong = key_rows.filter(reduce(or_, (F.col(f"k{n}").try_cast(k).isNull() for n, k in enumerate(which.kinds))))
     if number := wrong.count():
         raise ConfigurationError(
             f"{number} of the keys given are none of {table}: its key is {', '.join(columns)} ({', '.join(which.kinds)})",
@@ -99,15 +99,15 @@ def _values(key: str, columns: list[str]) -> list[str]:
     if len(columns) == 1:
         return [key]
     try:
-        found = json.loads(key)
+        values = json.loads(key)
     except ValueError:
-        found = None
-    if not isinstance(found, list) or len(found) != len(columns):
+        values = None
+    if not isinstance(values, list) or len(values) != len(columns):
         raise ConfigurationError(
             f"a key given is no JSON array of {len(columns)} values: {', '.join(columns)}",
             hint='Write each key of several columns as ["a", 1].',
         )
-    return [one if isinstance(one, str) else json.dumps(one) for one in found]
+    return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
 def find_in_bronze(
@@ -121,9 +121,9 @@ def find_in_bronze(
     own = rows.filter(
         (F.col("table") == which.table) & F.col("key").isNotNull() & which.of_source(F.col("source"))
     ).filter(F.col("op").isin(*changes.ROW_CHANGES))
-    wanted = F.broadcast(which.wanted.alias("k"))
-    hits = own.join(wanted, which.same(which.parsed(F.col("key"))), "left_semi")
-    found = (
+    key_rows = F.broadcast(which.key_rows.alias("k"))
+    hits = own.join(key_rows, which.same(which.parsed(F.col("key"))), "left_semi")
+    groups = (
         hits.groupBy("source", "key").agg(F.max("position").alias("position"), F.count(F.lit(1)).alias("n")).collect()
     )
     # A change of key has the former one in the old row.
@@ -137,16 +137,16 @@ def find_in_bronze(
     flags = pairs
     for name in ("new", "old"):
         parts = [F.get_json_object(name, f"$[{n}]") for n in range(len(which.key))]
-        marked = which.wanted.alias("k").withColumn(f"{name}_given", F.lit(True))
+        marked = which.key_rows.alias("k").withColumn(f"{name}_given", F.lit(True))
         flags = flags.join(F.broadcast(marked.alias("k")), which.same(parts), "left").select(
             *(c for c in flags.columns), f"{name}_given"
         )
     linked = flags.filter("coalesce(new_given, false) <> coalesce(old_given, false)")
     others = linked.select(F.expr("CASE WHEN new_given THEN old ELSE new END AS other")).distinct().collect()
     return (
-        [(row["source"], row["key"], row["position"]) for row in found],
+        [(row["source"], row["key"], row["position"]) for row in groups],
         sorted(row["other"] for row in others),
-        {"bronze": sum(int(row["n"]) for row in found)},
+        {"bronze": sum(int(row["n"]) for row in groups)},
     )
 
 

@@ -2,8 +2,13 @@
 
 Guarantees that the version of a table that is published can be read at any moment: compacted versions are published before old
 files are removed, a table with commits that are not published yet is left as it is while its published files would be among them,
-and what was published within `keep_days` keeps its files. Loads may run
-meanwhile: a table whose files a load is changing is left as it is, and a load whose table was compacted does that table again.
+and what was published within `keep_days` keeps its files. Loads may run meanwhile: a table whose files a load is changing is left
+as it is, and a load whose table was compacted does that table again.
+
+Tables are kept as every reader of Delta can read them where `readers` of the lake's file demands it: an open table has no
+deletion vectors, no columns widened in place and no names that Parquet does not take. Loads make new tables like this; a table
+that they made otherwise is changed here, once: its files are written again, and its protocol is lowered.
+
 Called by `headrace lake maintain`, by its DAG, and now and then by a load that never ends.
 """
 
@@ -13,17 +18,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 
+from delta import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import scratch, storage
+from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import sink
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.maintenance import bronze_retention, drop, erase, open_tables, own_tables
-from spark_jobs.silver import merge, scd2, table_task
+from spark_jobs.maintenance import bronze_retention, drop, erase, own_tables
+from spark_jobs.silver import merge, table_task, target_schema
+from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
 
@@ -64,7 +71,7 @@ def maintain(
     on_progress: OnProgress | None = None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> MaintainReport:
-    """Compact bronze, silver and history of a stream, publish that, and remove files that nobody can ask for any more.
+    """Compact bronze, silver and history of a stream, publish that, and remove files that no query can need any more.
 
     It is done a few tables at a time, those first that were maintained the longest ago, and each time is recorded: when it is
     killed, or `stopped` between two, the next one goes on behind them. Tables that were maintained less than `older_than` ago are
@@ -138,7 +145,7 @@ def _vacuum_all(session: SparkSession, lake: LakeFile, stream: str, names: list[
             needed[bronze.table_path(lake, stream)] = None
         elif name in tables:
             needed[table_task.path(lake, stream, name)] = tables[name].version
-            needed[scd2.path(lake, stream, name)] = tables[name].history
+            needed[table_task.history_path(lake, stream, name)] = tables[name].history
     for path, version in needed.items():
         if not _vacuum(session, lake, path, version):
             done.skipped.append(path.removeprefix(f"{lake.root}/"))
@@ -178,11 +185,11 @@ def _compact(session: SparkSession, lake: LakeFile, stream: str, names: list[str
         if name not in before.tables:
             continue
         # Loads may have published since the last table.
-        base[name] = known = published.latest(session, lake, stream).tables[name]
+        base[name] = table = published.latest(session, lake, stream).tables[name]
         tables[name] = replace(
-            known,
-            version=_table(session, lake, known, table_task.path(lake, stream, name), known.version, done),
-            history=_table(session, lake, known, scd2.path(lake, stream, name), known.history, done),
+            table,
+            version=_table(session, lake, table, table_task.path(lake, stream, name), table.version, done),
+            history=_table(session, lake, table, table_task.history_path(lake, stream, name), table.history, done),
         )
     raw = bronze.table_path(lake, stream)
     if _BRONZE in names and delta_log.is_table(session, raw):
@@ -196,7 +203,7 @@ def _compact(session: SparkSession, lake: LakeFile, stream: str, names: list[str
 
 
 def _table(
-    session: SparkSession, lake: LakeFile, known: Table, path: str, version: int | None, done: MaintainReport
+    session: SparkSession, lake: LakeFile, table: Table, path: str, version: int | None, done: MaintainReport
 ) -> int | None:
     """Compact a table as it is published; return the version to publish in place of that one."""
     if version is None or not delta_log.is_table(session, path):
@@ -207,19 +214,19 @@ def _table(
         return version
     try:
         retention.renew(session, lake, path, version)
-        open_tables.apply(session, path, is_open=lake.stream(done.stream).is_open(known.table))
-        merge.prepare(session, path, known)
-        found = _optimize(session, path)
+        apply_readers(session, path, is_open=lake.stream(done.stream).is_open(table.table))
+        merge.prepare(session, path, table)
+        files = _optimize(session, path)
     except (PySparkException, Py4JError) as error:
         # A load has changed the files that were to be compacted.
         if not is_conflict(error):
             raise
         done.skipped.append(place)
         return version
-    if found:
-        done.compacted[place] = found
+    if files:
+        done.compacted[place] = files
     # A load may have come in between.
-    newest = delta_log.maintained(session, path, version)
+    newest = delta_log.find_maintained(session, path, version)
     return version if newest is None else newest
 
 
@@ -233,7 +240,53 @@ def _optimize(spark: SparkSession, path: str) -> tuple[int, int] | None:
 
 def _sweep(spark: SparkSession, lake: LakeFile) -> None:
     """Remove what queries that died left behind."""
-    folder = scratch.root(lake)
+    folder = storage.scratch_root(lake)
     for name in storage.names(spark, folder):
-        if scratch.is_abandoned(name, storage.modified(spark, f"{folder}/{name}")):
+        if storage.is_abandoned(name, storage.modified(spark, f"{folder}/{name}")):
             storage.delete(spark, f"{folder}/{name}")
+
+
+_VECTORS, _MAPPING = "deletionVectors", "columnMapping"
+#: What readers may not know, in the order in which it is dropped.
+_FEATURES = (_VECTORS, "typeWidening", "typeWidening-preview", _MAPPING)
+_PROPERTY = "delta.enableDeletionVectors"
+
+
+def apply_readers(session: SparkSession, path: str, *, is_open: bool) -> None:
+    """Keep a table as every reader knows it from now on, or as Delta does; where Delta refuses it, the table stays as it is."""
+    row = DeltaTable.forPath(session, path).detail().select("properties", "tableFeatures").first()
+    properties, features = (dict(row[0] or {}), set(row[1] or [])) if row is not None else ({}, set[str]())
+    dropped = [name for name in _FEATURES if name in features]
+    session.conf.set(NOTE_SETTING, delta_log.write(delta_log.READERS))
+    try:
+        if not is_open and properties.get(_PROPERTY) == "false":
+            _set_vectors(session, path, "true")
+        if is_open and properties.get(_PROPERTY) != "false":
+            _set_vectors(session, path, "false")
+        if is_open and dropped:
+            _drop_features(session, path, dropped)
+    except (PySparkException, Py4JError) as error:
+        if is_conflict(error):
+            raise
+        why = error.getCondition() if isinstance(error, PySparkException) else type(error).__name__
+        _log.warning("%s still needs readers that know %s: %s", path, ", ".join(dropped), why)
+    finally:
+        session.conf.unset(NOTE_SETTING)
+
+
+def _drop_features(session: SparkSession, path: str, features: list[str]) -> None:
+    table = storage.table(path)
+    if _MAPPING in features:
+        for name in DeltaTable.forPath(session, path).toDF().columns:
+            if target_schema.is_mapped(name):
+                other = target_schema.open_name(name)
+                session.sql(f"ALTER TABLE {table} RENAME COLUMN {storage.name(name)} TO {storage.name(other)}")
+        if merge.columns(session, path):
+            # Delta keeps the mapped names of these columns, and cannot read the table without the mapping.
+            session.sql(f"ALTER TABLE {table} CLUSTER BY NONE")
+    for name in features:
+        session.sql(f"ALTER TABLE {table} DROP FEATURE `{name}`")
+
+
+def _set_vectors(session: SparkSession, path: str, value: str) -> None:
+    session.sql(f"ALTER TABLE {storage.table(path)} SET TBLPROPERTIES ('{_PROPERTY}' = '{value}')")

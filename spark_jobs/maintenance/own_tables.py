@@ -20,7 +20,7 @@ from spark_jobs.errors import is_conflict
 from spark_jobs.state import delta_log, published, retention, schema_texts
 from spark_jobs.verify import report
 
-#: Of `maintained`: when each table was maintained last, a row for each time.
+#: Structure of `maintained`: when each table was maintained, a row for each time.
 _STRUCTURE = "array<struct<stream: string, name: string, maintained_at: timestamp>>"
 
 

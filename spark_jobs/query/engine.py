@@ -1,28 +1,33 @@
-"""Queries in Spark SQL on the lake as published.
+"""Queries in Spark SQL on the lake as published, and scripts of them: queries may run, and not what writes.
 
 A table is registered with Spark when a query names it, at the version that was published last when the query began: a lake of
 hundreds of tables answers as quickly as one of two. `silver_live` is made for each query. A table that cannot be shown fails
 the queries that read it, and no others. Called by `headrace lake sql` and its prompt.
 
-The statements of an SQL script, and which may run: queries, not what writes. Called by `headrace lake sql` and its prompt.
+With `--server` a running `headrace lake serve` answers, by Spark Connect, and no JVM is started. The token of a user is taken
+from the environment as Spark's own clients take it.
 """
 
+import os
 import re
+import socket
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, TextIO
+from urllib.parse import urlsplit
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException, UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import ConfigurationError, ReplicationError
-from spark_jobs.errors import explained, readable
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError
+from spark_jobs.errors import explain, explained, readable
 from spark_jobs.query import published_tables, results
 from spark_jobs.query.overlay_databases import Overlays
 from spark_jobs.query.published_tables import Relation
-from spark_jobs.query.remote import RemoteEngine
 from spark_jobs.query.results import Form
 from spark_jobs.state import published
 from spark_jobs.state.published import Published
@@ -35,7 +40,7 @@ _TOKENS = re.compile(
 _COMMAND = "org.apache.spark.sql.catalyst.plans.logical.Command"
 #: Commands that only show something, or change this session alone.
 _SHOWING = ("Show", "Describe", "Explain", "SetCommand", "ResetCommand", "SetCatalog", "SetNamespace")
-#: Plans that write, or run what nobody has looked at, and are no commands to Spark's parser: `InsertIntoDir`, Delta's
+#: Plans that write, or run what was not checked, and are no commands to Spark's parser: `InsertIntoDir`, Delta's
 #: `RestoreTableStatement` and `CloneTableStatement`, scripts.
 _WRITING = re.compile(
     r"(Insert|Append|Overwrite|Create|Replace|Delete|Update|Merge|Compound|Delta).*|.*Statement|.*ExecuteImmediate.*"
@@ -45,14 +50,14 @@ _TEMPORARY = "LocalTempView$"
 
 def split(script: str) -> list[str]:
     """Return the statements of a script, without the semicolons that end them; those of comments alone are left out."""
-    found, start = [], 0
+    statements, start = [], 0
     for token in [*_TOKENS.finditer(script), None]:
         if token is None or token["end"]:
             statement = script[start : token.start() if token else None].strip()
-            if _TOKENS.sub(lambda it: "" if it["comment"] else it[0], statement).strip():
-                found.append(statement)
+            if _TOKENS.sub(lambda match: "" if match["comment"] else match[0], statement).strip():
+                statements.append(statement)
             start = token.end() if token else start
-    return found
+    return statements
 
 
 def refuse_writes(spark: SparkSession, statement: str) -> None:
@@ -87,7 +92,7 @@ _LISTING = re.compile(r"\s*show\s+(tables|views|table\s+extended)\b")
 _DATABASES = frozenset({"silver", "silver_live", "history", "bronze", "lake", "headrace"})
 #: What a name in SQL consists of (names.py).
 _WORD = re.compile(r"[a-z0-9_]+")
-#: What a table has that is only listed: whoever reads it without naming it in the query's text sees no rows of another version.
+#: Content of a table that is only listed: a query that reads it without naming it in its text sees no rows of another version.
 _LISTED = "SELECT raise_error('name this table in the text of the query') AS not_opened"
 
 
@@ -116,26 +121,26 @@ class SqlEngine:
     def _relations(self, streams: list[Published]) -> list[Relation]:
         """Return the tables that can be queried as they are published."""
         return [
-            one
-            for one in published_tables.relations(self._spark, self._lake, streams)
-            if one.database not in self._laid
+            relation
+            for relation in published_tables.relations(self._spark, self._lake, streams)
+            if relation.database not in self._laid
         ]
 
     def names(self) -> list[str]:
         """Return the names of the tables that can be queried, without looking for tables that no load has seen yet."""
-        found = published_tables.relations(self._spark, self._lake)
-        live = (f"silver_live.{one.name}" for one in found if one.database == "silver")
-        return sorted([*(f"{one.database}.{one.name}" for one in found), *live])
+        relations = published_tables.relations(self._spark, self._lake)
+        live = (f"silver_live.{relation.name}" for relation in relations if relation.database == "silver")
+        return sorted([*(f"{relation.database}.{relation.name}" for relation in relations), *live])
 
     def columns(self, typed: str) -> list[str]:
         """Return the names of the columns of silver's tables that a text names: only these tables are opened."""
-        typed, found = typed.casefold(), set[str]()
+        typed, names = typed.casefold(), set[str]()
         for relation in published_tables.relations(self._spark, self._lake):
             if relation.database == "silver" and relation.name.casefold() in typed:
                 if relation not in self._columns:
                     self._columns[relation] = self._spark.sql(relation.sql()).columns
-                found |= set(self._columns[relation])
-        return sorted(found)
+                names |= set(self._columns[relation])
+        return sorted(names)
 
     def ask(self, query: str) -> DataFrame:
         """Return the answer; raise ConfigurationError for a query that Spark cannot understand, and for what writes.
@@ -204,7 +209,72 @@ class SqlEngine:
             raise ConfigurationError(readable(error)) from error
 
 
-def run_script(desk: SqlEngine | RemoteEngine, script: str, form: Form, to: TextIO) -> None:
+#: Spark's own name of it.
+TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - no token, its name.
+_CONNECT_SECONDS = 5
+
+
+class RemoteEngine:
+    """Runs queries at a server. Closed by `close`."""
+
+    def __init__(self, address: str) -> None:
+        """Connect; `address` is `host:port`, or as Spark has it `sc://host:port/;use_ssl=true`.
+
+        Raises NotConnected where nothing listens, and NeedsOperator where Spark Connect's client is not installed.
+        """
+        url = address if address.startswith("sc://") else f"sc://{address}"
+        parts = urlsplit(url)
+        if "token=" in url:
+            raise ConfigurationError(
+                f"a token on the command line can be read by other users: give it in the environment, {TOKEN}"
+            )
+        # Spark's client would try for ten minutes.
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 15002), _CONNECT_SECONDS).close()
+        except (OSError, ValueError) as error:
+            raise NotConnected(
+                f"no server answers at {address}", hint="Start 'headrace lake serve', or correct --server."
+            ) from error
+        # PySpark looks at the version of pandas, which nothing here uses.
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+        os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+        with refusals():
+            try:
+                self._spark: Any = SparkSession.builder.remote(url).getOrCreate()
+            except ImportError as error:
+                raise NeedsOperator(
+                    "Spark Connect's client is not installed", hint="Run: pip install 'pyspark[connect]'."
+                ) from error
+
+    def close(self) -> None:
+        """End the session."""
+        self._spark.stop()
+
+    def ask(self, query: str) -> DataFrame:
+        """Return the answer; raise ConfigurationError for what the server refuses or cannot understand."""
+        with refusals():
+            answer: DataFrame = self._spark.sql(query.strip().rstrip(";"))
+            return answer
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Convert what a server answers to errors of ours: it names what it refuses itself."""
+    try:
+        yield
+    except ReplicationError:
+        raise
+    except (AnalysisException, UnsupportedOperationException) as error:
+        raise ConfigurationError(readable(error)) from error
+    except PySparkException as error:
+        if "UNAUTHENTICATED" in str(error):
+            raise NeedsOperator(
+                "the server does not know this token", hint=f"Give a valid one in the environment, {TOKEN}."
+            ) from error
+        raise explain(error, "sql") from error
+
+
+def run_script(sql_engine: SqlEngine | RemoteEngine, script: str, form: Form, to: TextIO) -> None:
     """Run the statements of a script one after the other and write their answers; an error ends it."""
     for statement in split(script):
-        results.write(desk.ask(statement), form, to)
+        results.write(sql_engine.ask(statement), form, to)

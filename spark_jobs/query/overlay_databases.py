@@ -1,12 +1,12 @@
 """Databases of SQL whose tables no load has published: the newest rows (`silver_live`), or those of a moment in the past.
 
-Guarantees that all tables of a stream that one query names are shown at the same moment. The changes that are laid
-over published tables are in a scratch folder under the lake's root until they are replaced or the session is closed.
+Guarantees that all tables of a stream that one query names are shown at the same moment. The changes that are laid over published
+tables are in a scratch folder under the lake's root until they are replaced or the session is closed.
 
 In the past each source is shown up to its last transaction before the first one that committed later: exactly its state at that
-moment, as far as its own clock goes forward. That begins at the newest published state before it whose files are kept, else at
-nothing, and applies bronze's changes from there. The first one that committed later is looked for behind what was published by
-then, as long as that was committed earlier at each source.
+moment, provided that its own clock only goes forward. That begins at the newest published state before it whose files are kept,
+else at nothing, and applies bronze's changes from there. The first one that committed later is searched after what was published
+by then, where that was committed earlier at each source.
 """
 
 import uuid
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, ReplicationError
-from spark_jobs import scratch, storage
+from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.increment import Live
 from spark_jobs.errors import explained
@@ -33,7 +33,7 @@ from spark_jobs.state.published import Positions, Published
 
 def _new_folder(lake: LakeFile) -> tuple[str, datetime]:
     now = datetime.now(UTC)
-    return f"{scratch.root(lake)}/{scratch.name(now)}", now
+    return f"{storage.scratch_root(lake)}/{storage.new_scratch_name(now)}", now
 
 
 class Overlays:
@@ -83,7 +83,7 @@ class Overlays:
 
     def _renew(self) -> None:
         """Begin a new folder before maintenance takes the present one for abandoned, and write all that is queried again."""
-        if datetime.now(UTC) - self._made > scratch.RENEWED:
+        if datetime.now(UTC) - self._made > storage.SCRATCH_RENEWED:
             for _, folder in self._written.values():
                 snapshot.forget(self._spark, folder)
             self._written.clear()
@@ -91,17 +91,17 @@ class Overlays:
             self._folder, self._made = _new_folder(self._lake)
 
     def _places(self, streams: list[Published]) -> list[Place]:
-        """Return the tables, after every stream was looked at."""
+        """Return the tables, after every stream was brought up."""
         states = {state.stream: state for state in streams}
         for stream in sorted(self._lake.streams):
             try:
                 self._look(stream, states.get(stream, Published(stream=stream)))
                 self._problems.pop(stream, None)
             except ReplicationError as error:
-                # Of this stream nothing can be shown; others are not concerned.
+                # Nothing of this stream can be shown; others are not concerned.
                 self._problems[stream] = error
-                if known := self._moments.pop(stream, None):
-                    known.release()
+                if former := self._moments.pop(stream, None):
+                    former.release()
         if self._as_of is not None and not self._moments and not self._problems:
             raise ConfigurationError(
                 f"nothing had been captured at {self._as_of.isoformat()}",
@@ -114,16 +114,16 @@ class Overlays:
 
     def _look(self, stream: str, base: Published) -> None:
         """Bring a stream's moment up to its newest whole transactions, or to the moment in the past, once."""
-        known = self._moments.get(stream)
+        former = self._moments.get(stream)
         with explained(f"stream {stream}"):
             if self._as_of is None:
                 self._live = self._live or Live(for_few_rows(self._spark))
-                moment = snapshot.moment(self._spark, self._lake, base, known=known, live=self._live)
+                moment = snapshot.moment(self._spark, self._lake, base, former=former, live=self._live)
             else:
-                moment = known or find_moment(self._spark, self._lake, stream, self._as_of)
+                moment = former or find_moment(self._spark, self._lake, stream, self._as_of)
         if moment is not None:
-            if known is not None and known is not moment:
-                known.release()
+            if former is not None and former is not moment:
+                former.release()
             self._moments[stream] = moment
 
 

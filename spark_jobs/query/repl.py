@@ -62,26 +62,26 @@ _MOST = 1000
 class _Completions(Completer):
     """Completes words of SQL, names of tables, and the columns of tables that the query names so far."""
 
-    def __init__(self, desk: SqlEngine, lines: list[str]) -> None:
-        self._desk, self._lines = desk, lines
-        self._words = [*_WORDS, *desk.names()]
+    def __init__(self, sql_engine: SqlEngine, lines: list[str]) -> None:
+        self._sql_engine, self._lines = sql_engine, lines
+        self._words = [*_WORDS, *sql_engine.names()]
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002 - its interface.
         """Yield what the word at the cursor can become."""
         begun = document.get_word_before_cursor(WORD=True)
-        columns = self._desk.columns("\n".join([*self._lines, document.text]))
+        columns = self._sql_engine.columns("\n".join([*self._lines, document.text]))
         for word in [*self._words, *columns]:
             if word.casefold().startswith(begun.casefold()):
                 yield Completion(word, -len(begun))
 
 
-def run(desk: SqlEngine, form: Form) -> None:
+def run(sql_engine: SqlEngine, form: Form) -> None:
     r"""Answer until end of input or `\q`."""
     console = Console(highlight=False)
     lines: list[str] = []
     session: PromptSession[str] = PromptSession(
         history=FileHistory(str(_history())),
-        completer=_Completions(desk, lines),
+        completer=_Completions(sql_engine, lines),
         complete_while_typing=False,
     )
     console.print(r"Spark SQL on the lake as published. \d lists tables, \q leaves; end a query with ;")
@@ -96,21 +96,21 @@ def run(desk: SqlEngine, form: Form) -> None:
         if not lines and line.strip() in {"\\q", "quit", "exit"}:
             return
         if not lines and line.strip() == "\\d":
-            for name in desk.names():
+            for name in sql_engine.names():
                 console.print(name)
             continue
         lines.append(line)
         question = "\n".join(lines).strip()
         if question and (question.endswith(";") or not line.strip()):
             for statement in engine.split(question):
-                _answer(desk, statement, form, console)
+                _answer(sql_engine, statement, form, console)
         if not question or question.endswith(";") or not line.strip():
             lines.clear()
 
 
-def _answer(desk: SqlEngine, question: str, form: Form, console: Console) -> None:
+def _answer(sql_engine: SqlEngine, question: str, form: Form, console: Console) -> None:
     try:
-        write(desk.ask(question), form, sys.stdout, most=_MOST)
+        write(sql_engine.ask(question), form, sys.stdout, most=_MOST)
     except ReplicationError as error:
         console.print(f"[red]{escape(error.message)}[/]")
     except KeyboardInterrupt:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
-from spark_jobs import scratch, sizes, storage
+from spark_jobs import sizes, storage
 from spark_jobs.errors import explained, readable
 
 Form = Literal["table", "json", "csv"]
@@ -73,7 +73,7 @@ def write_parquet(answer: DataFrame, folder: str, lake: LakeFile) -> None:
         if elsewhere and storage.exists(spark, folder):
             raise ConfigurationError(f"{folder} exists: name a folder that is to be made")
         # Executors on other machines would write on their own disks.
-        place = f"{scratch.root(lake)}/{scratch.name()}" if elsewhere else folder
+        place = f"{storage.scratch_root(lake)}/{storage.new_scratch_name()}" if elsewhere else folder
         try:
             answer.write.parquet(place)
         except AnalysisException as error:
@@ -84,7 +84,7 @@ def write_parquet(answer: DataFrame, folder: str, lake: LakeFile) -> None:
 
 def distinct(names: Sequence[str]) -> list[str]:
     """Return the names, each once: the second `id` is `id_2`, unless another column is called so."""
-    taken, seen, found = set(names), Counter[str](), []
+    taken, seen, unique_names = set(names), Counter[str](), []
     for name in names:
         seen[name] += 1
         new = name
@@ -92,13 +92,13 @@ def distinct(names: Sequence[str]) -> list[str]:
             new = f"{name}_{seen[name]}"
             seen[name] += new in taken
         taken.add(new)
-        found.append(new)
-    return found
+        unique_names.append(new)
+    return unique_names
 
 
 def printable(text: str) -> str:
     """Return a text for a terminal: control characters, but for line breaks and tabs, by their codes."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def csv_line(cells: Cells) -> str:

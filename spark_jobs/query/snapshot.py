@@ -22,7 +22,6 @@ from spark_jobs.bronze.increment import Beyond, Live, Since
 from spark_jobs.silver import (
     batch_profile,
     copies,
-    prechecks,
     table_load,
     table_task,
     target_schema,
@@ -34,7 +33,7 @@ from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import bronze_identity, delta_log, offsets
+from spark_jobs.state import delta_log, offsets, published
 from spark_jobs.state.published import Positions, Published
 from spark_jobs.storage import name as _q
 
@@ -65,22 +64,28 @@ class StreamSnapshot:
 
     def tables(self) -> list[str]:
         """Return the tables that there are, by their source's `schema.table`."""
-        known = {name for name, one in self.base.tables.items() if one.version is not None}
-        new = {one.table for one in self.new.seen if not self._held_back(one) and not self._only_truncated(one)}
-        return sorted(known | new)
+        published = {name for name, table in self.base.tables.items() if table.version is not None}
+        new = {
+            profile.table
+            for profile in self.new.seen
+            if not self._held_back(profile) and not self._only_truncated(profile)
+        }
+        return sorted(published | new)
 
-    def _only_truncated(self, one: TableProfile) -> bool:
+    def _only_truncated(self, profile: TableProfile) -> bool:
         """Whether a table has no schema, and so no rows either."""
-        table = self.base.tables.get(one.table)
-        described = (table is not None and bool(table.schemas)) or any(r.table == one.table for r in self.new.records)
-        return one.only_truncates and not described
+        table = self.base.tables.get(profile.table)
+        described = (table is not None and bool(table.schemas)) or any(
+            r.table == profile.table for r in self.new.records
+        )
+        return profile.only_truncates and not described
 
-    def _held_back(self, one: TableProfile) -> bool:
+    def _held_back(self, profile: TableProfile) -> bool:
         """Whether all of it belongs to a copy that is under way."""
-        known = self.base.tables.get(one.table)
-        records = [record for record in self.new.records if record.table == one.table]
-        began = copies.under_way(known.copying if known else {}, records).get(one.source)
-        return began is not None and one.first > began
+        table = self.base.tables.get(profile.table)
+        records = [record for record in self.new.records if record.table == profile.table]
+        began = copies.find_copying(table.copying if table else {}, records).get(profile.source)
+        return began is not None and profile.first > began
 
 
 def moment(
@@ -89,19 +94,19 @@ def moment(
     base: Published,
     upto: Positions | None = None,
     *,
-    known: StreamSnapshot | None = None,
+    former: StreamSnapshot | None = None,
     live: Live | None = None,
 ) -> StreamSnapshot | None:
     """Return the stream at the high watermarks, or at its newest whole transactions; None when nothing of it was ever loaded.
 
-    A moment that is `known` is returned itself while nothing came after it. Of `live` rows, if they are few, they are held in
+    The `former` moment is returned itself while nothing came after it. Of `live` rows, if they are few, they are held in
     memory until it is released, and go on to the end of Kafka's topic; else to that of bronze.
     """
     path = bronze.table_path(lake, base.stream)
     if not delta_log.is_table(spark, path):
         return None
-    bronze_identity.refuse_removed(base.positions, base.bronze_removed, f"stream {base.stream!r} at that point")
-    base = bronze_identity.known_versions(spark, path, base)
+    published.refuse_removed(base.positions, base.bronze_removed, f"stream {base.stream!r} at that point")
+    base = published.known_versions(spark, path, base)
     committed = bronze.reach(spark, lake, base.stream)
     version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}
     # With what is unfinished: its end may be in Kafka.
@@ -112,8 +117,8 @@ def moment(
         # A commit may have come since.
         version = max(version, progress.version)
         beyond, sources = increment.beyond(spark, lake, base.stream, progress, live), progress.sources
-    if known is not None and (known.base.load, known.version, known.beyond) == (base.load, version, beyond):
-        return known
+    if former is not None and (former.base.load, former.version, former.beyond) == (base.load, version, beyond):
+        return former
     if live:
         raw = increment.rows(live.session, path, since, version)
         if beyond:
@@ -137,7 +142,7 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
     What was written stays until it is forgotten. Raises NeedsOperator or CorruptInput where a load would stop the table.
     """
     task = task_of(spark, lake, at, name)
-    low, stored = task.known.positions, task.known.version
+    low, stored = task.published.positions, task.published.version
     ahead = table_task.ahead_of(task, low)
     below, hidden = None, False
     if stored is not None:
@@ -150,18 +155,18 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
         living = f" WHERE {DELETED_AT} IS NULL" if hidden else ""
         return f"SELECT {', '.join(map(_q, below.columns))} FROM {_published(task)}{living}"  # noqa: S608 - ours, and quoted.
     target = table_task.target_of(task)
-    prechecks.refuse_keyless(target, ahead, low, task)
+    table_task.refuse_keyless(target, ahead, low, task)
     _refuse_another_key(target)
     if below is not None:
-        target = target_schema.fitted(target, {field.name: field.dataType for field in below.schema.fields})
-    cleared = table_task.truncated(task, ahead, low)
+        target = target_schema.fit_types(target, {field.name: field.dataType for field in below.schema.fields})
+    cleared = table_task.find_truncates(task, ahead, low)
     raw = at.raw if task.after == at.after else _whole(spark, lake, at)
     with table_load.persist_scope() as persist:
-        found, _ = table_load.rows(target, raw, batch_profile.within(low, task.high), ahead, below, persist, cleared)
-        columns = [*target.columns, *target.own, OP, *(name for name in found.columns if name == TAKEN)]
+        rows, _ = table_load.rows(target, raw, batch_profile.within(low, task.high), ahead, below, persist, cleared)
+        columns = [*target.columns, *target.own, OP, *(name for name in rows.columns if name == TAKEN)]
         # Numbered, since Parquet does not take every name that a database does.
         placed = {column: f"c{place}" for place, column in enumerate(columns)}
-        changed = found.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))
+        changed = rows.select(*(F.col(_q(column)).alias(c) for column, c in placed.items()))
         changed.write.parquet(scratch)
     return _statement(task, target, below, cleared, placed, _described(spark, scratch, changed.schema), hidden=hidden)
 
@@ -182,7 +187,7 @@ def forget(spark: SparkSession, scratch: str) -> None:
 
 
 def _described(spark: SparkSession, scratch: str, schema: T.StructType) -> str:
-    """Return the name of a table that reads the folder: a bare path is looked at by two jobs each time it is named."""
+    """Return the name of a table that reads the folder: a bare path costs two jobs each time it is named."""
     columns = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {_SCRATCH}")
     spark.sql(f"CREATE TABLE {_place(scratch)} ({columns}) USING parquet LOCATION {storage.text(scratch)}")
@@ -195,13 +200,17 @@ def _place(scratch: str) -> str:
 
 def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) -> TableTask:
     """Return what is to be done for a table; one that is behind its stream begins where it is."""
-    known = at.base.tables.get(name)
+    table = at.base.tables.get(name)
     records = [record for record in at.new.records if record.table == name]
-    whole = known is None or known.positions == at.base.positions
-    if known is None or whole or (copies.waits(known, at.base.positions) and not copies.ended(known.copying, records)):
-        return copies.held_back(table_task.task_of(lake, at.base, name, at.new, after=at.after))
-    new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), known.positions, at.new.high)
-    return copies.held_back(table_task.task_of(lake, replace(at.base, tables={name: known}), name, new, after=None))
+    whole = table is None or table.positions == at.base.positions
+    if (
+        table is None
+        or whole
+        or (copies.waits(table, at.base.positions) and not copies.has_ended(table.copying, records))
+    ):
+        return copies.hold_back(table_task.task_of(lake, at.base, name, at.new, after=at.after))
+    new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), table.positions, at.new.high)
+    return copies.hold_back(table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None))
 
 
 def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:
@@ -233,7 +242,7 @@ def _statement(
     )
     known_by = {column: placed[column] for column in (SOURCE, *target.key)}
     if TAKEN in placed:
-        # Of a table without a key: the row that a change takes.
+        # The row that a change takes, in a table without a key.
         known_by |= {POSITION: placed[TAKEN]}
     same = " AND ".join(f"t.{_q(column)} = s.{place}" for column, place in known_by.items())
     if TAKEN in placed and DELETED_AT in below.columns:
@@ -241,7 +250,7 @@ def _statement(
     join = f" LEFT ANTI JOIN {changed} s ON {same}" if target.key or TAKEN in placed else ""
     conditions = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
     if cleared and not target.soft:
-        conditions += f" AND NOT ({truncates.removed(cleared, 't.')})"
+        conditions += f" AND NOT ({truncates.where_removed(cleared, 't.')})"
     return f"SELECT {old} FROM {_published(task)} t{join} WHERE true{conditions} UNION ALL {over}"  # noqa: S608 - as above.
 
 
@@ -251,7 +260,7 @@ def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
     if not marked:
         stored[DELETED_AT] = "CAST(NULL AS timestamp)"
     if cleared:
-        ended = truncates.ended(cleared, f"{stored[DELETED_AT]} IS NULL", POSITION, "t.")
+        ended = truncates.where_ended(cleared, f"{stored[DELETED_AT]} IS NULL", POSITION, "t.")
         marks = truncates.marks(cleared, "t.")
         stored = {
             column: f"CASE WHEN {ended} THEN {marks[column]} ELSE {value} END" for column, value in stored.items()
@@ -261,7 +270,7 @@ def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
 
 def _published(task: TableTask) -> str:
     """Return the table as it was published, as SQL names it."""
-    return storage.table(task.path, task.known.version)
+    return storage.table(task.path, task.published.version)
 
 
 def _stored(column: str, there: bool, kind: T.DataType | None) -> str:

@@ -19,7 +19,7 @@ from spark_jobs import storage
 from spark_jobs.errors import explained
 from spark_jobs.query import published_tables
 from spark_jobs.query.published_tables import Relation
-from spark_jobs.silver import scd2, table_task
+from spark_jobs.silver import table_task
 from spark_jobs.state import delta_log, published, schema_texts
 from spark_jobs.state.published import Published
 
@@ -120,7 +120,7 @@ def columns(spark: SparkSession, lake: LakeFile) -> dict[str, str]:
         for table in state.tables.values():
             mark = repr(sorted(schema_texts.digests(table.schemas).items()))
             marks[table_task.path(lake, state.stream, table.table)] = mark
-            marks[scd2.path(lake, state.stream, table.table)] = mark
+            marks[table_task.history_path(lake, state.stream, table.table)] = mark
     return marks
 
 

@@ -16,13 +16,13 @@ from spark_jobs.errors import corrupt
 from spark_jobs.silver import changes as plain
 from spark_jobs.silver import truncates, types
 from spark_jobs.silver.changes import OP
+from spark_jobs.silver.ordered_apply import Persist
 from spark_jobs.silver.profiles import Missing
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
-from spark_jobs.silver.timeline_values import Persist
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.storage import name as _q
 
-#: Of an event: whether it puts its row, the row, what identifies equal ones, and the truncate that ended it.
+#: Columns of an event: whether it puts its row, the row, what identifies equal ones, and the truncate that ended it.
 _PUTS, _ROW, _SAME, _LIFE = "_puts", "_row", "_same", "_life"
 #: The number of an event among those of equal rows, and the put and the take that have it.
 _NUMBER, _PUT, _TAKE = "_number", "_put", "_take"
@@ -41,36 +41,36 @@ class Taken:
 NOTHING = Taken(any=False)
 
 
-def changed(
+def apply_changes(
     changes: DataFrame, target: TargetSchema, silver: DataFrame | None, persist: Persist, cleared: Sequence[Truncate]
 ) -> tuple[DataFrame, Taken]:
     """Return the rows that changes put, and those that they take: in TAKEN is the position of the stored row, null for one put.
 
     `silver` is the table as it is, without what truncates removed; where deleted rows stay, `cleared` has the range's truncates.
     """
-    paired = persist(_paired(_events(changes, target, cleared)))
+    paired = persist(_pair(_events(changes, target, cleared)))
     put, take = F.col(_PUT), F.col(_TAKE)
     # What was taken before a truncate was ended by it at the latest.
-    wanted = persist(
+    takes = persist(
         paired.filter(put.isNull() & F.col(f"{_LIFE}.position").isNull())
         .withColumn(_NUMBER, F.row_number().over(Window.partitionBy(SOURCE, _SAME).orderBy(_NUMBER)))
         .select(SOURCE, _SAME, _NUMBER, _TAKE)
     )
     rows = _rows(paired.filter(put.isNotNull() if target.soft else put.isNotNull() & take.isNull()), target)
-    if wanted.isEmpty():
+    if takes.isEmpty():
         return rows, NOTHING
     if silver is None:
-        return rows, Taken(any=False, missing=_missing(wanted))
-    stored = _stored(silver, wanted, target)
-    found = persist(wanted.join(stored, on=[SOURCE, _SAME, _NUMBER], how="left"))
-    taken = found.filter(F.col(TAKEN).isNotNull()).select(
+        return rows, Taken(any=False, missing=_find_missing(takes))
+    stored = _find_stored(silver, takes, target)
+    matches = persist(takes.join(stored, on=[SOURCE, _SAME, _NUMBER], how="left"))
+    taken = matches.filter(F.col(TAKEN).isNotNull()).select(
         *(_value(target, name, F.col(_SAME)) for name in target.columns),
         *(SOURCE, F.col(f"{_TAKE}.at").alias(POSITION), F.col(f"{_TAKE}.time").alias(COMMIT_TIME)),
         F.lit("d").alias(OP),
         *plain.deleted_at(target, F.lit("d"), F.col(f"{_TAKE}.time")),
         TAKEN,
     )
-    missing = _missing(found.filter(F.col(TAKEN).isNull()))
+    missing = _find_missing(matches.filter(F.col(TAKEN).isNull()))
     return rows.unionByName(taken), Taken(any=not taken.isEmpty(), missing=missing)
 
 
@@ -79,9 +79,9 @@ def _value(target: TargetSchema, name: str, row: Column) -> Column:
     return there.alias(name)
 
 
-def _missing(wanted: DataFrame) -> tuple[Missing, ...]:
-    found = wanted.groupBy(SOURCE).agg(F.count(F.lit(1)).alias("rows"), F.min(f"{_TAKE}.at").alias("position"))
-    return tuple(Missing(source=row[SOURCE], rows=row["rows"], position=row["position"]) for row in found.collect())
+def _find_missing(takes: DataFrame) -> tuple[Missing, ...]:
+    groups = takes.groupBy(SOURCE).agg(F.count(F.lit(1)).alias("rows"), F.min(f"{_TAKE}.at").alias("position"))
+    return tuple(Missing(source=row[SOURCE], rows=row["rows"], position=row["position"]) for row in groups.collect())
 
 
 def _events(changes: DataFrame, target: TargetSchema, cleared: Sequence[Truncate]) -> DataFrame:
@@ -123,7 +123,7 @@ def _forever() -> Column:
     return F.struct(F.lit(None).cast("string").alias("position"), F.lit(None).cast("timestamp").alias("at"))
 
 
-def _paired(events: DataFrame) -> DataFrame:
+def _pair(events: DataFrame) -> DataFrame:
     """Return each put with the take that has its number among those of equal rows, and what is left of both."""
     order = Window.partitionBy(SOURCE, _LIFE, _SAME, _PUTS).orderBy(POSITION)
     event = F.struct(F.col(POSITION).alias("at"), F.col(COMMIT_TIME).alias("time"), F.col(_ROW).alias("row"))
@@ -157,7 +157,7 @@ def _rows(puts: DataFrame, target: TargetSchema) -> DataFrame:
     )
 
 
-def _stored(silver: DataFrame, wanted: DataFrame, target: TargetSchema) -> DataFrame:
+def _find_stored(silver: DataFrame, takes: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the living stored rows that equal some that are taken, numbered among equal ones, by their positions."""
     living = silver.filter(F.col(DELETED_AT).isNull()) if DELETED_AT in silver.columns else silver
     cells = [
@@ -165,6 +165,6 @@ def _stored(silver: DataFrame, wanted: DataFrame, target: TargetSchema) -> DataF
         for name in target.compared
     ]
     rows = living.select(SOURCE, F.struct(*cells).alias(_SAME), F.col(POSITION).alias(TAKEN))
-    equal = rows.join(wanted.select(SOURCE, _SAME).distinct(), on=[SOURCE, _SAME], how="left_semi")
+    equal = rows.join(takes.select(SOURCE, _SAME).distinct(), on=[SOURCE, _SAME], how="left_semi")
     order = Window.partitionBy(SOURCE, _SAME).orderBy(TAKEN)
     return equal.withColumn(_NUMBER, F.row_number().over(order))

@@ -46,10 +46,10 @@ def profile(
     groups = _groups(bronze, low, committed, late=applied is not None)
     new = [row for row in groups if row["new"]]
     check_order(groups, applied or {})
-    found = [_seen(row) for row in _joined(new) if row["changes"]]
+    profiles = [_seen(row) for row in _joined(new) if row["changes"]]
     sources, described = _sources(new), sum(row["schemas"] for row in new)
     ends = high_watermarks(sources, low) if upto is None else dict(upto)
-    seen, waiting = split(bronze, found, low, ends)
+    seen, waiting = split(bronze, profiles, low, ends)
     # A schema record may be there ahead of its change.
     beyond = {
         name: Beyond(changes=waiting.get(name, 0), upto=source.final)
@@ -74,14 +74,14 @@ def profile(
 def last_before(bronze: DataFrame, table: str, low: Mapping[str, str], ends: list[tuple[str, str]]) -> list[str | None]:
     """Return a table's last position after its source's low watermark and before each end, a source and a position."""
     changes = bronze.filter(within(low) & (F.col("table") == table) & F.col("op").isNotNull())
-    found = changes.agg(
+    row = changes.agg(
         *(
             F.max(F.when((F.col("source") == source) & (F.col("position") < end), F.col("position"))).alias(f"c{i}")
             for i, (source, end) in enumerate(ends)
         )
     ).first()
-    assert found is not None
-    return list(found)
+    assert row is not None
+    return list(row)
 
 
 def nothing(high: Positions) -> BatchProfile:
@@ -94,9 +94,9 @@ def within(low: Mapping[str, str], high: Mapping[str, str] | None = None) -> Col
     source, position = F.col("source"), F.col("position")
     if len(low if high is None else high) > _MANY_SOURCES:
         return _within_many(low, high)
-    wanted = F.lit(False)
+    condition = F.lit(False)
     if high is None:
-        wanted = ~source.isin(*low) if low else F.lit(True)
+        condition = ~source.isin(*low) if low else F.lit(True)
         high = dict.fromkeys(low, "")
     for name, cut in sorted(high.items()):
         part = source == name
@@ -104,8 +104,8 @@ def within(low: Mapping[str, str], high: Mapping[str, str] | None = None) -> Col
             part &= position > low[name]
         if cut:
             part &= position <= cut
-        wanted |= part
-    return wanted & position.isNotNull()
+        condition |= part
+    return condition & position.isNotNull()
 
 
 def _within_many(low: Mapping[str, str], high: Mapping[str, str] | None) -> Column:
@@ -195,18 +195,18 @@ def check_order(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mappi
 
 def _joined(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what each source has for each table, whatever its partitions."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    by_table: dict[tuple[str, str], dict[str, Any]] = {}
     for group in groups:
-        known = found.setdefault((group["source"], group["table"]), dict(group))
-        if known["partition"] == group["partition"]:
+        merged = by_table.setdefault((group["source"], group["table"]), dict(group))
+        if merged["partition"] == group["partition"]:
             continue
         for name in ("changes", "keys", "truncates"):
-            known[name] += group[name]
+            merged[name] += group[name]
         for name, choose in (("first", min), ("final", max), ("keyless", min)):
-            known[name] = choose((it for it in (known[name], group[name]) if it is not None), default=None)
+            merged[name] = choose((it for it in (merged[name], group[name]) if it is not None), default=None)
         for name in ("deletes", "partial", "rekeyed", "rewrites"):
-            known[name] = known[name] or group[name]
-    return list(found.values())
+            merged[name] = merged[name] or group[name]
+    return list(by_table.values())
 
 
 def _sources(rows: Sequence[Mapping[str, Any]]) -> dict[str, Reached]:
@@ -222,7 +222,7 @@ def _sources(rows: Sequence[Mapping[str, Any]]) -> dict[str, Reached]:
 
 def _seen(row: Mapping[str, Any]) -> TableProfile:
     fields: dict[str, Any] = {name: row[name] for name in TableProfile.__dataclass_fields__}
-    truncates = sorted(Truncate(source=row["source"], **one.asDict()) for one in row["truncates"])
+    truncates = sorted(Truncate(source=row["source"], **truncate.asDict()) for truncate in row["truncates"])
     return TableProfile(**fields | {"truncates": tuple(truncates)})
 
 
@@ -240,8 +240,8 @@ def split(
 ) -> tuple[list[TableProfile], dict[str, int]]:
     """Return the profiles up to the high watermarks, and how many changes of each source wait for their transaction's end."""
     # Logical messages end transactions as changes do, and belong to no table.
-    seen = [one for one in seen if one.table]
-    over = [one for one in seen if one.final > upto.get(one.source, "")]
+    seen = [table_profile for table_profile in seen if table_profile.table]
+    over = [table_profile for table_profile in seen if table_profile.final > upto.get(table_profile.source, "")]
     if not over:
         return seen, {}
     beyond = (
@@ -253,8 +253,13 @@ def split(
     waiting: dict[str, int] = {}
     for (source, _), count in excess.items():
         waiting[source] = waiting.get(source, 0) + count
-    kept = [replace(one, changes=one.changes - excess.get((one.source, one.table), 0)) for one in seen]
-    return [one for one in kept if one.changes], waiting
+    kept = [
+        replace(
+            table_profile, changes=table_profile.changes - excess.get((table_profile.source, table_profile.table), 0)
+        )
+        for table_profile in seen
+    ]
+    return [table_profile for table_profile in kept if table_profile.changes], waiting
 
 
 def _of_tables() -> Column:

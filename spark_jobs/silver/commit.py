@@ -19,9 +19,9 @@ from spark_jobs.state import delta_log, log_files
 from spark_jobs.state.published import Positions
 
 NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
-#: By which Delta passes over a commit that a table has already: a load's own commit has them, and a further one must not.
+#: Settings by which Delta passes over a commit that a table has already: a load's own commit has them, a further one must not.
 _NUMBERED = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
-#: Of commits that change a table's columns ahead of its rows.
+#: Kind of note of commits that change a table's columns ahead of its rows.
 _COLUMNS = "columns"
 
 
@@ -38,50 +38,53 @@ class Base:
     number: int = 0
     #: The version that shows these positions, where nothing has to be done; None when there is no table.
     current: int | None = None
-    #: The newest commit since the published version that is nobody's of ours and may have changed rows, and what it did.
+    #: The newest commit of another program since the published version that may have changed rows, and what it did.
     foreign: tuple[int, str] | None = None
     #: Where its newest commit of ours erased rows: the version of bronze that lacks them, and the id of its commit.
     erased: tuple[int, str] | None = None
-    #: Rows of a table without a key that commits of ours lacked which nobody published.
+    #: Rows of a table without a key that commits of ours lacked and that were not published.
     missing: tuple[Missing, ...] = ()
 
 
-def base(spark: SparkSession, path: str, *, stream: str, kind: str, known: Positions, version: int | None) -> Base:
-    """Return a table as it is now; `known` are the positions that its published version shows.
+def base(spark: SparkSession, path: str, *, stream: str, kind: str, positions: Positions, version: int | None) -> Base:
+    """Return a table as it is now; `positions` are those that its published version shows.
 
     Raises NeedsOperator for a table that this stream did not make.
     """
     if not delta_log.is_table(spark, path):
-        return Base(exists=False, positions=known)
-    newest, found, changed, foreign = _seen(spark, path, kind, version)
-    if found and "number" in found[1]:
-        counted = int(found[1]["number"])
+        return Base(exists=False, positions=positions)
+    newest, commit_note, changed, foreign = _seen(spark, path, kind, version)
+    if commit_note and "number" in commit_note[1]:
+        counted = int(commit_note[1]["number"])
     else:
-        # Of an earlier release, or in the log no more.
+        # The commit is of an earlier release, or in the log no more.
         counted = log_files.transaction(spark, path, _application(kind, stream)) or 0
     if version is not None and newest < version:
         raise _shortened(path, version, newest)
     current = newest if foreign is None else version
-    given = found[1].get("erased") if found else None
-    made = Base(
+    given = commit_note[1].get("erased") if commit_note else None
+    state = Base(
         exists=True,
-        positions=known,
+        positions=positions,
         version=newest,
         number=counted,
         current=current,
         foreign=foreign,
         erased=(given["version"], given["commit"]) if given else None,
     )
-    if version is not None and (found is None or found[0] <= version):
-        return made
-    if found is None or found[1]["stream"] != stream:
+    if version is not None and (commit_note is None or commit_note[0] <= version):
+        return state
+    if commit_note is None or commit_note[1]["stream"] != stream:
         raise NeedsOperator(
             f"{path} holds a Delta table that this stream did not make",
             hint="Remove it, or name another [lake] root: the load makes its tables in empty folders.",
         )
-    missing = tuple(Missing(source=s, rows=rows, position=p) for s, rows, p in found[1].get("missing", ()))
+    missing = tuple(Missing(source=s, rows=rows, position=p) for s, rows, p in commit_note[1].get("missing", ()))
     return replace(
-        made, positions=dict(found[1]["positions"]), current=found[0] if changed else newest, missing=missing
+        state,
+        positions=dict(commit_note[1]["positions"]),
+        current=commit_note[0] if changed else newest,
+        missing=missing,
     )
 
 
@@ -90,20 +93,20 @@ def _seen(
 ) -> tuple[int, tuple[int, delta_log.Note] | None, bool, tuple[int, str] | None]:
     """Return the newest version, the newest note of ours with its version, and whether rows may have changed since that.
 
-    Also the newest commit of somebody else since the published version, and what it did.
+    Also the newest commit of another program since the published version, and what it did.
     """
-    newest, found, changed, foreign = -1, None, False, None
+    newest, commit_note, changed, foreign = -1, None, False, None
     for number, info in delta_log.commits(spark, path):
         newest = max(newest, number)
         if version is not None and number > version and foreign is None and delta_log.is_foreign(info):
             foreign = number, str(info.get("operation"))
-        if found is None and (note := delta_log.noted(info, kind)):
-            found = number, note
-        if found is None:
+        if commit_note is None and (note := delta_log.read_note(info, kind)):
+            commit_note = number, note
+        if commit_note is None:
             changed = changed or not delta_log.is_maintenance(info)
         elif version is None or number <= version:
             break
-    return newest, found, changed, foreign
+    return newest, commit_note, changed, foreign
 
 
 def _shortened(path: str, version: int, newest: int) -> NeedsOperator:
@@ -132,7 +135,7 @@ def check_unmoved(
 
 
 def check_own(base: Base, table: str) -> None:
-    """Raise NeedsOperator for a table whose rows somebody else may have changed since it was published."""
+    """Raise NeedsOperator for a table whose rows another program may have changed since it was published."""
     if base.foreign is not None:
         number, operation = base.foreign
         raise NeedsOperator(
@@ -177,13 +180,13 @@ def separate_commit(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-def made(spark: SparkSession, path: str, base: Base, *, table: str, kind: str, attempt: str) -> int:
+def find_own_version(spark: SparkSession, path: str, base: Base, *, table: str, kind: str, attempt: str) -> int:
     """Return the version that this load's commit made; raise Retryable when there is none, or another one before it."""
     own = None
     for number, info in delta_log.commits(spark, path):
         if number <= base.version:
             break
-        note = delta_log.noted(info, kind)
+        note = delta_log.read_note(info, kind)
         if note is not None and note.get("attempt") == attempt:
             own = number
         elif own is not None and not _harmless(info, attempt):
@@ -194,7 +197,7 @@ def made(spark: SparkSession, path: str, base: Base, *, table: str, kind: str, a
 
 
 def _harmless(info: delta_log.Note, attempt: str) -> bool:
-    note = delta_log.noted(info, _COLUMNS)
+    note = delta_log.read_note(info, _COLUMNS)
     return delta_log.is_maintenance(info) or (note is not None and note.get("attempt") == attempt)
 
 

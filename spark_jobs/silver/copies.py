@@ -29,31 +29,31 @@ NEEDS_COPY = "needs copy"
 
 
 def warnings(
-    table: str, known: Mapping[str, str], versions: SchemaVersions, cleared: Mapping[str, str]
+    table: str, earlier: Mapping[str, str], versions: SchemaVersions, cleared: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the warnings about a table by source and position: earlier ones and those of a range, but for what a copy ended.
 
     `cleared` has the position of each source's last truncate.
     """
-    found = dict(known)
+    texts = dict(earlier)
     for source, schemas in versions.of.items():
         position, first = schemas[0]
         if position and first.rewritten:
             # A table that was renamed is a new one here.
-            found[f"{source} {position}"] = _advice(_rewritten(first.rewritten), table, source)
+            texts[f"{source} {position}"] = _advice(_rewritten(first.rewritten), table, source)
         for (_, old), (position, new) in pairwise(schemas):
             if reason := _reason(old, new):
-                found[f"{source} {position}"] = _advice(reason, table, source)
-    return {place: text for place, text in sorted(found.items()) if not _ended(place, cleared)}
+                texts[f"{source} {position}"] = _advice(reason, table, source)
+    return {place: text for place, text in sorted(texts.items()) if not _ended(place, cleared)}
 
 
-def lacking(table: str, missing: Sequence[Missing]) -> dict[str, str]:
+def warn_of_missing(table: str, missing: Sequence[Missing]) -> dict[str, str]:
     """Return the warnings about rows that sources took from a table without a key and that it does not have."""
     return {
-        f"{one.source} {one.position}": _advice(
-            f"{NEEDS_COPY}: {one.rows} rows that were updated or deleted are not in silver", table, one.source
+        f"{gap.source} {gap.position}": _advice(
+            f"{NEEDS_COPY}: {gap.rows} rows that were updated or deleted are not in silver", table, gap.source
         )
-        for one in missing
+        for gap in missing
     }
 
 
@@ -90,52 +90,52 @@ def _reason(old: TableSchema, new: TableSchema) -> str | None:
     return "; ".join(parts) or None
 
 
-def under_way(known: Mapping[str, str], records: Sequence[SchemaRecord]) -> dict[str, str]:
+def find_copying(copying: Mapping[str, str], records: Sequence[SchemaRecord]) -> dict[str, str]:
     """Return the copies of a table that are under way at the end of a range, by source the position of their beginning."""
-    found = dict(known)
+    beginnings = dict(copying)
     for record in records:
         if record.mark == COPY_BEGINS:
-            found.setdefault(record.source, record.position)
+            beginnings.setdefault(record.source, record.position)
         elif record.mark == COPY_ENDS:
-            found.pop(record.source, None)
-    return found
+            beginnings.pop(record.source, None)
+    return beginnings
 
 
-def ended(known: Mapping[str, str], records: Sequence[SchemaRecord]) -> bool:
+def has_ended(copying: Mapping[str, str], records: Sequence[SchemaRecord]) -> bool:
     """Whether a copy that was under way ended in a range."""
-    return any(record.mark == COPY_ENDS and record.source in known for record in records)
+    return any(record.mark == COPY_ENDS and record.source in copying for record in records)
 
 
-def held_back(task: TableTask, *, rest: int | None = None) -> TableTask:
+def hold_back(task: TableTask, *, rest: int | None = None) -> TableTask:
     """Return the work without what copies under way bring; `rest` is where bronze has what the table lacks from now on."""
-    copying = under_way(task.known.copying, task.records)
-    if not copying and not task.known.copying:
+    copying = find_copying(task.published.copying, task.records)
+    if not copying and not task.published.copying:
         return task
-    after = task.known.bronze_after if task.known.lags else rest
+    after = task.published.bronze_after if task.published.lags else rest
     high = task.high | {source: position for source, position in copying.items() if source in task.high}
     return replace(
         task,
-        known=replace(task.known, copying=copying, bronze_after=after),
+        published=replace(task.published, copying=copying, bronze_after=after),
         high=high,
-        # Of a copy that began earlier nothing is inside, not even where the range begins.
-        seen=[one for one in task.seen if one.first <= high.get(one.source, "")],
+        # Nothing of a copy that began earlier is inside, not even where the range begins.
+        seen=[profile for profile in task.seen if profile.first <= high.get(profile.source, "")],
         records=[record for record in task.records if record.position <= high.get(record.source, "")],
     )
 
 
-def nothing_yet(task: TableTask) -> bool:
+def has_nothing_yet(task: TableTask) -> bool:
     """Whether a table has never been made, and nothing but copies under way would be in it."""
-    return bool(task.known.copying) and task.known.version is None and not task.seen
+    return bool(task.published.copying) and task.published.version is None and not task.seen
 
 
-def positions(known: Table, high: Positions) -> Positions:
+def positions(table: Table, high: Positions) -> Positions:
     """Return where a table is that nothing came for: with its stream, but for the sources that copy it."""
-    return {source: min(cut, known.copying.get(source, cut)) for source, cut in high.items()}
+    return {source: min(cut, table.copying.get(source, cut)) for source, cut in high.items()}
 
 
-def waits(known: Table, published: Positions) -> bool:
+def waits(table: Table, published: Positions) -> bool:
     """Whether nothing but copies under way keeps a table from being where its stream is."""
-    return known.problem is None and bool(known.copying) and known.positions == positions(known, published)
+    return table.problem is None and bool(table.copying) and table.positions == positions(table, published)
 
 
 def reason(copying: Mapping[str, str]) -> str:

@@ -31,7 +31,7 @@ _ARRAYS = frozenset(
     for element in ("int16", "int32", "int64", "string", "boolean", f"{_DATA}Uuid", f"{_DATA}Json", f"{_DATA}Ltree")
 )
 _MILLISECOND_DIGITS = 3
-#: Of 16 bytes, which hold the 38 digits of Spark's decimals.
+#: Digits of 16 bytes, which hold the 38 digits of Spark's decimals.
 _HEX_DIGITS, _TWO_TO_64 = 32, "18446744073709551616"
 #: Digits of a product's lower part.
 _SPLIT = 13
@@ -51,9 +51,9 @@ class Form(NamedTuple):
     """How a column is written."""
 
     name: str
-    #: Of a decimal.
+    #: The scale of a decimal.
     scale: int = 0
-    #: Of a second, which a TIME of MariaDB and MySQL has always; None for those of others, without zeros at their end.
+    #: Digits of a second, which a TIME of MariaDB and MySQL has always; None for others, which have no zeros at their end.
     digits: int | None = None
 
 

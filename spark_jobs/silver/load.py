@@ -6,25 +6,28 @@ stops alone, with the reason published; the others go on. Assumes that one load 
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
+from headrace.configuration.bridge import topic_of
 from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
 from spark_jobs import session, sizes
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, prechecks, table_load, table_task, tables_load, unfinished
+from spark_jobs.silver import batch_profile, table_load, table_task, tables_load, unfinished
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.tables_load import OnProgress, TableGroup
-from spark_jobs.state import bronze_identity, delta_log, names, publication, published
+from spark_jobs.state import delta_log, names, offsets, publication, published
+from spark_jobs.state.offsets import Progress
 from spark_jobs.state.published import Positions, Published, Table
 
 _log = logging.getLogger(__name__)
@@ -42,7 +45,7 @@ class SilverReport:
     load: int | None = None
     #: Source to the positions before (empty at first) and after.
     ranges: dict[str, tuple[str, str]] = field(default_factory=dict)
-    #: When the last of it was committed at each source that moved on, in milliseconds since 1970; empty when not looked for.
+    #: When the last of it was committed at each source that moved on, in milliseconds since 1970; empty when it was not searched.
     committed_ms: dict[str, int] = field(default_factory=dict)
     #: Changes applied, by table.
     changes: dict[str, int] = field(default_factory=dict)
@@ -119,24 +122,24 @@ def _load_part(
     with explained(f"silver {stream}"):
         if not delta_log.is_table(spark, path):
             return SilverReport(stream=stream, seconds=monotonic() - began), False
-        before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
+        before = published.known_versions(spark, path, published.latest(spark, lake, stream))
         committed = bronze_job.reach(spark, lake, stream)
         newest = delta_log.version(spark, path)
         lagging = unfinished.find_lagging(spark, lake, before)
-        known = before.bronze_version
+        bronze_version = before.bronze_version
         idle = not tables_load.to_try(lake, before, lagging)
-        if known is not None and idle and delta_log.only_maintained(spark, path, known):
+        if bronze_version is not None and idle and delta_log.only_maintained(spark, path, bronze_version):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
         since = unfinished.choose_since(spark, path, before, newest, committed)
         version, committed = _part(spark, lake, before, since, newest, committed)
         few = increment.few(spark, path, since, version, more=unfinished.changes(before, since))
-        with table_load.persist_scope() as persist, session.borrowed(spark, few=few) as reading:
+        with table_load.persist_scope() as persist, session.borrow(spark, few=few) as reading:
             raw = increment.rows(reading, path, since, version)
             if few:
                 # All tables read these rows.
                 raw = persist(raw.coalesce(1))
             if committed is not None:
-                prechecks.check_topics(spark, lake, before, raw, committed)
+                check_topics(spark, lake, before, raw, committed)
             applied = before.partitions if since is not None else None
             new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied)
             if passed_over := new.tables() & before.dropped.keys():
@@ -145,7 +148,7 @@ def _load_part(
                     *(stream, ", ".join(sorted(passed_over))),
                 )
             new = new.without(before.dropped)
-            many = len({one.table for one in new.seen}) > _MANY
+            many = len({profile.table for profile in new.seen}) > _MANY
             if many and not few:
                 # So that a table reads its own rows: they are next to each other, and what is held has statistics.
                 raw = persist(raw.sortWithinPartitions("table"))
@@ -161,20 +164,22 @@ def _load_part(
                 held=held,
             )
             profiled = partial(_profiled, spark, context, new.high)
-            lacking = bronze_identity.lacking(raw, before)
+            lacking = published.find_lacking(raw, before)
             tasks = tables_load.tasks(lake, context, before, lagging, new, since, profiled, lacking)
             if group is not None:
-                tasks = {name: one for name, one in tasks.items() if group.has(name)}
+                tasks = {name: task for name, task in tasks.items() if group.has(name)}
             if group is None:
                 # Before anybody can query them, so a name never changes; and ahead of the first commit.
-                former = [(one.stream, name) for one in published.latest_of_all(spark, lake) for name in one.tables]
+                former = [
+                    (state.stream, name) for state in published.latest_of_all(spark, lake) for name in state.tables
+                ]
                 names.record(spark, lake, former, [(stream, name) for name in tasks])
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
-            aside = partial(session.borrowed, spark, few=few)
+            aside = partial(session.borrow, spark, few=few)
             results, failed = tables_load.run(aside, lake, context, tasks, together, on_progress)
         left = unfinished.after(before, since, new)
-        # Looked at again until bronze has caught up.
+        # Checked again until bronze has caught up.
         read = (None, None) if lacking else (version, delta_log.commit_id(spark, path, version))
         after = tables_load.published_after(before, new, results, read, left, started)
         worth = group is None and tables_load.is_worth_publishing(before, after)
@@ -186,7 +191,7 @@ def _load_part(
         ranges={s: (before.positions.get(s, ""), p) for s, p in new.high.items() if p != before.positions.get(s)},
         committed_ms={s: at for s, at in new.committed_ms.items() if new.high[s] != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
-        waiting={source: one.changes for source, one in left.items() if one.changes},
+        waiting={source: rest.changes for source, rest in left.items() if rest.changes},
         problems=_problems(after),
         failed={name: why for name, why in failed.items() if after.tables[name].problem is None},
         warnings=_new_warnings(before, after),
@@ -214,21 +219,55 @@ def _part(
 
 
 def _profiled(
-    spark: SparkSession, context: table_task.LoadContext, high: Positions, known: Table, since: Since | None
+    spark: SparkSession, context: table_task.LoadContext, high: Positions, table: Table, since: Since | None
 ) -> BatchProfile:
     """Return what bronze has of a table after its own positions, up to the load's high watermarks."""
     rows = increment.rows(spark, context.bronze, since, context.version)
-    return batch_profile.profile(rows.filter(F.col("table") == known.table), known.positions, high)
+    return batch_profile.profile(rows.filter(F.col("table") == table.table), table.positions, high)
 
 
 def _new_warnings(before: Published, after: Published) -> dict[str, str]:
-    known = {name: one.warnings.keys() for name, one in before.tables.items()}
+    places = {name: table.warnings.keys() for name, table in before.tables.items()}
     new = {
-        name: " ".join(text for place, text in one.warnings.items() if place not in known.get(name, ()))
-        for name, one in after.tables.items()
+        name: " ".join(text for place, text in table.warnings.items() if place not in places.get(name, ()))
+        for name, table in after.tables.items()
     }
     return {name: text for name, text in new.items() if text}
 
 
 def _problems(state: Published) -> dict[str, str]:
-    return {name: one.problem for name, one in state.tables.items() if one.problem is not None}
+    return {name: table.problem for name, table in state.tables.items() if table.problem is not None}
+
+
+def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions) -> None:
+    """Raise NeedsOperator for a table whose topic is not read, or a source whose position is not read."""
+    stream = before.stream
+    # Marks of a copy go ahead of no change, and have a transaction of their own.
+    needed = F.col("op").isNotNull() | F.col("transaction_id").isNull()
+    rows = new.filter(F.col("source").isNotNull() & needed).groupBy("source", "table")
+    within = batch_profile.within(before.positions) & batch_profile.within({}, committed)
+    seen = rows.agg(
+        F.bool_or(within).alias("new"), F.bool_or(within & F.col("op").isNotNull()).alias("changed")
+    ).collect()
+    if strangers := sorted({row["source"] for row in seen} - set(lake.stream(stream).sources)):
+        raise NeedsOperator(
+            f"stream {stream!r} has records of {', '.join(strangers)}, which its 'sources' do not name",
+            hint="Add them to the stream's sources in the lake's file: a source is shown up to its committed position.",
+        )
+    without = {row["table"] for row in seen if row["table"] and row["new"] and not row["changed"]}
+    if not without:
+        return
+    refuse_unread(lake, stream, without, offsets.read(spark, bronze_job.table_path(lake, stream)))
+
+
+def refuse_unread(lake: LakeFile, stream: str, without: Collection[str], held: Progress | None) -> None:
+    """Raise NeedsOperator for tables without a change whose topics are not read; not where it is unknown which ones are."""
+    if held is None:
+        return
+    topics = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
+    if missing := [f"{topic} (table {name})" for name, topic in topics.items() if topic not in held.topics]:
+        raise NeedsOperator(
+            f"stream {stream!r} has changes that are in no topic that the lake sees: {', '.join(missing)}",
+            hint="Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's "
+            "file with the bridge's. Then replay bronze: 'headrace lake replay STREAM --layer bronze'.",
+        )

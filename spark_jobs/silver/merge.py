@@ -5,7 +5,7 @@ guard by position in the MERGE and the number of the commit (commit.py) hold eve
 Columns are added and widened ahead of it (`fit`) rather than by MERGE's own schema evolution: the rows are made with the types
 that the table will have, what cannot be widened has to stop the table with its remedy first, and names need column mapping.
 
-A MERGE into a table that is large compared to its changes: a Bloom filter of the changes chooses the rows that are looked at.
+A MERGE into a table that is large compared to its changes: a Bloom filter of the changes chooses the rows that are read.
 
 Large tables clustered by source and key (Delta's liquid clustering), so that a MERGE reads the files that may have its keys.
 
@@ -28,7 +28,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import NeedsOperator, Retryable
 from headrace.schema import TableSchema
 from spark_jobs import storage
-from spark_jobs.silver import key_range, target_schema, truncates
+from spark_jobs.silver import changes, target_schema, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
@@ -49,19 +49,19 @@ _ORDERED = (T.NumericType, T.DateType, T.TimestampType, T.TimestampNTZType, T.St
 _log = logging.getLogger(__name__)
 
 
-def prepare(session: SparkSession, path: str, known: Table) -> None:
+def prepare(session: SparkSession, path: str, table: Table) -> None:
     """Let the session's next OPTIMIZE of a table cluster it, where it is large; a smaller one is compacted."""
     clustered = columns(session, path)
     if not clustered and log_files.size(session, path) < LARGE:
         return
-    wanted = _wanted(session, path, known)
-    if wanted and wanted != clustered:
-        names = ", ".join(map(storage.name, wanted))
+    cluster_columns = _choose_columns(session, path, table)
+    if cluster_columns and cluster_columns != clustered:
+        names = ", ".join(map(storage.name, cluster_columns))
         try:
             session.sql(f"ALTER TABLE {storage.table(path)} CLUSTER BY ({names})")
         except AnalysisException as error:
             _log.warning("%s is not clustered by %s: %s", path, names, error.getCondition())
-    came = log_files.unclustered(session, path)
+    came = log_files.measure_unclustered(session, path)
     session.conf.set(f"{_SETTING}.threshold", str(min(_CLUSTER, _GROWTH * came)))
     session.conf.set(f"{_SETTING}.targetCubeSize", str(_CLUSTER))
 
@@ -75,32 +75,32 @@ def release(rows: DataFrame, path: str) -> None:
 
 def columns(spark: SparkSession, path: str) -> list[str]:
     """Return the columns that a table is clustered by, none where it is not."""
-    found = DeltaTable.forPath(spark, path).detail().select("clusteringColumns").first()
-    names = list(found[0] or []) if found is not None else []
+    row = DeltaTable.forPath(spark, path).detail().select("clusteringColumns").first()
+    names = list(row[0] or []) if row is not None else []
     # Delta quotes those that SQL would not take as they are.
     return [name[1:-1].replace("``", "`") if name.startswith("`") else name for name in names]
 
 
-def _wanted(session: SparkSession, path: str, known: Table) -> list[str]:
+def _choose_columns(session: SparkSession, path: str, table: Table) -> list[str]:
     try:
-        target = target_schema.of(known.table, [TableSchema.parse(text) for text in known.schemas.values()])
+        target = target_schema.of(table.table, [TableSchema.parse(text) for text in table.schemas.values()])
     except NeedsOperator:
         return []
     kinds = {field.name: field.dataType for field in session.read.format("delta").load(path).schema.fields}
     key = target_schema.as_stored(target, kinds).key
-    wanted = [target_schema.SOURCE]
+    names = [target_schema.SOURCE]
     for name in key[: _MOST_COLUMNS - 1]:
         if not isinstance(kinds.get(name), _ORDERED):
             break
-        wanted.append(name)
-    return wanted if len(wanted) > 1 else []
+        names.append(name)
+    return names if len(names) > 1 else []
 
 
 #: Bytes of a table from which on it pays.
 _LARGE = 32 * 1024 * 1024
 _BLOOM = "spark.sql.optimizer.runtime.bloomFilter"
 _SETTINGS = {
-    # Of what can be broadcast, Spark makes no filter.
+    # Spark makes no filter of what can be broadcast.
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     f"{_BLOOM}.enabled": "true",
     f"{_BLOOM}.applicationSideScanSizeThreshold": "1",
@@ -110,14 +110,14 @@ _SETTINGS = {
 
 
 def pays(size: int) -> bool:
-    """Whether a table of so many bytes is large enough."""
+    """Whether a table of a size in bytes is large enough."""
     return size >= _LARGE
 
 
 @contextmanager
 def by(spark: SparkSession, rows: DataFrame) -> Iterator[DataFrame]:
     """Have the session make the filter of these rows; give them as Spark wants them for that."""
-    # True of all; Spark makes a filter only of what somebody has chosen.
+    # True of all rows; Spark makes a filter only of rows that a condition has chosen.
     chosen = rows.filter(F.col(POSITION) > "")
     # And of nothing larger, which the table is.
     size = chosen._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()  # noqa: SLF001 - Spark's own figure is compared.
@@ -204,11 +204,11 @@ def take(spark: SparkSession, rows: DataFrame, path: str, target: TargetSchema, 
         # A row that is marked has the position of what marked it.
         same &= F.col(f"t.{DELETED_AT}").isNull()
         marks = {name: values[name] for name in (DELETED_AT, COMMIT_TIME, POSITION)}
-        plan = table.alias("t").merge(rows.alias("s"), same).whenMatchedUpdate(set=quoted(marks))
+        plan = table.alias("t").merge(rows.alias("s"), same).whenMatchedUpdate(set=quote(marks))
     else:
         plan = table.alias("t").merge(rows.alias("s"), same).whenMatchedDelete()
     spark.conf.set(NOTE_SETTING, note)
-    plan.whenNotMatchedInsert(F.col(f"s.{TAKEN}").isNull(), values=quoted(values)).execute()
+    plan.whenNotMatchedInsert(F.col(f"s.{TAKEN}").isNull(), values=quote(values)).execute()
 
 
 def _writer(rows: DataFrame, note: str, own: Mapping[str, str]) -> DataFrameWriter:
@@ -262,8 +262,8 @@ def _planned(table: DeltaTable, rows: DataFrame, same: Column, target: TargetSch
     plan = table.alias("t").merge(rows.alias("s"), same)
     if not target.soft:
         plan = plan.whenMatchedDelete(gone & newer)
-    plan = plan.whenMatchedUpdate(newer, set=quoted(columns | dropped))
-    return plan.whenNotMatchedInsert(F.lit(True) if target.soft else ~gone, values=quoted(columns))
+    plan = plan.whenMatchedUpdate(newer, set=quote(columns | dropped))
+    return plan.whenNotMatchedInsert(F.lit(True) if target.soft else ~gone, values=quote(columns))
 
 
 def same_row(rows: DataFrame, target: TargetSchema, *, size: int = 0) -> Column:
@@ -271,7 +271,7 @@ def same_row(rows: DataFrame, target: TargetSchema, *, size: int = 0) -> Column:
 
     In a table of a large size, in bytes, keys that are few and far apart are worth a look of their own.
     """
-    return _same_key(target) & key_range.of(rows, target, apart=pays(size)).condition("t.")
+    return _same_key(target) & changes.key_range_of(rows, target, apart=pays(size)).condition("t.")
 
 
 def _same_key(target: TargetSchema) -> Column:
@@ -295,7 +295,7 @@ def fit(spark: SparkSession, path: str, target: TargetSchema, *, is_open: bool =
             f'{target.table}: its deleted rows are in silver, marked, and the lake\'s file has deletes = "hard" now',
             hint="To remove them, run 'headrace lake replay STREAM'; to keep them, set deletes = \"soft\" again.",
         )
-    fitted = target_schema.fitted(target, fields)
+    fitted = target_schema.fit_types(target, fields)
     marks: dict[str, T.DataType] = {DELETED_AT: T.TimestampType()} if target.soft else {}
     new = {name: kind for name, kind in (fitted.columns | marks).items() if name not in fields}
     if new:
@@ -322,7 +322,7 @@ def _rewrite(spark: SparkSession, path: str, wider: Mapping[str, T.DataType]) ->
         _writer(cast, str(note), {}).mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
-def quoted(values: dict[str, Column]) -> dict[str, Column]:
+def quote(values: dict[str, Column]) -> dict[str, Column]:
     """Return the values by their columns' quoted names, as a MERGE wants them."""
     return {_q(name): value for name, value in values.items()}
 

@@ -2,24 +2,115 @@
 
 A row's timeline is what happened at its key, by position. An update that changed the key is in two timelines: at the old
 key it removes the row, at the new key it puts it. A column that an update did not carry takes its value from what went before
-it in its timeline (timeline_values.py). Where deleted rows stay, a delete has the values that the row had, and a truncate is a
-delete in every timeline.
+it: an earlier change of the range, or silver's own row; for an update that changed the key, the old key's timeline. What was
+never carried anywhere (the row was there before capture began) is null, and nothing is taken from before a delete. Where deleted
+rows stay, a delete has the values that the row had, and a truncate is a delete in every timeline.
 """
 
-from collections.abc import Sequence
+import functools
+import operator
+from collections.abc import Callable, Sequence
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import corrupt
 from spark_jobs.silver import changes as plain
-from spark_jobs.silver import key_range, truncates, types
+from spark_jobs.silver import truncates, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
-from spark_jobs.silver.timeline_values import KEY, MOVED, OLD, SEED, UNCHANGED, Persist, carried, cell, ends, filled
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.storage import name as _q
+
+#: Columns of a timeline's rows: the key, and whether it is silver's own row rather than a change.
+KEY, SEED = "_key", "_seed"
+#: The key before an update that changed it, the columns that an update did not carry, and whether it changed the key.
+OLD, UNCHANGED, MOVED = "_old_key", "_unchanged", "_moved"
+#: How many deletes went before a row of a timeline.
+_LIFE = "_life"
+#: Each round follows twice as many changes of a row's key, so this is more than there are positions.
+_MOST_ROUNDS = 64
+
+#: Persists a frame that is read more than once.
+Persist = Callable[[DataFrame], DataFrame]
+
+
+def ends() -> Column:
+    """Return the condition that a change ends its row."""
+    return F.col(OP).isin("d", "t")
+
+
+def carry_value(name: str) -> Column:
+    """Return what a change has for a column: its value; not known yet, for one that came from another key; or nothing."""
+    absent = F.array_contains(UNCHANGED, name)
+    value = F.col(_q(name))
+    content = F.when(~absent, cell(value)).when(F.col(MOVED), cell(value, of=F.col(POSITION)))
+    return F.when(~ends(), content)
+
+
+def cell(value: Column, of: Column | None = None) -> Column:
+    """Return a value; or, with `of`, the value that the row had under its old key before the change at that position."""
+    return F.struct(value.alias("value"), (F.lit(None).cast("string") if of is None else of).alias("of"))
+
+
+def fill(timeline: DataFrame, names: list[str], persist: Persist, *, partial: bool) -> DataFrame:
+    """Return the timelines with every column that was not carried taken from what went before it.
+
+    Without `partial` that is deletes alone, and nothing comes from another key.
+    """
+    cells = [f"_cell_{i}" for i in range(len(names))]
+    if not cells:
+        return timeline
+    earlier = Window.partitionBy(SOURCE, KEY).orderBy(POSITION, SEED).rowsBetween(Window.unboundedPreceding, -1)
+    timeline = timeline.withColumn(_LIFE, F.coalesce(F.sum((F.col(OP) == "d").cast("int")).over(earlier), F.lit(0)))
+    order = (
+        Window.partitionBy(SOURCE, KEY, _LIFE)
+        .orderBy(POSITION, SEED)
+        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    if partial and not timeline.filter(F.col(MOVED) & _unknown(cells)).isEmpty():
+        filled = persist(_carried_on(timeline, cells, order))
+        removals = filled.filter((F.col(OP) == "d") & F.col(OLD).isNotNull())
+        left = _resolved(removals.select(SOURCE, POSITION, *cells), cells)
+        joined = timeline.join(
+            left.withColumnsRenamed({cell: f"{cell}_left" for cell in cells}), on=[SOURCE, POSITION], how="left"
+        )
+        taken = {
+            # Where the old key had no row, the value is null, and not that of an earlier row of the new key.
+            cell: F.when(F.col(f"{cell}.of").isNotNull(), F.coalesce(f"{cell}_left", cell)).otherwise(F.col(cell))
+            for cell in cells
+        }
+        timeline = joined.withColumns(taken).drop(*(f"{cell}_left" for cell in cells))
+    filled = _carried_on(timeline, cells, order)
+    values = {name: F.col(f"{cell}.value") for name, cell in zip(names, cells, strict=True)}
+    return filled.withColumns(values).drop(*cells, _LIFE)
+
+
+def _unknown(cells: list[str]) -> Column:
+    return functools.reduce(operator.or_, (F.col(f"{cell}.of").isNotNull() for cell in cells))
+
+
+def _carried_on(timeline: DataFrame, cells: list[str], order: WindowSpec) -> DataFrame:
+    return timeline.withColumns({cell: F.last(cell, ignorenulls=True).over(order) for cell in cells})
+
+
+def _resolved(left: DataFrame, cells: list[str]) -> DataFrame:
+    """Return what each key left behind when it was changed, with no value that is only "as it was before another change".
+
+    Each round follows twice as many changes of the key as the one before, so the rounds are few however many changes there are.
+    """
+    for _ in range(_MOST_ROUNDS):
+        if left.filter(_unknown(cells)).isEmpty():
+            return left
+        for cell in cells:
+            earlier = left.select(SOURCE, F.col(POSITION).alias("_of"), F.col(cell).alias("_earlier"))
+            followed = left.withColumn("_of", F.col(f"{cell}.of")).join(earlier, on=[SOURCE, "_of"], how="left")
+            value = F.when(F.col("_of").isNotNull(), F.col("_earlier")).otherwise(F.col(cell))
+            left = followed.withColumn(cell, value).drop("_of", "_earlier")
+        left = left.localCheckpoint()
+    raise AssertionError("changes of keys that refer to each other")
+
 
 #: Keys up to which every task that reads stored rows is given them all, so that stored rows are not shuffled.
 _FEW_KEYS = 200_000
@@ -64,12 +155,12 @@ def row_versions(
     if target.soft:
         names = [name for name in target.columns if name not in target.key]
         seeded = _seeded(_truncated(timeline, cleared), target, silver, names)
-        return filled(_ended_once(seeded), names, persist, partial=partial)
+        return fill(_ended_once(seeded), names, persist, partial=partial)
     if not partial:
         return timeline
     missing = [row[0] for row in events.select(F.explode(UNCHANGED)).distinct().collect()]
     names = [name for name in target.columns if name in missing and name not in target.key]
-    return filled(_seeded(timeline, target, silver, names), names, persist, partial=True)
+    return fill(_seeded(timeline, target, silver, names), names, persist, partial=True)
 
 
 def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
@@ -105,7 +196,7 @@ def _events(changes: DataFrame, target: TargetSchema) -> DataFrame:
         # The record's own key; under a former key, the row's columns.
         key.alias(KEY),
         old.alias(OLD),
-        plain.unchanged(target, F.col("row.unchanged")).alias(UNCHANGED),
+        plain.find_unchanged(target, F.col("row.unchanged")).alias(UNCHANGED),
         F.lit(False).alias(SEED),
     ).withColumn(MOVED, F.coalesce(F.col(OLD) != F.col(KEY), F.lit(False)))
 
@@ -119,11 +210,11 @@ def _value(target: TargetSchema, name: str) -> Column:
 def _key(target: TargetSchema, places: list[Column]) -> Column:
     """Return the key from the first place that has each of its columns; fail where none has one."""
     cells = {
-        name: plain.declared(
+        name: plain.apply_declaration(
             target,
             name,
             types.value(
-                plain.ordinary(target, name, F.coalesce(*(place[name] for place in places))),
+                plain.to_ordinary(target, name, F.coalesce(*(place[name] for place in places))),
                 target.columns[name],
                 target.at_source(name),
             ),
@@ -148,7 +239,7 @@ def _truncated(timeline: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
     """Return the timelines with the truncates of their source in each."""
     if not cleared:
         return timeline
-    of_source = F.filter(truncates.listed(cleared), lambda one: one["source"] == F.col(SOURCE))
+    of_source = F.filter(truncates.to_array(cleared), lambda truncate: truncate["source"] == F.col(SOURCE))
     keys = timeline.select(SOURCE, KEY).distinct().withColumn("_truncate", F.explode(of_source))
     added = keys.select(
         *(SOURCE, KEY, F.col("_truncate.position").alias(POSITION)),
@@ -169,17 +260,17 @@ def _ended_once(timeline: DataFrame) -> DataFrame:
 
 def _seeded(timeline: DataFrame, target: TargetSchema, silver: DataFrame | None, names: list[str]) -> DataFrame:
     """Return the timelines begun with silver's own rows, for keys where a column was not carried."""
-    cells = {f"_cell_{i}": carried(name) for i, name in enumerate(names)}
+    cells = {f"_cell_{i}": carry_value(name) for i, name in enumerate(names)}
     timeline = timeline.withColumns(cells)
     if silver is None:
         return timeline
     needed = F.size(UNCHANGED) > 0
-    wanted = timeline.filter(needed | ends() if target.soft else needed).select(SOURCE, KEY)
+    keys = timeline.filter(needed | ends() if target.soft else needed).select(SOURCE, KEY)
     # The delete ahead of a create under a changed key names no column that was not carried.
     left = timeline.filter(needed & F.col(MOVED)).select(SOURCE, F.col(OLD).alias(KEY))
-    wanted = wanted.unionByName(left).distinct()
-    known = silver.withColumn(KEY, F.struct(*(_stored(silver, target, name).alias(name) for name in target.key)))
-    seeds = having(known, wanted, target).drop(*(_q(name) for name in target.key))
+    keys = keys.unionByName(left).distinct()
+    stored_rows = silver.withColumn(KEY, F.struct(*(_stored(silver, target, name).alias(name) for name in target.key)))
+    seeds = having(stored_rows, keys, target).drop(*(_q(name) for name in target.key))
     seeds = seeds.withColumns({f"_cell_{i}": cell(_stored(silver, target, name)) for i, name in enumerate(names)})
     gone = F.col(DELETED_AT).isNotNull() if DELETED_AT in silver.columns else F.lit(False)
     seeds = seeds.withColumns({OP: F.when(gone, "d").otherwise("r"), SEED: F.lit(True), MOVED: F.lit(False)})
@@ -191,9 +282,9 @@ def _seeded(timeline: DataFrame, target: TargetSchema, silver: DataFrame | None,
 def having(stored: DataFrame, keys: DataFrame, target: TargetSchema) -> DataFrame:
     """Return the stored rows, which have a column KEY, of some sources and keys; files without such keys are not read."""
     columns = [F.col(f"{KEY}.{_q(name)}").alias(name) for name in target.key]
-    found = key_range.of(keys.select(SOURCE, *columns), target)
-    few = F.broadcast(keys) if found.rows <= _FEW_KEYS else keys
-    return stored.filter(found.condition()).join(few, on=[SOURCE, KEY], how="left_semi")
+    bounds = plain.key_range_of(keys.select(SOURCE, *columns), target)
+    few = F.broadcast(keys) if bounds.rows <= _FEW_KEYS else keys
+    return stored.filter(bounds.condition()).join(few, on=[SOURCE, KEY], how="left_semi")
 
 
 def _stored(silver: DataFrame, target: TargetSchema, name: str) -> Column:

@@ -49,7 +49,7 @@ class Missing:
 
     source: str
     rows: int
-    #: Of the first change that took one.
+    #: Position of the first change that took one.
     position: str
 
 
@@ -80,27 +80,29 @@ class BatchProfile:
     """What bronze holds of a stream after its low watermarks, up to its high watermarks."""
 
     high: Positions
-    #: By source and table, up to the high watermarks alone.
+    #: Profiles by source and table, up to the high watermarks alone.
     seen: list[TableProfile]
     #: When the last change up to a source's high watermark was committed, in milliseconds, of sources that state it.
     committed_ms: dict[str, int]
-    #: By source, of those that have anything beyond their cut.
+    #: What is beyond the high watermark of a source, by source.
     beyond: dict[str, Beyond]
     #: In position order.
     records: list[SchemaRecord]
-    #: By source and partition of its records, the position of the last one up to the high watermark.
+    #: Position of the last record up to the high watermark, by source and partition of its records.
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def tables(self) -> set[str]:
         """Return the tables for which there is something to do: the mark of a copy counts."""
-        return {one.table for one in self.seen} | {one.table for one in self.records if one.mark is not None}
+        return {profile.table for profile in self.seen} | {
+            record.table for record in self.records if record.mark is not None
+        }
 
     def without(self, names: Collection[str]) -> "BatchProfile":
         """Return what is there for other tables than some."""
         if not names:
             return self
-        seen = [one for one in self.seen if one.table not in names]
-        return replace(self, seen=seen, records=[one for one in self.records if one.table not in names])
+        seen = [profile for profile in self.seen if profile.table not in names]
+        return replace(self, seen=seen, records=[record for record in self.records if record.table not in names])
 
     def of_table(self, table: str) -> tuple[list[TableProfile], list[SchemaRecord]]:
         """Return what is there for one table, and its schema records."""
@@ -108,9 +110,9 @@ class BatchProfile:
 
     @cached_property
     def _by_table(self) -> dict[str, tuple[list[TableProfile], list[SchemaRecord]]]:
-        found: dict[str, tuple[list[TableProfile], list[SchemaRecord]]] = {}
-        for one in self.seen:
-            found.setdefault(one.table, ([], []))[0].append(one)
+        by_table: dict[str, tuple[list[TableProfile], list[SchemaRecord]]] = {}
+        for profile in self.seen:
+            by_table.setdefault(profile.table, ([], []))[0].append(profile)
         for record in self.records:
-            found.setdefault(record.table, ([], []))[1].append(record)
-        return found
+            by_table.setdefault(record.table, ([], []))[1].append(record)
+        return by_table

@@ -17,14 +17,14 @@ from headrace.errors import NeedsOperator
 from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, copies, scd2_load, table_load, table_task
+from spark_jobs.silver import batch_profile, copies, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import separate_commit
 from spark_jobs.silver.profiles import TableProfile
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
-from spark_jobs.state import bronze_identity, delta_log, publication, published
+from spark_jobs.state import delta_log, publication, published
 from spark_jobs.state.published import Positions, Table
 
 
@@ -53,7 +53,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
     began, started = monotonic(), datetime.now(UTC)
     with explained(f"rebuild silver {name}"):
         path = bronze.table_path(lake, stream)
-        before = bronze_identity.known_versions(spark, path, published.latest(spark, lake, stream))
+        before = published.known_versions(spark, path, published.latest(spark, lake, stream))
         if name not in before.tables:
             listed = ", ".join(sorted(before.tables)) or "none"
             raise NeedsOperator(f"stream {stream!r} has no table {name}", hint=f"Tables that are published: {listed}.")
@@ -64,13 +64,13 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             load=before.load + 1,
             removed=before.bronze_removed,
         )
-        task = copies.held_back(
+        task = copies.hold_back(
             table_task.task_of(lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
-        bronze_identity.refuse_lacking(context.rows(spark, None), before)
+        published.refuse_lacking(context.rows(spark, None), before)
         own, begins = from_copies(spark, context, task)
         done = apply(spark.newSession(), context, own, begins)
-        tables = {other: replace(one, changes=0) for other, one in before.tables.items()} | {name: done}
+        tables = {other: replace(table, changes=0) for other, table in before.tables.items()} | {name: done}
         after = replace(before, load=context.load, started_at=started, changes=done.changes, tables=tables)
         publication.append(spark, lake, after, before=before)
     return Rebuilt(
@@ -79,7 +79,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
         load=context.load,
         copies=begins,
         changes=done.changes,
-        former=former(context, task) if task.known.version is not None else None,
+        former=former(context, task) if task.published.version is not None else None,
         seconds=monotonic() - began,
     )
 
@@ -96,44 +96,47 @@ def from_copies(spark: SparkSession, context: LoadContext, task: TableTask) -> t
     """
     rows = context.rows(spark, None).filter(F.col("table") == task.table)
     whole = batch_profile.profile(rows, {}, task.high)
-    copies = {one.source: last for one in whole.seen if (last := _last_truncate(one, task.high)) is not None}
+    copies = {
+        profile.source: last for profile in whole.seen if (last := _last_truncate(profile, task.high)) is not None
+    }
     since = batch_profile.profile(rows, copies, task.high)
-    before = {one.source: one.value for one in whole.records if one.position <= copies.get(one.source, "")}
-    known = replace(task.known, schemas=before, warnings={})
-    own = replace(task, known=known, former_schemas={}, seen=since.seen, records=since.records, after=None)
+    before = {
+        record.source: record.value for record in whole.records if record.position <= copies.get(record.source, "")
+    }
+    table = replace(task.published, schemas=before, warnings={})
+    own = replace(task, published=table, former_schemas={}, seen=since.seen, records=since.records, after=None)
     try:
         table_task.target_of(own)
     except Incompatible as error:
         versions = SchemaVersions.read(before, since.records, {}).of
-        changed = [source for source, found in versions.items() if len(found) > 1] or list(versions)
+        changed = [source for source, schemas in versions.items() if len(schemas) > 1] or list(versions)
         problem = f"{error.message}; no copy with the present schema is in bronze yet from {', '.join(sorted(changed))}"
         raise Incompatible(problem, hint=error.hint) from error
     return own, copies
 
 
-def _last_truncate(one: TableProfile, high: Positions) -> str | None:
-    return max((it.position for it in one.truncates if it.position <= high.get(one.source, "")), default=None)
+def _last_truncate(profile: TableProfile, high: Positions) -> str | None:
+    return max(
+        (truncate.position for truncate in profile.truncates if truncate.position <= high.get(profile.source, "")),
+        default=None,
+    )
 
 
 def apply(spark: SparkSession, context: LoadContext, task: TableTask, copies: Positions) -> Table:
     """Keep the former rows and put those from the copies on in their place; return the table. The session is the table's own."""
-    known, kept = task.known, former(context, task)
+    table, kept = task.published, former(context, task)
     try:
-        if known.version is not None:
-            _keep(spark, task.path, known.version, kept)
-        if known.history is not None:
-            _keep(spark, task.history_path, known.history, f"{kept}-history")
+        if table.version is not None:
+            _keep(spark, task.path, table.version, kept)
+        if table.history is not None:
+            _keep(spark, task.history_path, table.history, f"{kept}-history")
         done = table_load.build(spark, context, task, copies)
     except BaseException:
         # An erasure that came in between has not seen them: what they have of its rows would stay.
         for path in (kept, f"{kept}-history"):
             storage.delete(spark, path)
         raise
-    return (
-        scd2_load.rebuild(spark, context, task, done, copies)
-        if task.history is not None
-        else replace(done, history=None)
-    )
+    return scd2.rebuild(spark, context, task, done, copies) if task.history is not None else replace(done, history=None)
 
 
 def _keep(spark: SparkSession, path: str, version: int, to: str) -> None:

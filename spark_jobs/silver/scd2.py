@@ -3,34 +3,37 @@
 A version is named by its source, its key and the position that it began at, so writing it again changes nothing: any replay is
 harmless. It has the table's columns, and `_source`, `__START_AT` and `__END_AT` (commit times at the source; null while it
 is current), `_start_position` and `_end_position` (exact, where one transaction changed a row twice). The vocabulary is that of
-AUTO CDC. Called for a table at each load, after its current rows.
+AUTO CDC.
+
+Loaded up to the high watermarks, in one commit that has the positions it reaches, as for current rows: from the table's first
+change in bronze when there is no history yet, or from where an earlier one was left. Raises NeedsOperator for what stops this
+table alone. Called by the load next to the table's current rows, in a session of its own.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
 from delta import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator
+from spark_jobs.silver import batch_profile, changes, commit, ordered_apply, table_load, table_task, truncates
 from spark_jobs.silver import merge as write
-from spark_jobs.silver import ordered_apply, truncates
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.commit import NOTE_SETTING
+from spark_jobs.silver.commit import NOTE_SETTING, Base
+from spark_jobs.silver.ordered_apply import KEY, SEED
+from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
-from spark_jobs.silver.timeline_values import KEY, SEED
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import log_files, published
+from spark_jobs.state import log_files
+from spark_jobs.state.published import Positions, Table
 from spark_jobs.storage import name as _q
 
 NOTE = "history"
 START, END, FROM, UPTO = "__START_AT", "__END_AT", "_start_position", "_end_position"
 _VERSION, _BEGINS = "_version", "_begins"
-
-
-def path(lake: LakeFile, stream: str, table: str) -> str:
-    """Return the path of a table's history."""
-    return f"{lake.root}/history/{stream}/{published.folder(table)}"
 
 
 def versions(
@@ -108,13 +111,139 @@ def merge(
     """
     table = DeltaTable.forPath(spark, place)
     same = write.same_row(rows, target, size=log_files.size(spark, place)) & (F.col(f"t.{FROM}") == F.col(f"s.{FROM}"))
-    values = write.quoted({name: F.col(f"s.{_q(name)}") for name in rows.columns})
+    values = write.quote({name: F.col(f"s.{_q(name)}") for name in rows.columns})
     plan = table.alias("t").merge(rows.alias("s"), same)
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)
     if cleared:
         # Versions of keys that the range touches have their ends already.
-        ended = truncates.ended(cleared, f"t.{UPTO} IS NULL", FROM, row="t.")
+        ended = truncates.where_ended(cleared, f"t.{UPTO} IS NULL", FROM, row="t.")
         ends = {END: truncates.ending_time(cleared, "t."), UPTO: truncates.ending_position(cleared, "t.")}
         plan = plan.whenNotMatchedBySourceUpdate(ended, dict(ends))
     spark.conf.set(NOTE_SETTING, note)
     plan.execute()
+
+
+def lacks_history(table: Table) -> bool:
+    """Whether a table has rows to keep the history of, and no history: one without a key never has."""
+    return table.version is not None and table.history is None and table.keyed
+
+
+def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | None:
+    """Bring the history up to the high watermarks; return its version, or None for a table without a key: it has none."""
+    # A version that ended has its end, whether or not deleted current rows are kept.
+    task = replace(task, soft=False)
+    place = task.history_path
+    published = replace(task.published, version=task.published.history)
+    base = table_load.read_base(spark, context, place, published, NOTE)
+    if not base.exists:
+        base = replace(base, positions={})
+    commit.check_order(base, task.high, f"history of {task.table}")
+    commit.check_own(base, f"history of {task.table}")
+    low, version = base.positions, base.current
+    own = task if base.exists and _covered(task, low) else _from(spark, context, task, low)
+    ahead = table_task.ahead_of(own, low)
+    if ahead or not base.exists:
+        if not _keyed(own):
+            return None
+        exists = base.exists
+        for step, since in table_task.steps(spark, context, own, low):
+            version = _write(spark, context, step, since, "change" if exists else "create")
+            exists = True
+    return version
+
+
+def rebuild(
+    spark: SparkSession, context: LoadContext, task: TableTask, done: Table, low: Positions | None = None
+) -> Table:
+    """Build the history again, from some positions on if given; return the table with its version."""
+    task = replace(task, soft=False)
+    if low is None and task.published.history is not None:
+        # One that is turned on later begins with what bronze has.
+        table_task.refuse_removed(context, task, {})
+    own = _from(spark, context, task, {}) if low is None else task
+    if not _keyed(own):
+        return replace(done, history=None)
+    version = None
+    for number, (step, since) in enumerate(table_task.steps(spark, context, own, low or {})):
+        version = _write(spark, context, step, since, "change" if number else "replace")
+    return replace(done, history=version)
+
+
+def _covered(task: TableTask, low: Positions) -> bool:
+    """Whether the work has all that a history lacks which is at some positions; what is before them is passed over."""
+    return all(position <= low.get(source, "") for source, position in task.published.positions.items())
+
+
+def _base(spark: SparkSession, context: LoadContext, task: TableTask) -> Base:
+    published = replace(task.published, version=task.published.history)
+    return table_load.read_base(spark, context, task.history_path, published, NOTE)
+
+
+def _keyed(task: TableTask) -> bool:
+    return bool(table_task.target_of(task).key)
+
+
+def _check_names(target: TargetSchema) -> None:
+    own = {name.casefold() for name in (START, END, FROM, UPTO)}
+    if taken := sorted(name for name in target.columns if name.casefold() in own):
+        raise NeedsOperator(
+            f"{target.table}: columns {', '.join(taken)} have names that its history uses itself",
+            hint="Keep no history of this table (history = false), or rename them at the source.",
+        )
+
+
+def _from(spark: SparkSession, context: LoadContext, task: TableTask, low: Positions) -> TableTask:
+    """Return the work that begins at positions of its own."""
+    rows = context.rows(spark, None)
+    new = batch_profile.profile(rows.filter(F.col("table") == task.table), low, task.high)
+    table = replace(task.published, schemas=task.published.schemas if low else {})
+    return replace(task, published=table, seen=new.seen, records=new.records, after=None)
+
+
+def _write(
+    spark: SparkSession,
+    context: LoadContext,
+    task: TableTask,
+    low: Positions,
+    how: Literal["create", "replace", "change"],
+) -> int:
+    """Write the versions that come after the low watermarks; return the version of the commit."""
+    assert task.history is not None
+    target = table_task.target_of(task)
+    base = _base(spark, context, task)
+    commit.check_unmoved(base, low, task.high, f"history of {task.table}", how)
+    commit.check_erased(spark, base, context.bronze, context.version, f"history of {task.table}")
+    place, exists = task.history_path, how == "change"
+    _check_names(target)
+    own = commit.begin(spark, base, stream=context.stream, kind=NOTE, attempt=context.attempt)
+    if exists:
+        target = write.fit(spark, place, target, is_open=task.open)
+    raw = context.rows(spark, task.after)
+    within = batch_profile.within(low, task.high)
+    ahead = table_task.ahead_of(task, low)
+    cleared = table_task.find_truncates(task, ahead, low)
+    inside = changes.of_range(raw, task.table, within, {})
+    current = None
+    if exists:
+        current = spark.read.format("delta").load(place).filter(F.col(UPTO).isNull())
+    partial = any(profile.partial for profile in ahead)
+    # The lake's file has the source's names.
+    named = set(task.history.tracked(map(target.at_source, target.columns)))
+    tracked = [name for name in target.columns if name not in target.key and target.at_source(name) in named]
+    note = table_load.note(context, task, NOTE, base)
+    with table_load.persist_scope() as persist:
+        seeds = None
+        if current is not None:
+            seeds = current.withColumns({POSITION: F.col(FROM), COMMIT_TIME: F.col(START)})
+        timeline = ordered_apply.row_versions(inside, target, seeds, persist, partial=partial)
+        rows = versions(timeline, target, current, tracked, cleared)
+        if exists:
+            merge(spark, persist(rows), place, target, note, cleared)
+        else:
+            lead = (SOURCE, FROM, *target.key)
+            if how == "replace":
+                write.replace(rows, place, note, own, lead)
+            else:
+                write.create(rows, place, note, own, lead, is_open=task.open)
+    of_table = f"history of {task.table}"
+    return commit.find_own_version(spark, place, base, table=of_table, kind=NOTE, attempt=context.attempt)

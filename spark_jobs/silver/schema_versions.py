@@ -49,24 +49,24 @@ class Span(NamedTuple):
 class SchemaVersions:
     """Each source's schemas in the order in which they came into force."""
 
-    #: By source: the first position of each schema, empty for the one in force where the range begins, and the schema.
+    #: The first position of each schema, empty for the one in force where the range begins, and the schema, by source.
     of: Mapping[str, Sequence[tuple[str, TableSchema]]]
 
     @classmethod
     def read(
-        cls, known: Mapping[str, str], records: Sequence[SchemaRecord], low: Mapping[str, str]
+        cls, former: Mapping[str, str], records: Sequence[SchemaRecord], low: Mapping[str, str]
     ) -> "SchemaVersions":
-        """Return those of a range: `known` are the schema records in force earlier, `records` come in position order."""
-        found: dict[str, list[tuple[str, TableSchema]]] = {
-            source: [("", TableSchema.parse(text))] for source, text in known.items()
+        """Return those of a range: `former` are the schema records in force earlier, `records` come in position order."""
+        by_source: dict[str, list[tuple[str, TableSchema]]] = {
+            source: [("", TableSchema.parse(text))] for source, text in former.items()
         }
         for record in records:
-            versions = found.setdefault(record.source, [])
+            versions = by_source.setdefault(record.source, [])
             if record.position <= low.get(record.source, ""):
                 versions[:] = [("", record.schema)]
             elif not versions or versions[-1][1] != record.schema:
                 versions.append((record.position, record.schema))
-        return cls(found)
+        return cls(by_source)
 
     def latest(self) -> list[TableSchema]:
         """Return each source's last schema."""
@@ -93,25 +93,25 @@ class SchemaVersions:
 
     def single_precision(self) -> dict[str, list[Span]]:
         """Return where each column's values were of single precision: their text means another number as a double."""
-        found: dict[str, list[Span]] = {}
+        by_column: dict[str, list[Span]] = {}
         for source, versions in self.of.items():
             ends = [since for since, _ in versions[1:]]
             for (since, schema), before in zip(versions, [*ends, None], strict=True):
                 for column in schema.columns:
                     if types.of(column) == T.FloatType():
-                        found.setdefault(column.name, []).append(Span(source, since, before))
-        return {name: _joined(spans) for name, spans in found.items()}
+                        by_column.setdefault(column.name, []).append(Span(source, since, before))
+        return {name: _joined(spans) for name, spans in by_column.items()}
 
     def forms(self) -> dict[str, list[tuple[Span, debezium_forms.Form]]]:
         """Return where each column's values are in one of Debezium's forms."""
-        found: dict[str, list[tuple[Span, debezium_forms.Form]]] = {}
+        by_column: dict[str, list[tuple[Span, debezium_forms.Form]]] = {}
         for source, versions in self.of.items():
             ends = [since for since, _ in versions[1:]]
             for (since, schema), before in zip(versions, [*ends, None], strict=True):
                 for column in schema.columns:
                     if (form := debezium_forms.of(column)) is not None:
-                        found.setdefault(column.name, []).append((Span(source, since, before), form))
-        return found
+                        by_column.setdefault(column.name, []).append((Span(source, since, before), form))
+        return by_column
 
 
 def _joined(spans: list[Span]) -> list[Span]:

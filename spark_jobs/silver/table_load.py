@@ -19,17 +19,16 @@ from spark_jobs.silver import (
     commit,
     copies,
     ordered_apply,
-    prechecks,
     table_task,
     target_schema,
     truncates,
 )
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import Base
+from spark_jobs.silver.ordered_apply import Persist
 from spark_jobs.silver.profiles import Missing, TableProfile
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
-from spark_jobs.silver.timeline_values import Persist
 from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import delta_log
 from spark_jobs.state.published import Positions, Table
@@ -42,7 +41,7 @@ _HOT = 4
 
 def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> Table:
     """Bring the table up to the high watermarks; return its state. The session is this table's own."""
-    base = based(spark, context, task.path, task.known, NOTE)
+    base = read_base(spark, context, task.path, task.published, NOTE)
     commit.check_order(base, task.high, task.table)
     commit.check_own(base, task.table)
     version, exists = base.current, base.exists
@@ -64,29 +63,31 @@ def build(spark: SparkSession, context: LoadContext, task: TableTask, low: Posit
 
 
 def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ()) -> Table:
-    versions = SchemaVersions.read(task.known.schemas, task.records, {})
-    cleared = truncates.last_of_each(table_task.truncated(task, task.seen, {}))
-    known = dict(task.known.warnings) | copies.lacking(task.table, missing)
+    versions = SchemaVersions.read(task.published.schemas, task.records, {})
+    cleared = truncates.last_of_each(table_task.find_truncates(task, task.seen, {}))
+    former_warnings = dict(task.published.warnings) | copies.warn_of_missing(task.table, missing)
     return replace(
-        task.known,
+        task.published,
         version=version,
-        # Those that a former attempt, or a task of the table's group, committed and nobody published count too.
-        changes=sum(one.changes for one in table_task.ahead_of(task, task.known.positions)),
+        # Those that a former attempt, or a task of the table's group, committed and that are not published count too.
+        changes=sum(profile.changes for profile in table_task.ahead_of(task, task.published.positions)),
         positions=task.high,
         schemas=table_task.newest_schemas(task),
         problem=None,
-        bronze_after=task.known.bronze_after if task.known.copying else None,
-        tried=None,
+        bronze_after=task.published.bronze_after if task.published.copying else None,
+        settings=None,
         failures=0,
-        warnings=copies.warnings(task.table, known, versions, cleared),
+        warnings=copies.warnings(task.table, former_warnings, versions, cleared),
         keyed=any(TableSchema.parse(text).key for text in table_task.newest_schemas(task).values()),
-        since=task.known.since if task.known.version is not None else NEW,
+        since=task.published.since if task.published.version is not None else NEW,
     )
 
 
-def based(spark: SparkSession, context: LoadContext, path: str, known: Table, kind: str) -> Base:
-    """Return a table or its history as it is now, of which `known` was published."""
-    return commit.base(spark, path, stream=context.stream, kind=kind, known=known.positions, version=known.version)
+def read_base(spark: SparkSession, context: LoadContext, path: str, published: Table, kind: str) -> Base:
+    """Return a table or its history as it is now, of which `published` was published."""
+    return commit.base(
+        spark, path, stream=context.stream, kind=kind, positions=published.positions, version=published.version
+    )
 
 
 def _write(
@@ -100,14 +101,14 @@ def _write(
     """Write what comes after the low watermarks; return the version of the commit. Adds rows without a key that were missing."""
     target = table_task.target_of(task)
     ahead = table_task.ahead_of(task, low)
-    prechecks.refuse_keyless(target, ahead, low, task)
-    base = based(spark, context, task.path, task.known, NOTE)
+    table_task.refuse_keyless(target, ahead, low, task)
+    base = read_base(spark, context, task.path, task.published, NOTE)
     commit.check_unmoved(base, low, task.high, task.table, how)
     table_task.refuse_removed(context, task, low)
     commit.check_erased(spark, base, context.bronze, context.version, task.table)
-    cleared = table_task.truncated(task, ahead, low)
+    cleared = table_task.find_truncates(task, ahead, low)
     if exists := how == "change":
-        prechecks.refuse_rows_without_key(spark, task, target, cleared)
+        table_task.refuse_rows_without_key(spark, task, target, cleared)
     own = commit.begin(spark, base, stream=context.stream, kind=NOTE, attempt=context.attempt)
     if exists:
         target = write.fit(spark, task.path, target, is_open=task.open)
@@ -115,26 +116,26 @@ def _write(
     within = batch_profile.within(low, task.high)
     silver = spark.read.format("delta").load(task.path) if exists else None
     with persist_scope() as persist:
-        found, taken = rows(target, bronze, within, ahead, silver, persist, cleared)
+        frame, taken = rows(target, bronze, within, ahead, silver, persist, cleared)
         missing += taken.missing
         text = note(context, task, NOTE, base, missing)
         lead = (target_schema.SOURCE, target_schema.POSITION, *target.key)
         if how == "create":
-            write.create(found, task.path, text, own, lead, is_open=task.open)
+            write.create(frame, task.path, text, own, lead, is_open=task.open)
         elif how == "replace":
-            write.replace(found, task.path, text, own, lead)
+            write.replace(frame, task.path, text, own, lead)
         elif target.key:
-            write.merge(spark, persist(found), task.path, target, text, cleared)
+            write.merge(spark, persist(frame), task.path, target, text, cleared)
         else:
             # Read, which rows are taken, before the table changes.
-            found = persist(found) if taken.any else found
+            frame = persist(frame) if taken.any else frame
             if cleared:
                 write.clear(spark, task.path, target, cleared)
             if taken.any:
-                write.take(spark, found, task.path, target, text)
+                write.take(spark, frame, task.path, target, text)
             else:
-                write.append(found, task.path, text, own)
-    return commit.made(spark, task.path, base, table=task.table, kind=NOTE, attempt=context.attempt)
+                write.append(frame, task.path, text, own)
+    return commit.find_own_version(spark, task.path, base, table=task.table, kind=NOTE, attempt=context.attempt)
 
 
 def note(context: LoadContext, task: TableTask, kind: str, base: Base, missing: Sequence[Missing] = ()) -> str:
@@ -151,7 +152,7 @@ def note(context: LoadContext, task: TableTask, kind: str, base: Base, missing: 
     }
     if missing:
         # A load that ends before it publishes leaves them to the next one, which writes nothing again.
-        ours["missing"] = [(one.source, one.rows, one.position) for one in missing]
+        ours["missing"] = [(gap.source, gap.rows, gap.position) for gap in missing]
     return delta_log.write(kind, **ours, positions=task.high)
 
 
@@ -187,15 +188,17 @@ def rows(
     # What is truncated is gone before anything is parsed, unless it stays, marked.
     inside = changes.of_range(bronze, target.table, within, {} if target.soft else truncates.last_of_each(cleared))
     if silver is not None and not target.soft:
-        silver = truncates.surviving(silver, cleared)
-    if not target.key and any(one.rewrites for one in ahead):
-        return bag.changed(inside, target, silver, persist, cleared)
+        silver = truncates.drop_removed(silver, cleared)
+    if not target.key and any(profile.rewrites for profile in ahead):
+        return bag.apply_changes(inside, target, silver, persist, cleared)
     if not target.key:
-        found = changes.parsed(inside, target)
-        return truncates.marked(found, cleared) if target.soft else found, bag.NOTHING
-    partial = any(one.partial for one in ahead)
-    ended = target.soft and (cleared or any(one.deletes for one in ahead))
-    if partial or ended or not target.canonical_key or any(one.rekeyed for one in ahead):
+        frame = changes.parse(inside, target)
+        return truncates.mark_deleted(frame, cleared) if target.soft else frame, bag.NOTHING
+    partial = any(profile.partial for profile in ahead)
+    ended = target.soft and (cleared or any(profile.deletes for profile in ahead))
+    if partial or ended or not target.canonical_key or any(profile.rekeyed for profile in ahead):
         return ordered_apply.latest_rows(inside, target, silver, persist, cleared, partial=partial), bag.NOTHING
-    newest = changes.newest(inside, hot=sum(one.changes for one in ahead) > _HOT * sum(one.keys for one in ahead))
-    return changes.parsed(newest if silver is not None else newest.filter(newest["op"] != "d"), target), bag.NOTHING
+    newest = changes.newest(
+        inside, hot=sum(profile.changes for profile in ahead) > _HOT * sum(profile.keys for profile in ahead)
+    )
+    return changes.parse(newest if silver is not None else newest.filter(newest["op"] != "d"), target), bag.NOTHING

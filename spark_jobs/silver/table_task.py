@@ -3,21 +3,29 @@
 Reads no rows but to find where a step ends. Called by the loads of current rows and of histories, by replays and by live rows.
 """
 
+import functools
+import operator
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile, TableOptions
+from headrace.errors import NeedsOperator
+from headrace.schema import TableSchema
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import batch_profile, scd2, target_schema
+from spark_jobs.silver import batch_profile, target_schema, truncates
 from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
+from spark_jobs.silver.target_schema import TargetSchema
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import bronze_identity, published
+from spark_jobs.silver.types import rekeyed
+from spark_jobs.state import published
 from spark_jobs.state.published import Positions, Published, Table
+from spark_jobs.storage import name as _q
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +40,11 @@ class LoadContext:
     load: int
     #: Version of bronze after which all came that tables lack that are not behind; None when not known.
     rest: int | None = None
-    #: By source, up to which position bronze may lack its records.
+    #: Position up to which bronze may lack the records of each source.
     removed: Positions = field(default_factory=dict)
     #: Whether nothing of the stream was published before it.
     first: bool = False
-    #: By which this load finds its own commits.
+    #: Id by which this load finds its own commits.
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: The rows of bronze that came after a point, where they are held for all tables; None when they are not.
     held: tuple[Since | None, DataFrame] | None = None
@@ -55,7 +63,7 @@ class TableTask:
     table: str
     path: str
     #: How it was published last.
-    known: Table
+    published: Table
     high: Positions
     #: What bronze has for it, by source.
     seen: list[TableProfile]
@@ -89,21 +97,26 @@ def path(lake: LakeFile, stream: str, table: str) -> str:
     return f"{lake.root}/silver/{stream}/{published.folder(table)}"
 
 
+def history_path(lake: LakeFile, stream: str, table: str) -> str:
+    """Return the path of a table's history."""
+    return f"{lake.root}/history/{stream}/{published.folder(table)}"
+
+
 def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, after: Since | None) -> TableTask:
     """Return what is to be done for a table, of what bronze has for all tables."""
-    known = before.tables.get(name, Table(table=name, positions=before.positions))
+    table = before.tables.get(name, Table(table=name, positions=before.positions))
     seen, records = new.of_table(name)
     return TableTask(
         table=name,
         path=path(lake, before.stream, name),
-        known=known,
-        former_schemas=dict(known.schemas),
+        published=table,
+        former_schemas=dict(table.schemas),
         high=new.high,
         seen=seen,
         records=records,
         after=after,
         history=lake.stream(before.stream).history_of(name),
-        history_path=scd2.path(lake, before.stream, name),
+        history_path=history_path(lake, before.stream, name),
         soft=lake.stream(before.stream).marks_deleted(name),
         nulls_unsupported=lake.stream(before.stream).nulls_unsupported(name),
         open=lake.stream(before.stream).is_open(name),
@@ -112,26 +125,33 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
     )
 
 
-def only_truncated(task: TableTask) -> bool:
+def is_only_truncated(task: TableTask) -> bool:
     """Whether there is nothing of a table but truncates: it never sent a row, nor a schema to make it with."""
-    made = task.known.version is not None or bool(task.known.schemas) or bool(task.records)
-    return not made and bool(task.seen) and all(one.only_truncates for one in task.seen)
+    exists = task.published.version is not None or bool(task.published.schemas) or bool(task.records)
+    return not exists and bool(task.seen) and all(profile.only_truncates for profile in task.seen)
 
 
-def unmade(task: TableTask) -> Table:
+def describe_unmade(task: TableTask) -> Table:
     """Return a table of which no row came yet, at its high watermarks; what describes it comes once."""
     schemas = newest_schemas(task)
-    return replace(task.known, changes=0, positions=task.high, schemas=schemas, problem=None, tried=None, failures=0)
+    return replace(
+        task.published, changes=0, positions=task.high, schemas=schemas, problem=None, settings=None, failures=0
+    )
 
 
 def ahead_of(task: TableTask, low: Positions) -> list[TableProfile]:
     """Return what bronze has beyond the low watermarks."""
-    return [one for one in task.seen if one.final > low.get(one.source, "")]
+    return [profile for profile in task.seen if profile.final > low.get(profile.source, "")]
 
 
-def truncated(task: TableTask, ahead: list[TableProfile], low: Positions) -> list[Truncate]:
+def find_truncates(task: TableTask, ahead: list[TableProfile], low: Positions) -> list[Truncate]:
     """Return the truncates in the range, in order."""
-    return sorted(it for one in ahead for it in one.truncates if between(low, it.position, it.source, task.high))
+    return sorted(
+        truncate
+        for profile in ahead
+        for truncate in profile.truncates
+        if between(low, truncate.position, truncate.source, task.high)
+    )
 
 
 def between(low: Positions, position: str, source: str, high: Positions) -> bool:
@@ -143,17 +163,17 @@ def refuse_removed(context: LoadContext, task: TableTask, low: Positions) -> Non
     """Raise NeedsOperator where a table needs records of its sources, after positions, that bronze has no more."""
     sources = newest_schemas(task).keys()
     removed = {source: cut for source, cut in context.removed.items() if source in sources}
-    bronze_identity.refuse_removed(low, removed, task.table)
+    published.refuse_removed(low, removed, task.table)
 
 
 def newest_schemas(task: TableTask) -> dict[str, str]:
     """Return each source's newest schema record, as it came."""
-    return dict(task.known.schemas) | {record.source: record.value for record in task.records}
+    return dict(task.published.schemas) | {record.source: record.value for record in task.records}
 
 
-def target_of(task: TableTask) -> target_schema.TargetSchema:
+def target_of(task: TableTask) -> TargetSchema:
     """Return the schema that holds all rows of the range; raise NeedsOperator when there is none."""
-    versions = SchemaVersions.read(task.known.schemas, task.records, {})
+    versions = SchemaVersions.read(task.published.schemas, task.records, {})
     target = target_schema.of(task.table, versions.latest(), versions.earlier(), open_names=task.open)
     return replace(
         target,
@@ -171,17 +191,17 @@ def steps(
 
     The sources' changes of the key are matched from the last one back, since all have one key in the end.
     """
-    whole = not any(one.keyless for one in task.seen)
-    changes = SchemaVersions.read(task.known.schemas, task.records, low).key_changes(whole=whole)
+    whole = not any(profile.keyless for profile in task.seen)
+    changes = SchemaVersions.read(task.published.schemas, task.records, low).key_changes(whole=whole)
     for left in range(max(map(len, changes.values()), default=0), 0, -1):
-        ends = [(source, found[-left]) for source, found in changes.items() if len(found) >= left]
+        ends = [(source, positions[-left]) for source, positions in changes.items() if len(positions) >= left]
         reached = batch_profile.last_before(context.rows(spark, task.after), task.table, low, ends)
         high = {source: last for (source, _), last in zip(ends, reached, strict=True) if last is not None}
         if high:
             yield _step(task, low, high), low
         low = low | high
         # Between there and the change of the key nothing is left: from here on the new schema is the one in force.
-        former = {source: text for source, text in _settled(task, high).known.schemas.items() if source in high}
+        former = {source: text for source, text in _settled(task, high).published.schemas.items() if source in high}
         task = replace(_settled(task, dict(ends)), former_schemas=task.former_schemas | former)
     yield task, low
 
@@ -190,19 +210,50 @@ def _step(task: TableTask, low: Positions, high: Positions) -> TableTask:
     """Return the work of some sources alone, up to other high watermarks."""
     return replace(
         task,
-        known=replace(task.known, schemas={s: text for s, text in task.known.schemas.items() if s in high}),
+        published=replace(task.published, schemas={s: text for s, text in task.published.schemas.items() if s in high}),
         high=low | high,
-        seen=[one for one in task.seen if one.source in high],
-        records=[one for one in task.records if one.position <= high.get(one.source, "")],
+        seen=[profile for profile in task.seen if profile.source in high],
+        records=[record for record in task.records if record.position <= high.get(record.source, "")],
     )
 
 
 def _settled(task: TableTask, upto: Positions) -> TableTask:
     """Return the work with the schema records up to some positions in force from its beginning."""
     now = [record for record in task.records if record.position <= upto.get(record.source, "")]
-    schemas = dict(task.known.schemas) | {record.source: record.value for record in now}
+    schemas = dict(task.published.schemas) | {record.source: record.value for record in now}
     return replace(
         task,
-        known=replace(task.known, schemas=schemas),
+        published=replace(task.published, schemas=schemas),
         records=[record for record in task.records if record not in now],
     )
+
+
+def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Positions, task: TableTask) -> None:
+    """Raise NeedsOperator for an update or delete of a table without a key that does not have the whole old row."""
+    for profile in ahead:
+        if not target.key and profile.keyless and between(low, profile.keyless, profile.source, task.high):
+            raise NeedsOperator(
+                f"{task.table} has no key, and {profile.source} updates or deletes rows of it without their old values (from "
+                f"position {profile.keyless} on)",
+                hint="So silver cannot know which row is meant; other tables go on. Let the source log whole rows (alter table … "
+                "replica identity full; binlog_row_image = FULL) and copy the table again, or give it a primary key of columns "
+                "that it has, in every source: once a change has followed, the load goes on where the table is.",
+            )
+
+
+def refuse_rows_without_key(
+    spark: SparkSession, task: TableTask, target: TargetSchema, cleared: Sequence[Truncate]
+) -> None:
+    """Raise Incompatible when the table's key changed, and rows of the table have no value of it: none would be found again."""
+    former = {tuple(TableSchema.parse(text).key) for text in task.former_schemas.values()} - {target.key}
+    if not former or not target.key:
+        return
+    stored = truncates.drop_removed(spark.read.format("delta").load(task.path), cleared)
+    key = target_schema.as_stored(target, stored.columns).key
+    missing = [name for name in key if name not in stored.columns]
+    lacking = functools.reduce(
+        operator.or_, (F.col(_q(name)).isNull() for name in key if name not in missing), F.lit(bool(missing))
+    )
+    if not stored.filter(lacking).isEmpty():
+        old = " and ".join(map(target_schema.format_key, sorted(former)))
+        raise rekeyed(task.table, old, target_schema.format_key(target.key), ", ".join(missing or target.key))

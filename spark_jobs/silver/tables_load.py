@@ -28,7 +28,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, Retryable
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import SparkFailed, explained
-from spark_jobs.silver import copies, rebuild, scd2_load, table_load, table_task, unfinished
+from spark_jobs.silver import copies, rebuild, scd2, table_load, table_task, unfinished
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
@@ -55,21 +55,23 @@ def tasks(
     `lagging` are the tables that are not where the stream is, `new` is what came after a point in bronze, `since`. A table that
     needs records of sources that bronze is `lacking` waits for them.
     """
-    elsewhere = {name for name, one in lagging.items() if not copies.waits(one, before.positions)}
+    elsewhere = {name for name, table in lagging.items() if not copies.waits(table, before.positions)}
     names = new.tables() - elsewhere
     schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
-    found = {
-        name: copies.held_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
+    by_name = {
+        name: copies.hold_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
         for name in sorted(names)
     }
-    for name, known in to_try(lake, before, lagging, new).items():
-        if any(known.positions.get(source, "") < before.positions[source] for source in lacking):
+    for name, table in to_try(lake, before, lagging, new).items():
+        if any(table.positions.get(source, "") < before.positions[source] for source in lacking):
             continue
-        own = Since.of(known.bronze_after, {})
-        task = table_task.task_of(lake, replace(before, tables={name: known}), name, profiled(known, own), after=own)
-        found[name] = copies.held_back(task, rest=known.bronze_after)
-    # Of a table that was dropped before it sent a row nothing is shown.
-    return {name: task for name, task in found.items() if name in before.tables or not table_task.only_truncated(task)}
+        own = Since.of(table.bronze_after, {})
+        task = table_task.task_of(lake, replace(before, tables={name: table}), name, profiled(table, own), after=own)
+        by_name[name] = copies.hold_back(task, rest=table.bronze_after)
+    # A table that was dropped before it sent a row is not shown.
+    return {
+        name: task for name, task in by_name.items() if name in before.tables or not table_task.is_only_truncated(task)
+    }
 
 
 def to_try(
@@ -80,14 +82,14 @@ def to_try(
     arrived = new.tables() if new else set()
     records = new.records if new else []
 
-    def may(one: Table) -> bool:
-        if one.problem is not None:
-            return one.table in arrived or one.tried != settings or one.positions == before.positions
+    def may(table: Table) -> bool:
+        if table.problem is not None:
+            return table.table in arrived or table.settings != settings or table.positions == before.positions
         # What others bring to a table that is copied comes as to any table.
-        own = [record for record in records if record.table == one.table]
-        return not copies.waits(one, before.positions) or copies.ended(one.copying, own)
+        own = [record for record in records if record.table == table.table]
+        return not copies.waits(table, before.positions) or copies.has_ended(table.copying, own)
 
-    return {name: one for name, one in lagging.items() if may(one)}
+    return {name: table for name, table in lagging.items() if may(table)}
 
 
 def published_after(
@@ -100,7 +102,8 @@ def published_after(
 ) -> Published:
     """Return what is published: tables that nothing happened to are where the stream is."""
     tables = {
-        name: replace(one, changes=0, positions=_moved(one, before, new.high)) for name, one in before.tables.items()
+        name: replace(table, changes=0, positions=_moved(table, before, new.high))
+        for name, table in before.tables.items()
     }
     return Published(
         stream=before.stream,
@@ -121,25 +124,25 @@ def published_after(
 
 def _partitions(before: Published, new: BatchProfile) -> dict[str, dict[str, str]]:
     """Return up to which position the partitions of each source are applied."""
-    found = {source: dict(of_source) for source, of_source in before.partitions.items()}
+    partitions = {source: dict(of_source) for source, of_source in before.partitions.items()}
     for source, of_source in new.partitions.items():
-        known = found.setdefault(source, {})
-        known.update({p: max(position, known.get(p, "")) for p, position in of_source.items()})
-    return found
+        applied = partitions.setdefault(source, {})
+        applied.update({p: max(position, applied.get(p, "")) for p, position in of_source.items()})
+    return partitions
 
 
-def _moved(one: Table, before: Published, high: Positions) -> Positions:
+def _moved(table: Table, before: Published, high: Positions) -> Positions:
     """Return where a table is that nothing happened to."""
-    if copies.waits(one, before.positions):
-        return copies.positions(one, high)
-    return high if one.positions == before.positions else one.positions
+    if copies.waits(table, before.positions):
+        return copies.positions(table, high)
+    return high if table.positions == before.positions else table.positions
 
 
 def is_worth_publishing(before: Published, after: Published) -> bool:
     """Whether anything differs but the counts and the times."""
     return (before.bronze_version, before.positions) != (after.bronze_version, after.positions) or any(
-        replace(one, changes=0) != replace(before.tables.get(name, Table(table=name)), changes=0)
-        for name, one in after.tables.items()
+        replace(table, changes=0) != replace(before.tables.get(name, Table(table=name)), changes=0)
+        for name, table in after.tables.items()
     )
 
 
@@ -218,18 +221,18 @@ def _applied(
     task: TableTask,
 ) -> Table:
     """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
-    if copies.nothing_yet(task) or table_task.only_truncated(task):
-        return table_task.unmade(task)
+    if copies.has_nothing_yet(task) or table_task.is_only_truncated(task):
+        return table_task.describe_unmade(task)
 
     def history() -> int | None:
         with aside() as own:
-            return scd2_load.apply(own, context, task)
+            return scd2.apply(own, context, task)
 
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="history") as pool:
-            found = pool.submit(history) if task.history is not None else None
+            future = pool.submit(history) if task.history is not None else None
             current = table_load.apply(session, context, task)
-        return replace(current, history=found.result() if found is not None else None)
+        return replace(current, history=future.result() if future is not None else None)
     except Incompatible:
         if not task.rebuilds:
             raise

@@ -25,28 +25,28 @@ RESERVED = frozenset(
     {"_source", "_position", "_commit_time", "_deleted_at", "_nan"}
     | {"_op", "_key", "_old_key", "_unchanged", "_seed", "_moved", "_rank", "_taken"}
 )
-#: Of a change that takes a row of a table without a key: the position of the stored row that it takes.
+#: Column of a change that takes a row of a table without a key: the position of the stored row that it takes.
 TAKEN = "_taken"
 _SUFFIX = 8
 #: Characters that names of columns have in Parquet only where a table maps its names.
 _MAPPED = re.compile(r"[ ,;{}()\n\t=]")
 
 
-def renamed(names: Iterable[str], *, open_names: bool = False) -> dict[str, str]:
+def choose_names(names: Iterable[str], *, open_names: bool = False) -> dict[str, str]:
     """Return silver's name of each of a table's columns that cannot have its own one, by the source's name.
 
     With `open_names` so do those that Parquet does not take.
     """
     distinct = set(names)
     of_fold = Counter(map(fold, distinct))
-    found = {
-        name: suffixed(name)
+    replacements = {
+        name: add_suffix(name)
         for name in sorted(distinct)
         if fold(name) in RESERVED or (of_fold[fold(name)] > 1 and name != fold(name))
     }
     if not open_names:
-        return found
-    return found | {name: open_name(name) for name in sorted(distinct) if is_mapped(name)}
+        return replacements
+    return replacements | {name: open_name(name) for name in sorted(distinct) if is_mapped(name)}
 
 
 def is_mapped(name: str) -> bool:
@@ -56,24 +56,24 @@ def is_mapped(name: str) -> bool:
 
 def open_name(name: str) -> str:
     """Return the name that a column has where its table maps no names, and Parquet does not take its own one."""
-    return _MAPPED.sub("_", suffixed(name))
+    return _MAPPED.sub("_", add_suffix(name))
 
 
-def stored(name: str, columns: Collection[str]) -> str:
+def find_stored(name: str, columns: Collection[str]) -> str:
     """Return the name that a source's column has among those of a silver table, whether it is there or not."""
-    return next((other for other in (suffixed(name), open_name(name)) if other in columns), name)
+    return next((other for other in (add_suffix(name), open_name(name)) if other in columns), name)
 
 
-def former(name: str, columns: Collection[str], known: Mapping[str, str]) -> str | None:
+def find_former(name: str, columns: Collection[str], stored_names: Mapping[str, str]) -> str | None:
     """Return the stored column that may hold a source's column under another name than its present one; None when there is none.
 
-    `columns` are the table's now, by their names in silver; `known` has the stored columns by their folded names.
+    `columns` are the table's now, by their names in silver; `stored_names` has the stored columns by their folded names.
     """
-    candidates = (known.get(fold(name)), known.get(fold(suffixed(name))))
-    return next((one for one in candidates if one is not None and one not in columns), None)
+    candidates = (stored_names.get(fold(name)), stored_names.get(fold(add_suffix(name))))
+    return next((candidate for candidate in candidates if candidate is not None and candidate not in columns), None)
 
 
-def suffixed(name: str) -> str:
+def add_suffix(name: str) -> str:
     """Return the name that a column has which cannot have its own one."""
     return f"{name}_{hashlib.sha256(name.encode()).hexdigest()[:_SUFFIX]}"
 
@@ -141,20 +141,20 @@ def of(
             f"{table}: no schema record goes ahead of its changes",
             hint="The edge writes one ahead of a table's first change. If retention took it, restart the edge and change a row.",
         )
-    names = renamed((c.name for schema in (*latest, *earlier) for c in schema.columns), open_names=open_names)
+    names = choose_names((c.name for schema in (*latest, *earlier) for c in schema.columns), open_names=open_names)
     if names:
         latest, earlier = ([_renamed(schema, names) for schema in schemas] for schemas in (latest, earlier))
     keys = {tuple(schema.key) for schema in latest}
     former = {tuple(schema.key) for schema in earlier} - keys
     if len(keys) > 1 or (keys == {()} and former):
         raise NeedsOperator(
-            f"{table}: its key differs between sources, or was dropped: {' and '.join(sorted(map(listed, keys | former)))}",
+            f"{table}: its key differs between sources, or was dropped: {' and '.join(sorted(map(format_key, keys | former)))}",
             hint="Give the table the same key in every source of the stream: the next load then continues with it.",
         )
     (key,) = keys
     for schema in earlier:
         if missing := [name for name in key if name not in {column.name for column in schema.columns}]:
-            raise rekeyed(table, listed(tuple(schema.key)), listed(key), ", ".join(missing))
+            raise rekeyed(table, format_key(tuple(schema.key)), format_key(key), ", ".join(missing))
     columns: dict[str, T.DataType] = {}
     # In the order in which they appeared, as loads that read each schema on its own would add them.
     for schema in (*earlier, *latest):
@@ -189,15 +189,15 @@ def of(
     )
 
 
-def fitted(target: TargetSchema, stored: Mapping[str, T.DataType]) -> TargetSchema:
+def fit_types(target: TargetSchema, stored: Mapping[str, T.DataType]) -> TargetSchema:
     """Return the schema in the types that hold a table's stored values too; raise Incompatible when a column has none.
 
     Also when a column may be stored under another name, since one that differs by case alone came or went.
     """
     target = as_stored(target, stored)
-    known = {fold(name): name for name in stored if name not in RESERVED}
+    stored_names = {fold(name): name for name in stored if name not in RESERVED}
     for name in target.columns.keys() - stored.keys():
-        if other := former(target.at_source(name), target.columns, known):
+        if other := find_former(target.at_source(name), target.columns, stored_names):
             raise recased(target.table, target.at_source(name), other)
     columns = {name: _common(target.table, name, stored.get(name), kind) for name, kind in target.columns.items()}
     return replace(target, columns=columns)
@@ -205,7 +205,7 @@ def fitted(target: TargetSchema, stored: Mapping[str, T.DataType]) -> TargetSche
 
 def as_stored(target: TargetSchema, stored: Collection[str]) -> TargetSchema:
     """Return the schema with the names of a table's columns, where it maps names and a new one would not, or the reverse."""
-    mapped = renamed(map(target.at_source, target.columns))
+    mapped = choose_names(map(target.at_source, target.columns))
     names: dict[str, str] = {}
     for name in target.columns:
         source = target.at_source(name)
@@ -227,10 +227,10 @@ def as_stored(target: TargetSchema, stored: Collection[str]) -> TargetSchema:
     )
 
 
-def _common(table: str, name: str, known: T.DataType | None, new: T.DataType) -> T.DataType:
-    common = types.wider(known, new) if known is not None else new
+def _common(table: str, name: str, old: T.DataType | None, new: T.DataType) -> T.DataType:
+    common = types.wider(old, new) if old is not None else new
     if common is None:
-        raise retyped(table, name, str(known and known.simpleString()), new.simpleString())
+        raise retyped(table, name, str(old and old.simpleString()), new.simpleString())
     return common
 
 
@@ -249,10 +249,10 @@ def _formed(table: str, column: Column) -> NeedsOperator:
 
 def _renamed(schema: TableSchema, names: Mapping[str, str]) -> TableSchema:
     """Return a schema with silver's names of its columns."""
-    columns = [msgspec.structs.replace(one, name=names.get(one.name, one.name)) for one in schema.columns]
+    columns = [msgspec.structs.replace(column, name=names.get(column.name, column.name)) for column in schema.columns]
     return msgspec.structs.replace(schema, columns=columns, key=[names.get(name, name) for name in schema.key])
 
 
-def listed(key: tuple[str, ...]) -> str:
+def format_key(key: tuple[str, ...]) -> str:
     """Return a key as messages name it."""
     return f"({', '.join(key)})" if key else "none"

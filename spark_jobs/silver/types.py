@@ -80,17 +80,17 @@ def canonical(column: SourceColumn) -> bool:
     return column.type_name in _CANONICAL
 
 
-def wider(one: T.DataType, other: T.DataType) -> T.DataType | None:
+def wider(first: T.DataType, other: T.DataType) -> T.DataType | None:
     """Return the type that holds every value of both and that Delta can widen to, or None when there is none."""
-    if one == other:
-        return one
-    if one in _INTEGERS and other in _INTEGERS:
-        return max(one, other, key=_INTEGERS.index)
-    if isinstance(one, T.DecimalType) and isinstance(other, T.DecimalType):
-        scale = max(one.scale, other.scale)
-        precision = max(one.precision - one.scale, other.precision - other.scale) + scale
+    if first == other:
+        return first
+    if first in _INTEGERS and other in _INTEGERS:
+        return max(first, other, key=_INTEGERS.index)
+    if isinstance(first, T.DecimalType) and isinstance(other, T.DecimalType):
+        scale = max(first.scale, other.scale)
+        precision = max(first.precision - first.scale, other.precision - other.scale) + scale
         return T.DecimalType(precision, scale) if precision <= _LARGEST_PRECISION else None
-    if {type(one), type(other)} == {T.FloatType, T.DoubleType}:
+    if {type(first), type(other)} == {T.FloatType, T.DoubleType}:
         return T.DoubleType()
     return None
 

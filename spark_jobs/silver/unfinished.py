@@ -3,7 +3,7 @@
 A source with an unfinished transaction holds up no other one, and is itself read again only once something ended. Called by the
 load, and where bronze is read beyond what is published.
 
-Tables behind their stream: they stopped, failed, lost their folder, or lack a history that is configured by now.
+Tables behind their stream: they stopped, failed, lost their folder, or lack a history that is configured now.
 
 What a stopped table needs of bronze came after a version that is remembered when it stops, so no load reads bronze from its
 beginning for it; and it is tried again only when something of it came, the lake's file changed, or a new release runs. Called
@@ -23,7 +23,7 @@ from headrace.configuration.lake import LakeFile
 from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import scd2_load, table_task
+from spark_jobs.silver import scd2, table_task
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state.published import Published, Table
@@ -37,32 +37,32 @@ def find_lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict
     """Return the tables that are behind the stream, by name."""
     # One listing for all tables, however many there are.
     there = set(storage.names(spark, table_task.folder(lake, before.stream))) if before.tables else set()
-    return lagging(lake, before, there)
+    return select_lagging(lake, before, there)
 
 
-def lagging(lake: LakeFile, before: Published, there: set[str]) -> dict[str, Table]:
+def select_lagging(lake: LakeFile, before: Published, there: set[str]) -> dict[str, Table]:
     """Return the tables that are behind the stream, by name; `there` are the folders of tables."""
     behind = {}
-    for name, one in before.tables.items():
-        gone = one.version is not None and PurePosixPath(table_task.path(lake, before.stream, name)).name not in there
-        without = lake.stream(before.stream).history_of(name) and scd2_load.missing(one)
+    for name, table in before.tables.items():
+        gone = table.version is not None and PurePosixPath(table_task.path(lake, before.stream, name)).name not in there
+        without = lake.stream(before.stream).history_of(name) and scd2.lacks_history(table)
         if gone:
             behind[name] = replace(
-                one, version=None, positions={}, schemas={}, since=None, problem=None, bronze_after=None, failures=0
+                table, version=None, positions={}, schemas={}, since=None, problem=None, bronze_after=None, failures=0
             )
-        elif without or one.problem is not None or one.positions != before.positions:
-            behind[name] = one
+        elif without or table.problem is not None or table.positions != before.positions:
+            behind[name] = table
     return behind
 
 
 def stop_table(lake: LakeFile, context: LoadContext, task: TableTask, problem: str) -> Table:
     """Return a table that stops: as it was, with the reason, and what is known of where it goes on."""
-    return replace(_left(context, task), problem=problem, tried=digest_settings(lake, context.stream))
+    return replace(_left(context, task), problem=problem, settings=digest_settings(lake, context.stream))
 
 
 def fail_table(lake: LakeFile, context: LoadContext, task: TableTask, error: str) -> Table:
     """Return a table that could not be loaded for a reason that may pass: as it was, and stopped once it failed often enough."""
-    failures = task.known.failures + 1
+    failures = task.published.failures + 1
     if failures < _TRIES:
         return replace(_left(context, task), failures=failures)
     return replace(stop_table(lake, context, task, f"failed {failures} times: {error}"), failures=failures)
@@ -70,10 +70,10 @@ def fail_table(lake: LakeFile, context: LoadContext, task: TableTask, error: str
 
 def _left(context: LoadContext, task: TableTask) -> Table:
     """Return a table as it was, with what is known of where it goes on."""
-    known = task.known
+    table = task.published
     # All of it came after a version; in the first load of a stream, after none.
     rest = context.rest if task.after is not None else -1 if context.first else None
-    return replace(known, changes=0, bronze_after=known.bronze_after if known.lags else rest)
+    return replace(table, changes=0, bronze_after=table.bronze_after if table.lags else rest)
 
 
 def digest_settings(lake: LakeFile, stream: str) -> str:
@@ -94,7 +94,7 @@ def digest_settings(lake: LakeFile, stream: str) -> str:
 def since(state: Published, sources: Iterable[str] | None = None) -> Since | None:
     """Return the point in bronze after which all came that is not published: of some sources, or all, what is unfinished too."""
     back = state.unfinished if sources is None else {name: state.unfinished[name] for name in sources}
-    return Since.of(state.bronze_done, {source: one.after for source, one in back.items()})
+    return Since.of(state.bronze_done, {source: waiting.after for source, waiting in back.items()})
 
 
 def choose_since(
@@ -115,7 +115,7 @@ def rest(state: Published) -> int | None:
     """Return the version of bronze after which all came that is not published; None when it is not known."""
     if state.bronze_done is None:
         return None
-    return min([state.bronze_done, *(one.after for one in state.unfinished.values())])
+    return min([state.bronze_done, *(waiting.after for waiting in state.unfinished.values())])
 
 
 def changes(state: Published, since: Since | None) -> int:

@@ -20,11 +20,11 @@ from spark_jobs.errors import damaged
 from spark_jobs.state import log_files
 from spark_jobs.state.log_files import LocalFiles, LogFiles
 
-#: A key of every note, so that nobody else's metadata is taken for one.
+#: A key of every note, so that other programs' metadata is not taken for one.
 _OURS = "headrace"
 #: What changes files or properties of a table, and no rows.
 _MAINTENANCE = {"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "CLUSTER BY"}
-#: Of commits by which a table becomes one for other readers.
+#: Kind of note of commits by which a table becomes one for other readers.
 READERS = "readers"
 #: What adds or widens columns, and changes no rows: loads of release 0.1 carry no note on it.
 _COLUMNS = {"ADD COLUMNS", "CHANGE COLUMN", "CHANGE COLUMNS"}
@@ -64,28 +64,28 @@ def version(spark: SparkSession, path: str) -> int:
 
 def only_maintained(spark: SparkSession, path: str, after: int) -> bool:
     """Whether all commits after a version have changed files and no rows."""
-    return maintained(spark, path, after) is not None
+    return find_maintained(spark, path, after) is not None
 
 
-def maintained(spark: SparkSession, path: str, after: int) -> int | None:
+def find_maintained(spark: SparkSession, path: str, after: int) -> int | None:
     """Return the newest version if it has the rows of an earlier one.
 
     None when a commit since has changed rows, and when the table has no such version.
     """
-    return _maintained(commits(spark, path), after)
+    return _find_maintained(commits(spark, path), after)
 
 
 def is_maintenance(info: Note) -> bool:
     """Whether a commit has changed files and no rows."""
-    return str(info.get("operation")) in _MAINTENANCE or noted(info, READERS) is not None
+    return str(info.get("operation")) in _MAINTENANCE or read_note(info, READERS) is not None
 
 
 def is_foreign(info: Note) -> bool:
     """Whether a commit may have changed rows and carries no note of ours."""
-    return not is_maintenance(info) and str(info.get("operation")) not in _COLUMNS and _noted(info) is None
+    return not is_maintenance(info) and str(info.get("operation")) not in _COLUMNS and _read_note(info) is None
 
 
-def _maintained(commits: Iterator[tuple[int, Note]], after: int, commit: str | None = None) -> int | None:
+def _find_maintained(commits: Iterator[tuple[int, Note]], after: int, commit: str | None = None) -> int | None:
     newest = None
     for number, info in commits:
         newest = number if newest is None else newest
@@ -96,7 +96,7 @@ def _maintained(commits: Iterator[tuple[int, Note]], after: int, commit: str | N
     return None
 
 
-def committed(spark: SparkSession, path: str, version: int) -> datetime | None:
+def find_commit_time(spark: SparkSession, path: str, version: int) -> datetime | None:
     """Return when a version was committed, None when its commit is in the log no more."""
     for number, info in commits(spark, path):
         if number <= version:
@@ -162,7 +162,7 @@ def metrics(spark: SparkSession, path: str) -> dict[str, int]:
     return {name: int(value) for name, value in (info.get("operationMetrics") or {}).items() if str(value).isdigit()}
 
 
-def added(spark: SparkSession, path: str, after: int, upto: int) -> tuple[int, int] | None:
+def count_added(spark: SparkSession, path: str, after: int, upto: int) -> tuple[int, int] | None:
     """Return the rows, and their bytes, that commits after a version wrote, up to and including another.
 
     None when the log has not all of these commits any more.
@@ -202,8 +202,8 @@ def local_note(path: str, kind: str, files: LogFiles = _LOCAL, version: int | No
 def local_notes(path: str, kind: str, files: LogFiles = _LOCAL) -> Iterator[Note]:
     """Yield the notes of a kind in the log of a table, newest first; starts no Spark."""
     for _, info in _read_commits(path, files):
-        if found := noted(info, kind):
-            yield found
+        if our_note := read_note(info, kind):
+            yield our_note
 
 
 def local_only_maintained(path: str, after: int, files: LogFiles = _LOCAL, *, commit: str | None = None) -> bool:
@@ -211,13 +211,13 @@ def local_only_maintained(path: str, after: int, files: LogFiles = _LOCAL, *, co
 
     False for a table whose version was made by another commit than a known one.
     """
-    return _maintained(_read_commits(path, files), after, commit) is not None
+    return _find_maintained(_read_commits(path, files), after, commit) is not None
 
 
 def local_added(path: str, after: int, files: LogFiles, *, commit: str | None, most: int) -> int | None:
     """Return how many rows commits after a version of a table wrote; starts no Spark.
 
-    None when that version was made by another commit than a known one, and when it lies behind more than so many commits.
+    None when that version was made by another commit than a known one, and when more than `most` commits came after it.
     """
     rows = 0
     for number, info in islice(_read_commits(path, files), most):
@@ -230,19 +230,19 @@ def local_added(path: str, after: int, files: LogFiles, *, commit: str | None, m
 
 def _newest(commits: Iterator[tuple[int, Note]], kind: str) -> tuple[int, Note] | None:
     for number, info in commits:
-        if found := noted(info, kind):
-            return number, found
+        if our_note := read_note(info, kind):
+            return number, our_note
     return None
 
 
 def _noted_at(commits: Iterator[tuple[int, Note]], kind: str) -> datetime | None:
-    return next((time(info) for _, info in commits if noted(info, kind)), None)
+    return next((time(info) for _, info in commits if read_note(info, kind)), None)
 
 
 def commits(spark: SparkSession, path: str, version: int | None = None) -> Iterator[tuple[int, Note]]:
-    """Yield versions up to one, or all, with their commit's own account of itself, newest first, as far as the log is kept.
+    """Yield versions up to one, or all, with their commit's own `commitInfo`, newest first, back to the oldest that the log has.
 
-    A commit's file is read when it is needed: what is behind the commits that are looked at costs nothing.
+    A commit's file is read when it is needed: commits before those that are read cost nothing.
     """
     if storage.is_local(spark, path):
         # On this machine the log's files are read without a Spark job.
@@ -301,16 +301,16 @@ def _info(commit: str, file: str) -> Note:
     return {}
 
 
-def noted(info: Note, kind: str) -> Note | None:
+def read_note(info: Note, kind: str) -> Note | None:
     """Return the note of a kind that a commit carries, or None."""
-    found = _noted(info)
-    return found if found is not None and found[_OURS] == kind else None
+    our_note = _read_note(info)
+    return our_note if our_note is not None and our_note[_OURS] == kind else None
 
 
-def _noted(info: Note) -> Note | None:
+def _read_note(info: Note) -> Note | None:
     """Return the note of ours that a commit carries, or None."""
     try:
-        found = json.loads(info.get("userMetadata") or "null")
+        our_note = json.loads(info.get("userMetadata") or "null")
     except ValueError:
         return None
-    return found if isinstance(found, dict) and _OURS in found else None
+    return our_note if isinstance(our_note, dict) and _OURS in our_note else None

@@ -103,13 +103,13 @@ class StoreFiles:
 
     def exists(self, path: str) -> bool:
         """Whether there is such an object."""
-        (found,) = self._tried(self._store.get_file_info, [path])
-        return bool(found.type != self._missing)
+        (info,) = self._tried(self._store.get_file_info, [path])
+        return bool(info.type != self._missing)
 
     def names(self, path: str) -> list[str]:
         """Return the names below a prefix, one level deep; empty when there is nothing."""
         below = self._selector(path, allow_not_found=True, recursive=False)
-        return [found.base_name for found in self._tried(self._store.get_file_info_selector, below)]
+        return [info.base_name for info in self._tried(self._store.get_file_info_selector, below)]
 
     def tables(self, path: str) -> list[str]:
         """Return the names of the tables in a folder; a prefix is taken for a table: there may be thousands of them."""
@@ -142,12 +142,12 @@ def version(spark: SparkSession, path: str) -> int:
 
 def properties(spark: SparkSession, path: str) -> dict[str, str]:
     """Return the properties of the table."""
-    # Of the snapshot itself: Delta's description of a table is a query.
-    found = _snapshot(spark, path).metadata().configuration().iterator()
+    # From the snapshot itself: Delta's description of a table is a query.
+    entries = _snapshot(spark, path).metadata().configuration().iterator()
     pairs: dict[str, str] = {}
-    while found.hasNext():
-        one = found.next()
-        pairs[str(one._1())] = str(one._2())  # noqa: SLF001 - a pair's parts in Scala.
+    while entries.hasNext():
+        entry = entries.next()
+        pairs[str(entry._1())] = str(entry._2())  # noqa: SLF001 - a pair's parts in Scala.
     return pairs
 
 
@@ -156,17 +156,17 @@ def size(spark: SparkSession, path: str) -> int:
     return int(_snapshot(spark, path).sizeInBytes())
 
 
-def unclustered(spark: SparkSession, path: str) -> int:
+def measure_unclustered(spark: SparkSession, path: str) -> int:
     """Return the bytes of the table's files that Delta has not clustered."""
     files = DataFrame(_snapshot(spark, path).allFiles().toDF(), spark)
-    found = files.filter("clusteringProvider IS NULL").agg(F.sum("size")).first()
-    return int(found[0] or 0) if found is not None else 0
+    row = files.filter("clusteringProvider IS NULL").agg(F.sum("size")).first()
+    return int(row[0] or 0) if row is not None else 0
 
 
 def transaction(spark: SparkSession, path: str, application: str) -> int | None:
     """Return the newest number that an application's transactions have in a table, None when it has none."""
-    found = _snapshot(spark, path).transactions().get(application)
-    return int(found.get()) if found.isDefined() else None
+    number = _snapshot(spark, path).transactions().get(application)
+    return int(number.get()) if number.isDefined() else None
 
 
 def _snapshot(spark: SparkSession, path: str) -> Any:

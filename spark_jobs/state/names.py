@@ -34,21 +34,21 @@ _OTHER = re.compile(r"[^A-Za-z0-9_]+")
 _SUFFIX, _MOST = 8, 80
 
 
-def assigned(known: Mapping[Place, str], places: Iterable[Place]) -> dict[Place, str]:
+def assign(recorded_names: Mapping[Place, str], places: Iterable[Place]) -> dict[Place, str]:
     """Return the name of each place: the known one where there is one, else a new one that no other place has."""
-    wanted = sorted(set(places))
-    found = {place: known[place] for place in wanted if place in known}
-    taken = {name.casefold() for name in known.values()}
+    all_places = sorted(set(places))
+    names_by_place = {place: recorded_names[place] for place in all_places if place in recorded_names}
+    taken = {name.casefold() for name in recorded_names.values()}
     groups: dict[str, list[Place]] = defaultdict(list)
-    for place in wanted:
-        if place not in known:
+    for place in all_places:
+        if place not in recorded_names:
             groups[_plain(place[1]).casefold()].append(place)
     # Plain names first, so that no suffixed one takes theirs.
-    for base, group in sorted(groups.items(), key=lambda one: (any(_odd(table) for _, table in one[1]), one[0])):
+    for base, group in sorted(groups.items(), key=lambda item: (any(_odd(table) for _, table in item[1]), item[0])):
         for place, name in _of_group(base, group, taken):
-            found[place] = name
+            names_by_place[place] = name
             taken.add(name.casefold())
-    return {place: found[place] for place in wanted}
+    return {place: names_by_place[place] for place in all_places}
 
 
 def _of_group(base: str, group: list[Place], taken: set[str]) -> Iterable[tuple[Place, str]]:
@@ -120,7 +120,7 @@ def path(lake: LakeFile) -> str:
 
 def of(spark: SparkSession, lake: LakeFile, places: Iterable[Place]) -> dict[Place, str]:
     """Return the name in SQL of each table."""
-    return assigned(_recorded(spark, lake)[1], places)
+    return assign(_recorded(spark, lake)[1], places)
 
 
 def record(spark: SparkSession, lake: LakeFile, former: Iterable[Place], new: Iterable[Place]) -> None:
@@ -130,14 +130,14 @@ def record(spark: SparkSession, lake: LakeFile, former: Iterable[Place], new: It
     """
     former, new = set(former), set(new)
     for _ in range(_ATTEMPTS):
-        version, known = _recorded(spark, lake)
-        if former | new <= known.keys():
+        version, names = _recorded(spark, lake)
+        if former | new <= names.keys():
             return
         # What a reader saw of an earlier release's lake stays, whatever comes with this load.
-        found = assigned(known | assigned(known, former), former | new)
-        given = {place: found[place] for place in found.keys() - known.keys()}
+        all_names = assign(names | assign(names, former), former | new)
+        given = {place: all_names[place] for place in all_names.keys() - names.keys()}
         with suppress(*_CONFLICTS):
-            if _append(spark, lake, known, given, version + 1):
+            if _append(spark, lake, names, given, version + 1):
                 return
     raise Retryable(
         "other loads record names of tables at the same time",
@@ -157,7 +157,7 @@ def _recorded(spark: SparkSession, lake: LakeFile) -> tuple[int, dict[Place, str
     return _read[place][0][0], _read[place][1]
 
 
-def _append(spark: SparkSession, lake: LakeFile, known: dict[Place, str], given: dict[Place, str], number: int) -> bool:
+def _append(spark: SparkSession, lake: LakeFile, names: dict[Place, str], given: dict[Place, str], number: int) -> bool:
     """Append names to those that are known, in the commit of a number; return whether that commit is there and the newest one."""
     attempt = uuid.uuid4().hex
     now = datetime.now(UTC).isoformat()
@@ -176,8 +176,8 @@ def _append(spark: SparkSession, lake: LakeFile, known: dict[Place, str], given:
         .save(path(lake))
     )
     newest, info = next(delta_log.commits(spark, path(lake)))
-    note = delta_log.noted(info, _NOTE)
+    note = delta_log.read_note(info, _NOTE)
     if newest != number or note is None or note["attempt"] != attempt:
         return False
-    _read[path(lake)] = ((newest, str(info.get("timestamp"))), known | given)
+    _read[path(lake)] = ((newest, str(info.get("timestamp"))), names | given)
     return True

@@ -56,7 +56,7 @@ class Base:
 class Progress:
     """What the bronze table holds."""
 
-    #: By topic; empty when there is no table.
+    #: What is held, by topic; empty when there is no table.
     topics: dict[str, Held] = field(default_factory=dict)
     #: Names that the records of a partition may have, the newest last; a partition of which nothing came is absent.
     sources: dict[int, tuple[str, ...]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ def note(stream: str, progress: Progress, *, commit: str = "", base: Base | None
     if base is None:
         topics: dict[str, Any] = {"topics": _plain(progress.topics)}
     else:
-        # By another name: an earlier release, which would take them for all topics, does not read it.
+        # Another name: an earlier release, which would take them for all topics, does not read it.
         topics = {
             "changed": _plain(_changed(progress, base)),
             "base": {"version": base.version, "commit": base.commit},
@@ -122,65 +122,67 @@ def _plain(topics: dict[str, Held]) -> dict[str, Any]:
     }
 
 
-def parse(found: delta_log.Note, base: Base | None = None) -> Progress:
+def parse(content: delta_log.Note, base: Base | None = None) -> Progress:
     """Return the content of a note, which may refer to a `base`; earlier releases wrote one topic only."""
     if base is None:
-        topics = _held(found.get("topics") or {found["topic"]: {"id": found["topic_id"], "offsets": found["offsets"]}})
+        topics = _held(
+            content.get("topics") or {content["topic"]: {"id": content["topic_id"], "offsets": content["offsets"]}}
+        )
     else:
-        topics = base.topics | _held(found["changed"])
+        topics = base.topics | _held(content["changed"])
     return Progress(
         topics=topics,
         # Earlier releases noted none.
-        sources={int(partition): tuple(names) for partition, names in (found.get("sources") or {}).items()},
-        positions=found.get("positions"),
-        rewritten=found.get("rewritten"),
+        sources={int(partition): tuple(names) for partition, names in (content.get("sources") or {}).items()},
+        positions=content.get("positions"),
+        rewritten=content.get("rewritten"),
         base=base,
     )
 
 
 def _held(topics: dict[str, Any]) -> dict[str, Held]:
     return {
-        name: Held({int(partition): int(offset) for partition, offset in one["offsets"].items()}, one["id"])
-        for name, one in topics.items()
+        name: Held({int(partition): int(offset) for partition, offset in topic["offsets"].items()}, topic["id"])
+        for name, topic in topics.items()
     }
 
 
 def read(spark: SparkSession, path: str) -> Progress | None:
     """Return what the newest note of a table states; None when it has none, or what that refers to is in the log no more."""
-    found = delta_log.note(spark, path, NOTE)
-    return found and _resolved(found, lambda version: delta_log.note(spark, path, NOTE, version))
+    commit = delta_log.note(spark, path, NOTE)
+    return commit and _resolved(commit, lambda version: delta_log.note(spark, path, NOTE, version))
 
 
 def read_local(path: str, stream: str, files: LogFiles) -> Progress | None:
     """Return the same by the log's files, None for another stream's table too; starts no Spark."""
-    found = delta_log.local_note(path, NOTE, files)
-    if found is None or found[1]["stream"] != stream:
+    commit = delta_log.local_note(path, NOTE, files)
+    if commit is None or commit[1]["stream"] != stream:
         return None
-    return _resolved(found, lambda version: delta_log.local_note(path, NOTE, files, version))
+    return _resolved(commit, lambda version: delta_log.local_note(path, NOTE, files, version))
 
 
 def _resolved(
-    found: tuple[int, delta_log.Note], note_at: Callable[[int], tuple[int, delta_log.Note] | None]
+    commit: tuple[int, delta_log.Note], note_at: Callable[[int], tuple[int, delta_log.Note] | None]
 ) -> Progress | None:
-    number, own = found
+    number, own = commit
     if "base" not in own:
         progress = parse(own)
         # Earlier releases noted no time.
         base = Base(number, own["commit"], own["at"], progress.topics) if {"at", "commit"} <= own.keys() else None
         return at(replace(progress, base=base), number)
-    wanted = own["base"]
-    whole = note_at(wanted["version"])
-    if whole is None or (whole[0], whole[1].get("commit")) != (wanted["version"], wanted["commit"]):
+    reference = own["base"]
+    whole = note_at(reference["version"])
+    if whole is None or (whole[0], whole[1].get("commit")) != (reference["version"], reference["commit"]):
         return None
     return at(parse(own, Base(whole[0], whole[1]["commit"], whole[1]["at"], parse(whole[1]).topics)), number)
 
 
-def reached(
+def read_reached(
     spark: SparkSession, path: str, *, topic_per_table: bool, version: int | None = None
 ) -> dict[str, str] | None:
     """Return up to where all of each source is in the table, or was at a version; None when everything that is there counts."""
-    found = delta_log.note(spark, path, NOTE, version)
-    positions = found[1].get("positions") if found else None
+    commit = delta_log.note(spark, path, NOTE, version)
+    positions = commit[1].get("positions") if commit else None
     return positions if positions is not None or not topic_per_table else {}
 
 
@@ -194,11 +196,11 @@ def of_table(
     """
     if not delta_log.is_table(spark, path):
         return Progress()
-    number, found = 0, delta_log.note(spark, path, NOTE)
-    if found is None:
+    number, commit = 0, delta_log.note(spark, path, NOTE)
+    if commit is None:
         # Ahead of what it numbers: a number that is too small is refused, one that is too great would let records in twice.
         number = _number(spark, path, stream) + 1
-        found = delta_log.note(spark, path, NOTE)
+        commit = delta_log.note(spark, path, NOTE)
     version = delta_log.version(spark, path)
     frame = spark.read.format("delta").load(path)
     if set(columns) - set(frame.columns):
@@ -206,25 +208,25 @@ def of_table(
             f"{path} is a Delta table, but not one of bronze: it lacks {', '.join(sorted(set(columns) - set(frame.columns)))}",
             hint="Move it to another place, or name another [lake] root.",
         )
-    if found is None:
+    if commit is None:
         # There are only commits of other programs: continue after the rows' greatest offsets.
         if not by_rows:
             _refuse_removed(spark, lake, path, stream)
         return Progress(topics=_of_rows(frame), version=version, number=number)
-    if found[1]["stream"] != stream:
+    if commit[1]["stream"] != stream:
         raise NeedsOperator(
-            f"{path} holds stream {found[1]['stream']!r}, not {stream!r}",
+            f"{path} holds stream {commit[1]['stream']!r}, not {stream!r}",
             hint="Give each stream a name of its own, or name another [lake] root.",
         )
-    noted = _resolved(found, lambda version: delta_log.note(spark, path, NOTE, version))
+    noted = _resolved(commit, lambda version: delta_log.note(spark, path, NOTE, version))
     if noted is None:
         # What did not change since the base is there by its rows.
         if not by_rows:
             _refuse_removed(spark, lake, path, stream)
         ids = _ids(spark, path)
         rows = {name: replace(held, id=ids.get(name)) for name, held in _of_rows(frame).items()}
-        noted = replace(parse(found[1], Base(-1, "", 0, rows)), base=None)
-    return at(noted, found[0])
+        noted = replace(parse(commit[1], Base(-1, "", 0, rows)), base=None)
+    return at(noted, commit[0])
 
 
 def _refuse_removed(spark: SparkSession, lake: LakeFile, path: str, stream: str) -> None:
@@ -243,8 +245,8 @@ def _ids(spark: SparkSession, path: str) -> dict[str, str]:
     """Return the ids of topics as the notes that the log still has state them last."""
     ids: dict[str, str] = {}
     for _, info in delta_log.commits(spark, path):
-        if found := delta_log.noted(info, NOTE):
-            topics = parse(found, Base(-1, "", 0, {}) if "base" in found else None).topics
+        if content := delta_log.read_note(info, NOTE):
+            topics = parse(content, Base(-1, "", 0, {}) if "base" in content else None).topics
             ids |= {name: held.id for name, held in topics.items() if held.id and name not in ids}
     return ids
 
@@ -271,5 +273,5 @@ def _number(spark: SparkSession, path: str, stream: str) -> int:
     """Return the greatest transaction number that the table has seen of the stream; -1 when it has seen none."""
     jvm = spark._jvm  # noqa: SLF001 - PySpark offers no other way.
     log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001 - as above.
-    known = log.unsafeVolatileSnapshot().transactions().get(application(stream))
-    return int(known.get()) if known.isDefined() else -1
+    transaction = log.unsafeVolatileSnapshot().transactions().get(application(stream))
+    return int(transaction.get()) if transaction.isDefined() else -1

@@ -52,10 +52,10 @@ def append(
         if now.data != base.data and not maintenance:
             raise _overtaken(done.stream)
         merged = _merged(base, now, done, maintenance=maintenance)
-        # Of a stream that former releases published, or none, all tables.
-        known = published.of_streams(spark, lake).get(done.stream, Published(stream=done.stream))
-        changed = rows_of.changed(known, merged)
-        dropped = merged.dropped.keys() - known.dropped.keys()
+        # All tables of a stream that former releases published, or that was never published.
+        stored_state = published.of_streams(spark, lake).get(done.stream, Published(stream=done.stream))
+        changed = rows_of.changed(stored_state, merged)
+        dropped = merged.dropped.keys() - stored_state.dropped.keys()
         if maintenance and not changed and merged.bronze_removed == now.bronze_removed:
             return now
         schema_texts.keep(spark, schema_texts.path(lake), _texts(changed.values()))
@@ -70,17 +70,17 @@ def append(
 def _merged(base: Published, now: Published, done: Published, *, maintenance: bool) -> Published:
     """Return the state to publish: what the caller changed, on what is published now."""
     load, finished = now.load + 1, datetime.now(UTC)
-    # It only grows, whoever publishes.
+    # It only grows.
     removed = now.bronze_removed | {s: max(p, now.bronze_removed.get(s, "")) for s, p in done.bronze_removed.items()}
     if maintenance:
         tables = {
-            name: _versions(base.tables.get(name), one, done.tables.get(name, one), replace(one, changes=0))
-            for name, one in now.tables.items()
+            name: _versions(base.tables.get(name), table, done.tables.get(name, table), replace(table, changes=0))
+            for name, table in now.tables.items()
         }
         return replace(now, load=load, finished_at=finished, changes=0, tables=tables, bronze_removed=removed)
     tables = {}
-    for name, one in done.tables.items():
-        own = _versions(base.tables.get(name), now.tables.get(name, one), one, one)
+    for name, table in done.tables.items():
+        own = _versions(base.tables.get(name), now.tables.get(name, table), table, table)
         tables[name] = replace(own, since=load) if own.since == NEW else own
     return replace(done, load=load, data=load, finished_at=finished, tables=tables, bronze_removed=removed)
 
@@ -97,7 +97,7 @@ def _versions(base: Table | None, now: Table, done: Table, row: Table) -> Table:
 
 def _texts(changed: Iterable[Table]) -> list[str]:
     """Return the schema records of tables that are in memory: the others were read from where they are kept."""
-    return [text for one in changed if not isinstance(one.schemas, SchemaTexts) for text in one.schemas.values()]
+    return [text for table in changed if not isinstance(table.schemas, SchemaTexts) for text in table.schemas.values()]
 
 
 def _committed(
@@ -110,10 +110,10 @@ def _committed(
 ) -> bool:
     """Append a publication; return False when its number was taken by another one meanwhile."""
     # From text, so that no Python process is started for a few rows.
-    found = rows_of.rows(done, changed, dropped)
-    for row in found:
+    rows = rows_of.rows(done, changed, dropped)
+    for row in rows:
         row["path"] = f"silver/{done.stream}/{published.folder(row['table'])}" if row["table"] is not None else None
-    text = F.lit(msgspec.json.encode(found).decode())
+    text = F.lit(msgspec.json.encode(rows).decode())
     frame = spark.range(1).select(F.inline(F.from_json(text, f"array<struct<{rows_of.COLUMNS}>>"))).coalesce(1)
     writer = frame.write.format("delta").mode("append").option("userMetadata", _note(lake, done, attempt))
     # A lake made by an earlier release lacks what is noted since.
@@ -127,14 +127,14 @@ def _committed(
         # The first publications of many streams make the table at the same time.
         if not is_conflict(error):
             raise
-    notes = (delta_log.noted(info, NOTE) for _, info in delta_log.commits(spark, published.path(lake)))
+    notes = (delta_log.read_note(info, NOTE) for _, info in delta_log.commits(spark, published.path(lake)))
     return next((note["attempt"] == attempt for note in notes if note and note["stream"] == done.stream), False)
 
 
 def _note(lake: LakeFile, done: Published, attempt: str) -> str:
     """Return what a look without Spark must know: whether the next load has anything to do."""
-    whole = all(one.problem is None and one.positions == done.positions for one in done.tables.values())
-    there = [published.folder(name) for name, one in done.tables.items() if one.version is not None]
+    whole = all(table.problem is None and table.positions == done.positions for table in done.tables.values())
+    there = [published.folder(name) for name, table in done.tables.items() if table.version is not None]
     return delta_log.write(
         NOTE,
         stream=done.stream,
@@ -147,7 +147,7 @@ def _note(lake: LakeFile, done: Published, attempt: str) -> str:
         dropped=sorted(map(published.folder, done.dropped)),
         settings=settings(lake, done.stream),
         seconds=(done.finished_at - done.started_at).total_seconds() if done.finished_at and done.started_at else None,
-        waiting=sum(one.changes for one in done.unfinished.values()),
+        waiting=sum(rest.changes for rest in done.unfinished.values()),
     )
 
 

@@ -56,7 +56,7 @@ class Table:
     problem: str | None = None
     #: The Delta version of its history; None when none is kept.
     history: int | None = None
-    #: Why its rows may differ from their source, by source and position of the schema that changed (copy_needed.py).
+    #: Why its rows may differ from their source, by source and position of the schema that changed (copies.py).
     warnings: dict[str, str] = field(default_factory=dict)
     #: Whether a source gives it a key.
     keyed: bool = False
@@ -64,16 +64,16 @@ class Table:
     since: int | None = None
     #: Copies under way, which are not published yet: by source the position at which the copy began (copies.py).
     copying: dict[str, str] = field(default_factory=dict)
-    #: Of a table that stopped or is copied: version of bronze after which all came that it does not have. None: not known.
+    #: Version of bronze after which all came that a table which stopped or is copied does not have. None: not known.
     bronze_after: int | None = None
-    #: Of a table that stopped: under which settings it was tried (behind.py).
-    tried: str | None = None
+    #: Digest of the settings with which a table that stopped was tried (unfinished.py).
+    settings: str | None = None
     #: How often it could not be loaded since it was, for a reason that may pass.
     failures: int = 0
 
     @property
     def lags(self) -> bool:
-        """Whether its own positions say what it lacks, which came to bronze after `bronze_after`."""
+        """Whether its own positions show what it lacks, which came to bronze after `bronze_after`."""
         return self.problem is not None or bool(self.copying) or self.failures > 0
 
 
@@ -82,7 +82,7 @@ class Dropped:
     """A table that was dropped from the lake."""
 
     at: datetime
-    #: As it was published last.
+    #: The table as it was published last.
     table: Table
 
 
@@ -97,19 +97,19 @@ class Published:
     data: int = 0
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    #: Version of bronze that was read, and the id of the commit that made it (bronze_identity.py). None: not known.
+    #: Version of bronze that was read, and the id of the commit that made it (published.py). None: not known.
     bronze_version: int | None = None
     bronze_commit: str | None = None
     #: Newest version of bronze of which nothing is left to do but what is unfinished. None: not known.
     bronze_done: int | None = None
-    #: By source, of those whose last records in bronze are beyond their position.
+    #: What bronze has beyond the position of a source, by source.
     unfinished: dict[str, Unfinished] = field(default_factory=dict)
     changes: int = 0
     #: Positions up to which each source is published.
     positions: Positions = field(default_factory=dict)
-    #: By source and partition of its records, the position up to which they are applied. Empty: not known.
+    #: Position up to which records are applied, by source and partition. Empty: not known.
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
-    #: By source, up to which position bronze may lack its records: they were too old. Of the others it has all.
+    #: Position up to which bronze may lack records since they were too old, by source. It has all of the others.
     bronze_removed: Positions = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
     #: Tables whose records loads pass over, by name.
@@ -123,55 +123,57 @@ def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] =
         name: getattr(done, name)
         for name in ("data", "started_at", "bronze_version", "bronze_commit", "bronze_done", "changes")
     }
-    unfinished = {source: asdict(one) for source, one in sorted(done.unfinished.items())}
+    unfinished = {source: asdict(rest) for source, rest in sorted(done.unfinished.items())}
     own |= {"positions": done.positions, "unfinished": unfinished, "partitions": done.partitions}
     own |= {"bronze_removed": done.bronze_removed}
-    found = [{**common, **own, "table": None, "state": "published"}]
-    found += [{**common, **_columns(done, changed[name])} for name in sorted(changed)]
+    all_rows = [{**common, **own, "table": None, "state": "published"}]
+    all_rows += [{**common, **_columns(done, changed[name])} for name in sorted(changed)]
     for name in sorted(dropped):
-        one = done.dropped[name]
+        drop = done.dropped[name]
         # The stream moves on without it.
-        row = _columns(done, one.table) | {"positions": one.table.positions, "state": DROPPED, "dropped": one.at}
-        found.append({**common, **row})
-    return found
+        row = _columns(done, drop.table) | {"positions": drop.table.positions, "state": DROPPED, "dropped": drop.at}
+        all_rows.append({**common, **row})
+    return all_rows
 
 
-def state(one: Table, positions: Positions) -> str:
+def state(table: Table, positions: Positions) -> str:
     """Return the state of a table of a stream that is published up to some positions."""
-    if one.problem is not None:
+    if table.problem is not None:
         return "stopped"
-    if one.copying:
+    if table.copying:
         return "copying"
-    return "current" if one.positions == positions else "behind"
+    return "current" if table.positions == positions else "behind"
 
 
-def _columns(done: Published, one: Table) -> dict[str, Any]:
-    behind = one.positions != done.positions
+def _columns(done: Published, table: Table) -> dict[str, Any]:
+    behind = table.positions != done.positions
     return {
-        "table": one.table,
-        "version": one.version,
-        "history": one.history,
+        "table": table.table,
+        "version": table.version,
+        "history": table.history,
         # None is the stream's own: the rows of tables that a load does not change need not be written again.
-        "positions": one.positions if behind else None,
-        "state": state(one, done.positions),
-        "reason": one.problem,
-        "changes": one.changes,
-        "since": one.since,
-        "copying": one.copying,
-        "bronze_after": one.bronze_after,
-        "tried": one.tried,
-        "failures": one.failures,
-        "keyed": one.keyed,
-        "schemas": schema_texts.digests(one.schemas),
-        "warnings": one.warnings,
+        "positions": table.positions if behind else None,
+        "state": state(table, done.positions),
+        "reason": table.problem,
+        "changes": table.changes,
+        "since": table.since,
+        "copying": table.copying,
+        "bronze_after": table.bronze_after,
+        "tried": table.settings,
+        "failures": table.failures,
+        "keyed": table.keyed,
+        "schemas": schema_texts.digests(table.schemas),
+        "warnings": table.warnings,
     }
 
 
-def parse(found: list[dict[str, Any]], texts: Callable[[Mapping[str, str]], Mapping[str, str]]) -> dict[str, Published]:
+def parse(
+    newest_rows: list[dict[str, Any]], texts: Callable[[Mapping[str, str]], Mapping[str, str]]
+) -> dict[str, Published]:
     """Return what is published by stream, of the newest row of each stream and table; `texts` makes schemas of digests."""
-    streams = {row["stream"]: row for row in found if row["table"] is None}
+    streams = {row["stream"]: row for row in newest_rows if row["table"] is None}
     names = ("stream", "load", "data", "bronze_version", "bronze_done", "changes")
-    made = {
+    states = {
         stream: Published(
             **{name: row[name] for name in names},
             bronze_commit=row.get("bronze_commit"),
@@ -180,24 +182,24 @@ def parse(found: list[dict[str, Any]], texts: Callable[[Mapping[str, str]], Mapp
             finished_at=row["finished_at"].astimezone(UTC) if row["finished_at"] else None,
             positions=dict(row["positions"] or {}),
             # An earlier release has none.
-            unfinished={source: Unfinished(**one) for source, one in (row.get("unfinished") or {}).items()},
+            unfinished={source: Unfinished(**rest) for source, rest in (row.get("unfinished") or {}).items()},
             partitions=dict(row.get("partitions") or {}),
             bronze_removed=dict(row.get("bronze_removed") or {}),
             tables={},
         )
         for stream, row in streams.items()
     }
-    for row in found:
-        if row["table"] is None or row["stream"] not in made:
+    for row in newest_rows:
+        if row["table"] is None or row["stream"] not in states:
             continue
-        stream = made[row["stream"]]
+        stream = states[row["stream"]]
         # Earlier releases drop none.
         if (dropped := row.get("dropped")) is not None:
-            one = Dropped(at=dropped.astimezone(UTC), table=_table(row, stream, texts))
-            stream.dropped[row["table"]] = one
+            drop = Dropped(at=dropped.astimezone(UTC), table=_table(row, stream, texts))
+            stream.dropped[row["table"]] = drop
         else:
             stream.tables[row["table"]] = _table(row, stream, texts)
-    return made
+    return states
 
 
 def _table(row: dict[str, Any], state: Published, texts: Callable[[Mapping[str, str]], Mapping[str, str]]) -> Table:
@@ -215,7 +217,7 @@ def _table(row: dict[str, Any], state: Published, texts: Callable[[Mapping[str, 
         # Earlier releases have none.
         copying=dict(row.get("copying") or {}),
         bronze_after=row.get("bronze_after"),
-        tried=row.get("tried"),
+        settings=row.get("tried"),
         failures=row.get("failures") or 0,
     )
 
@@ -223,14 +225,14 @@ def _table(row: dict[str, Any], state: Published, texts: Callable[[Mapping[str, 
 def changed(before: Published, after: Published) -> dict[str, Table]:
     """Return the tables whose rows a publication has to write: the others go with the stream."""
 
-    def plain(state: Published, one: Table | None) -> tuple[Table | None, bool]:
-        if one is None:
+    def plain(state: Published, table: Table | None) -> tuple[Table | None, bool]:
+        if table is None:
             return None, False
-        whole = one.positions == state.positions
-        return replace(one, changes=0, positions={} if whole else one.positions), whole
+        whole = table.positions == state.positions
+        return replace(table, changes=0, positions={} if whole else table.positions), whole
 
     return {
-        name: one
-        for name, one in after.tables.items()
-        if one.changes or plain(after, one) != plain(before, before.tables.get(name))
+        name: table
+        for name, table in after.tables.items()
+        if table.changes or plain(after, table) != plain(before, before.tables.get(name))
     }

@@ -57,8 +57,8 @@ def _interval(files: int, log: int) -> dict[str, str]:
 
 def settings(lake: LakeFile) -> dict[str, str]:
     """Return the settings by which every session reads versions of any age, and makes tables with these properties."""
-    made = {_DEFAULT + name.removeprefix("delta."): value for name, value in properties(lake).items()}
-    return {_BY_AGE: "false"} | made
+    defaults = {_DEFAULT + name.removeprefix("delta."): value for name, value in properties(lake).items()}
+    return {_BY_AGE: "false"} | defaults
 
 
 def for_vacuum(session: SparkSession) -> None:
@@ -67,12 +67,12 @@ def for_vacuum(session: SparkSession) -> None:
         session.conf.set(name, value)
 
 
-def ensure(session: SparkSession, path: str, wanted: dict[str, str]) -> bool:
+def ensure(session: SparkSession, path: str, target: dict[str, str]) -> bool:
     """Give a table properties; return whether it had others."""
-    found = DeltaTable.forPath(session, path).detail().select("properties").first()
-    if found and all(found["properties"].get(name) == value for name, value in wanted.items()):
+    row = DeltaTable.forPath(session, path).detail().select("properties").first()
+    if row and all(row["properties"].get(name) == value for name, value in target.items()):
         return False
-    _set(session, path, wanted)
+    _set(session, path, target)
     return True
 
 
@@ -82,12 +82,12 @@ def renew(session: SparkSession, lake: LakeFile, path: str, version: int) -> Non
     So a version that is published is never old enough for its commit to be cleaned out of the log, nor for other readers to be
     refused once a load has committed a newer one.
     """
-    made = delta_log.committed(session, path, version)
-    old = made is None or datetime.now(UTC) - made > timedelta(days=lake.lake.keep_days + 1) / 2
+    committed_at = delta_log.find_commit_time(session, path, version)
+    old = committed_at is None or datetime.now(UTC) - committed_at > timedelta(days=lake.lake.keep_days + 1) / 2
     if not ensure(session, path, properties(lake)) and old:
         _set(session, path, properties(lake))
 
 
-def _set(session: SparkSession, path: str, wanted: dict[str, str]) -> None:
-    listed = ", ".join(f"'{name}' = '{value}'" for name, value in wanted.items())
+def _set(session: SparkSession, path: str, target: dict[str, str]) -> None:
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in target.items())
     session.sql(f"ALTER TABLE {storage.table(path)} SET TBLPROPERTIES ({listed})")

@@ -1,8 +1,12 @@
 """The schema records of published tables, each kept once: `<root>/schemas` has a row for each text, by the text's own digest.
 
 A text is what a record holds of the table alone: edges write a schema again in each session, with another position and time.
-What is published names schemas by digest, so publishing costs nothing for schemas that did not change. A text that was written
-and never published, or twice, does no harm. Called by publication.py.
+What is published names schemas by digest, so publishing costs nothing for schemas that did not change. Called by publication.py.
+
+The schemas of records in Avro are kept once they were looked up: `<root>/avro_schemas` has a row for each id of a stream. They
+need no registry any more: records are read again as they were, also when the registry was emptied since. Called by bronze.
+
+A text that is written and never needed, or twice, by two loads at the same time, does no harm.
 """
 
 import hashlib
@@ -13,7 +17,7 @@ from functools import lru_cache
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
@@ -36,10 +40,10 @@ class SchemaTexts(Mapping[str, str]):
 
     def __getitem__(self, source: str) -> str:
         """Return the record of a source, with all of the table in one reading."""
-        one = self.digests[source]
-        if one not in _known[self._place]:
+        digest = self.digests[source]
+        if digest not in _known[self._place]:
             self.fetch(self.digests.values())
-        return _known[self._place][one]
+        return _known[self._place][digest]
 
     def fetch(self, digests: Iterable[str]) -> None:
         """Read the records of these digests, which may be other tables', ahead of their first use."""
@@ -78,22 +82,22 @@ def digests(texts: Mapping[str, str]) -> dict[str, str]:
 
 def fetch_together(tables: Iterable[Mapping[str, str]]) -> None:
     """Read the schema records of several tables in one reading, where each table would take one of its own."""
-    unread = [one for one in tables if isinstance(one, SchemaTexts)]
+    unread = [texts for texts in tables if isinstance(texts, SchemaTexts)]
     if unread:
-        unread[0].fetch(digest for one in unread for digest in one.digests.values())
+        unread[0].fetch(digest for texts in unread for digest in texts.digests.values())
 
 
-def _fetch(spark: SparkSession, place: str, wanted: Iterable[str]) -> None:
+def _fetch(spark: SparkSession, place: str, needed_digests: Iterable[str]) -> None:
     """Read texts that this process does not know yet, all at once; raise NeedsOperator when one is lost."""
-    known = _known[place]
-    if not (missing := sorted(set(wanted) - known.keys())):
+    texts = _known[place]
+    if not (missing := sorted(set(needed_digests) - texts.keys())):
         return
     if delta_log.is_table(spark, place):
-        # As text: of thousands, a literal of Python's each takes seconds.
+        # As text: thousands of literals made by Python take seconds.
         chosen = F.expr("digest IN ({})".format(", ".join(f"'{digest}'" for digest in missing)))
         rows = spark.read.format("delta").load(place).filter(chosen).collect()
-        known.update((row["digest"], row["text"]) for row in rows)
-    if set(missing) - known.keys():
+        texts.update((row["digest"], row["text"]) for row in rows)
+    if set(missing) - texts.keys():
         raise NeedsOperator(
             f"{place} lacks schema records of tables that are published",
             hint="Somebody changed or removed that table. Restore it, or make silver again: 'headrace lake replay STREAM'.",
@@ -111,6 +115,11 @@ def keep(spark: SparkSession, place: str, texts: Iterable[str]) -> None:
     rows = json.dumps([{"digest": digest, "text": text} for digest, text in sorted(new.items())])
     parsed = F.from_json(F.lit(rows), "array<struct<digest: string, text: string>>")
     frame = spark.range(1).select(F.inline(parsed)).coalesce(1)
+    _append(frame, place)
+    _known[place].update(new)
+
+
+def _append(frame: DataFrame, place: str) -> None:
     for tries in range(_TRIES):
         try:
             frame.write.format("delta").mode("append").save(place)
@@ -119,8 +128,7 @@ def keep(spark: SparkSession, place: str, texts: Iterable[str]) -> None:
             if tries + 1 == _TRIES or not is_conflict(error):
                 raise
         else:
-            break
-    _known[place].update(new)
+            return
 
 
 @lru_cache(maxsize=10_000)
@@ -129,10 +137,51 @@ def _kept(record: str) -> tuple[str, str]:
     try:
         schema = TableSchema.parse(record)
     except CorruptInput:
-        # Whoever reads it reports what is wrong with it.
+        # The reader of the record reports what is wrong with it.
         text = record
     else:
         kept = {"source": {"schema": schema.schema, "table": schema.table}, "tableChanges": [schema.change()]}
         kept |= {"rewritten": schema.rewritten} if schema.rewritten is not None else {}
         text = json.dumps(kept, sort_keys=True, ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest(), text
+
+
+#: Schemas by id, of each stream of each lake, that this process has read or written; None before the first look.
+_known_avro: defaultdict[tuple[str, str], dict[int, str] | None] = defaultdict(lambda: None)
+
+
+def read_avro(spark: SparkSession, lake: LakeFile, stream: str) -> Mapping[int, str]:
+    """Return the Avro schemas of a stream by id; none where the lake's file has no registry."""
+    if lake.registry is None:
+        return {}
+    place = (lake.root, stream)
+    if (schemas := _known_avro[place]) is None:
+        schemas = _known_avro[place] = _read_avro(spark, lake, stream)
+    return schemas
+
+
+def renew_avro(spark: SparkSession, lake: LakeFile, stream: str) -> Mapping[int, str]:
+    """Return the Avro schemas of a stream with those that other processes have kept since."""
+    _known_avro[lake.root, stream] = None
+    return read_avro(spark, lake, stream)
+
+
+def keep_avro(spark: SparkSession, lake: LakeFile, stream: str, schemas: Mapping[int, str]) -> None:
+    """Append Avro schemas that are not kept yet."""
+    # From text, so that no Python process is started for a few rows.
+    rows = json.dumps([{"stream": stream, "id": number, "text": text} for number, text in sorted(schemas.items())])
+    parsed = F.from_json(F.lit(rows), "array<struct<stream: string, id: int, text: string>>")
+    frame = spark.range(1).select(F.inline(parsed)).coalesce(1)
+    _append(frame, _avro_path(lake))
+    _known_avro[lake.root, stream] = {**read_avro(spark, lake, stream), **schemas}
+
+
+def _avro_path(lake: LakeFile) -> str:
+    return f"{lake.root}/avro_schemas"
+
+
+def _read_avro(spark: SparkSession, lake: LakeFile, stream: str) -> dict[int, str]:
+    if not delta_log.is_table(spark, _avro_path(lake)):
+        return {}
+    rows = spark.read.format("delta").load(_avro_path(lake)).filter(F.col("stream") == stream).collect()
+    return {row["id"]: row["text"] for row in rows}

@@ -94,7 +94,7 @@ def verify(
     from spark_jobs.session import session
     from spark_jobs.verify import report
     from spark_jobs.verify.lake import LakeAt
-    from spark_jobs.verify.tables import Sources, named
+    from spark_jobs.verify.tables import Sources, is_named
     from spark_jobs.verify.verify import Sample
 
     chosen = Sample(percent=sample) if sample is not None else None
@@ -125,7 +125,7 @@ def verify(
                 report.show(of_source, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
             report.record(spark, lake, stream_name, of_source)
             reports += of_source
-    unknown = [] if failed else [table for table in tables if not any(named(each.table, table) for each in reports)]
+    unknown = [] if failed else [table for table in tables if not any(is_named(each.table, table) for each in reports)]
     if not failed and (unknown or all(each.verdict == "not captured" for each in reports)):
         raise ConfigurationError(
             "there is nothing to compare" + (f": no table {', '.join(map(repr, unknown))}" if unknown else ""),
@@ -155,7 +155,7 @@ def _connect_all(reached: "Sources", names: list[str]) -> dict[str, ReplicationE
 
 
 def _exit_code(reports: "list[TableReport]", failed: dict[str, ReplicationError]) -> int:
-    """Return what tells "not equal" from "not all compared": 5 where trying again is all that is to be done."""
+    """Return the code for "not equal", or for "not all compared": 5 where another try is all that is needed."""
     given = {each.verdict for each in reports}
     codes = {error.exit_code for error in failed.values()}
     if "not equal" in given:
@@ -203,16 +203,16 @@ def _verify(
         reports.sort(key=lambda each: each.table)
 
 
-def _doubted(found: "TableReport", reached: "Reached", wait: int) -> "TableReport":
+def _doubted(report: "TableReport", reached: "Reached", wait: int) -> "TableReport":
     """Return the report of a table that differs while changes may still be on their way."""
-    if found.verdict != "not equal":
-        return found
+    if report.verdict != "not equal":
+        return report
     state = f"is at {reached.newest}" if reached.newest else "has nothing of it"
     reason = (
         f"it differs, but within {wait} s nothing came that the source wrote after the snapshot: the lake {state}, and changes "
         "may be on their way. See that edge and bridge run ('headrace status'), or change any captured row, and verify again."
     )
-    return replace(found, verdict="not compared", reasons=[reason, *found.reasons])
+    return replace(report, verdict="not compared", reasons=[reason, *report.reasons])
 
 
 def _sources(lake: LakeFile, stream: str | None, source: str | None) -> list[tuple[str, str]]:

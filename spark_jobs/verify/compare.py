@@ -16,9 +16,9 @@ from headrace.verify.comparison import Digest, Grid, LakeSide, Row, SourceSide, 
 
 #: Rows of one side that are listed at most, all in all.
 LISTED = 8192
-#: A range of so few rows is listed; a larger one is cut again, into so many ranges at most.
+#: Rows up to which a range is listed; and most ranges into which a larger one is cut again.
 _FEW, _PARTS = 512, 256
-#: Differing ranges that are followed at each step, and steps, at most.
+#: Most differing ranges that are followed at each step, and most steps.
 FOLLOWED, _STEPS = 16, 24
 
 What = Literal["missing in the lake", "only in the lake", "differs"]
@@ -146,9 +146,9 @@ class _Search:
         here = Counter((row.key_hash, row.hash) for row in at_source)
         there = Counter((row.key_hash, row.hash) for row in in_lake)
         differing = {key_hash for key_hash, _ in (here - there) + (there - here)}
-        wanted = differing & {row.key_hash for row in at_source}
-        if wanted:
-            self.source_rows += self._executor.submit(self._source.rows, grid, cells, wanted).result()
+        key_hashes = differing & {row.key_hash for row in at_source}
+        if key_hashes:
+            self.source_rows += self._executor.submit(self._source.rows, grid, cells, key_hashes).result()
         self.lake_rows += [row for row in in_lake if row.key_hash in differing]
 
 
@@ -179,10 +179,10 @@ def _ranges(
             runs[-1].append(cell)
         else:
             runs.append([cell])
-    found = []
+    ranges = []
     for run in runs:
         first, last = grid.cell(run[0]), grid.cell(run[-1])
-        found.append(
+        ranges.append(
             Range(
                 column=key[0].name if first.by == "key" else None,
                 first=_end(first, low=True),
@@ -191,7 +191,7 @@ def _ranges(
                 rows_lake=sum(there.get(cell, Digest()).rows for cell in run),
             )
         )
-    return found
+    return ranges
 
 
 def _end(span: Span, *, low: bool) -> int | None:
@@ -204,7 +204,7 @@ def _differences(
     source: list[Row], lake: list[Row], columns: Sequence[Column], key: Sequence[Column]
 ) -> list[Difference]:
     names = [column.name for column in columns]
-    found = []
+    differences = []
     at_source, in_lake = _by_key(source), _by_key(lake)
     for key_hash in sorted(at_source.keys() | in_lake.keys()):
         here, there = at_source.get(key_hash, []), in_lake.get(key_hash, [])
@@ -214,13 +214,13 @@ def _differences(
         if len(here) == len(there) == 1 and missing:
             (left,), (right,) = missing, extra
             differing = tuple(name for name, a, b in zip(names, left, right, strict=True) if a != b)
-            found.append(Difference(what="differs", key=shown, columns=differing))
+            differences.append(Difference(what="differs", key=shown, columns=differing))
             continue
         if missing:
-            found.append(Difference(what="missing in the lake", key=shown, rows=missing.total()))
+            differences.append(Difference(what="missing in the lake", key=shown, rows=missing.total()))
         if extra:
-            found.append(Difference(what="only in the lake", key=shown, rows=extra.total()))
-    return found
+            differences.append(Difference(what="only in the lake", key=shown, rows=extra.total()))
+    return differences
 
 
 def _by_key(rows: list[Row]) -> dict[str, list[Row]]:

@@ -19,7 +19,7 @@ from headrace.errors import Retryable
 from headrace.schema import TableSchema
 from headrace.verify import canonical
 from headrace.verify.comparison import Database, Place
-from spark_jobs import scratch, storage
+from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import snapshot
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 #: What the canonical texts rely on, whatever the lake's file sets.
 _SETTINGS = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
 _PAUSE_SECONDS = 0.5
-#: Where bronze grew so lately somebody else is loading it, and is waited for so long, in seconds.
+#: Age of the newest commit of bronze, in seconds, up to which another process is loading it; that load is waited for as long.
 _LATELY = 15.0
 
 
@@ -59,7 +59,7 @@ class LakeAt:
         self._lake = lake
         self._stream = stream
         self._bronze = bronze.table_path(lake, stream)
-        self._scratch = f"{scratch.root(lake)}/{scratch.name()}"
+        self._scratch = f"{storage.scratch_root(lake)}/{storage.new_scratch_name()}"
         self._state = published.latest(self._spark, lake, stream)
         self._moment: StreamSnapshot | None = None
         #: Version of bronze that our own load left.
@@ -95,8 +95,10 @@ class LakeAt:
 
     def names(self, source: str) -> set[str]:
         """Return the tables, `schema.table`, that the source has sent changes of."""
-        known = {name for name, one in self._state.tables.items() if source in one.schemas}
-        return known | {one.table for one in (self._moment.new.seen if self._moment else ()) if one.source == source}
+        names = {name for name, table in self._state.tables.items() if source in table.schemas}
+        return names | {
+            profile.table for profile in (self._moment.new.seen if self._moment else ()) if profile.source == source
+        }
 
     def dropped(self) -> set[str]:
         """Return the tables that were dropped from the lake."""
@@ -115,30 +117,30 @@ class LakeAt:
 
     def treated(self, source: str, name: str) -> dict[str, str]:
         """Return what the edge's policy does to columns of a source's table, by its last schema record."""
-        known = self._state.tables.get(name)
-        text = known.schemas.get(source) if known is not None else None
+        table = self._state.tables.get(name)
+        text = table.schemas.get(source) if table is not None else None
         return TableSchema.parse(text).treated if text else {}
 
     def problem(self, name: str) -> str | None:
         """Return why the load stopped at a table; None when it did not."""
-        known = self._state.tables.get(name)
-        return known.problem if known is not None else None
+        table = self._state.tables.get(name)
+        return table.problem if table is not None else None
 
     def copying(self, source: str, name: str) -> str | None:
         """Return why a source's rows of a table wait for a copy that is under way; None when none is."""
-        known = self._state.tables.get(name)
-        began = known.copying.get(source) if known is not None else None
+        table = self._state.tables.get(name)
+        began = table.copying.get(source) if table is not None else None
         return copies.reason({source: began}) if began is not None else None
 
     def _whole(self, name: str) -> DataFrame | None:
-        known = self._state.tables.get(name)
-        if self._moment is not None and any(one.table == name for one in self._moment.new.seen):
+        table = self._state.tables.get(name)
+        if self._moment is not None and any(profile.table == name for profile in self._moment.new.seen):
             folder = f"{self._scratch}/{uuid.uuid4().hex}"
             return self._spark.sql(snapshot.sql(self._spark, self._lake, self._moment, name, folder))
-        if known is None or known.version is None:
+        if table is None or table.version is None:
             return None
         path = table_task.path(self._lake, self._stream, name)
-        return self._spark.read.format("delta").option("versionAsOf", known.version).load(path)
+        return self._spark.read.format("delta").option("versionAsOf", table.version).load(path)
 
     def _load(self) -> int:
         """Load bronze; return how many records came."""
@@ -153,7 +155,7 @@ class LakeAt:
         return brought
 
     def _grew_lately(self) -> bool:
-        """Whether somebody is loading bronze, permanently perhaps: of two at once one would fail."""
+        """Whether another process is loading bronze, perhaps permanently: of two at once one would fail."""
         if not delta_log.is_table(self._spark, self._bronze):
             return False
         if delta_log.version(self._spark, self._bronze) == self._ours:

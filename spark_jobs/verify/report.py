@@ -24,15 +24,15 @@ from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
+from spark_jobs.command_options import Occasionally
 from spark_jobs.errors import explained
-from spark_jobs.progress import Occasionally
 from spark_jobs.state import delta_log
 from spark_jobs.verify.compare import Difference, Range
 
 #: Differing keys, and differing ranges, that are printed for each table.
 SHOWN = 10
 
-#: Of `not captured` neither side has rows: nothing is compared, and nothing is wrong.
+#: `not captured`: neither side has rows, nothing is compared, and nothing is wrong.
 Verdict = Literal["equal", "not equal", "not compared", "not captured"]
 _STYLES = {"equal": "green", "not equal": "bold red", "not compared": "bold yellow"}
 
@@ -164,14 +164,14 @@ class Shown:
         """Show what is being done, without a number."""
         self._bars.reset(self._task, total=None, description=escape(what))
         if self._lines:
-            self._lines.say(what)
+            self._lines.write(what)
 
     def table(self, source: str, table: str, done: int, total: int) -> None:
         """Show how many rows of a table are summed up, of about how many."""
         text = f"{source} {table}: {done:,} of about {total:,} rows"
         self._bars.update(self._task, description=escape(text), completed=done, total=total)
         if self._lines:
-            self._lines.say(text)
+            self._lines.write(text)
 
 
 def _explain(report: TableReport, console: Console) -> None:
@@ -184,7 +184,7 @@ def _explain(report: TableReport, console: Console) -> None:
     if counts:
         least = "" if report.complete else "at least "
         console.print(f"  {least}{', '.join(f'{count:,} {what}' for what, count in sorted(counts.items()))}")
-    _some([_range(one) for one in report.differing if one.column is not None], console)
+    _some([_range(differing) for differing in report.differing if differing.column is not None], console)
     _some([_line(difference) for difference in report.differences], console)
 
 
@@ -195,11 +195,11 @@ def _some(lines: list[str], console: Console) -> None:
         console.print(f"  and {len(lines) - SHOWN:,} more (--json lists them)")
 
 
-def _range(found: Range) -> str:
-    first = "the least" if found.first is None else f"{found.first:,}"
-    last = "the greatest" if found.last is None else f"{found.last:,}"
-    rows = f"{found.rows_source:,} rows at the source, {found.rows_lake:,} in the lake"
-    return f"{found.column} from {first} to {last}: {rows}"
+def _range(differing: Range) -> str:
+    first = "the least" if differing.first is None else f"{differing.first:,}"
+    last = "the greatest" if differing.last is None else f"{differing.last:,}"
+    rows = f"{differing.rows_source:,} rows at the source, {differing.rows_lake:,} in the lake"
+    return f"{differing.column} from {first} to {last}: {rows}"
 
 
 def _line(difference: Difference) -> str:

@@ -77,8 +77,8 @@ class SilverSide:
             f"cast(array({', '.join(names)}) as array<string>) AS names",
             f"cast(array({', '.join(hashes)}) as array<string>) AS hashes",
         )
-        found = hashed.orderBy("k", "hashes").limit(most).collect()
-        return [Row(key_hash=row["k"], key=tuple(row["names"]), columns=tuple(row["hashes"])) for row in found]
+        spark_rows = hashed.orderBy("k", "hashes").limit(most).collect()
+        return [Row(key_hash=row["k"], key=tuple(row["names"]), columns=tuple(row["hashes"])) for row in spark_rows]
 
     def _placed(self, grid: Grid, cells: Collection[int] | None) -> DataFrame:
         """Return the rows in some cells of a grid, or in all, each with its cell."""
@@ -106,8 +106,8 @@ def _inside(place: str, span: Span) -> str:
     """Return the condition that a number is in a span; null is below all others."""
     low = [] if span.open_low else [f"{place} >= {span.low}L"]
     high = [] if span.open_high else [f"{place} < {span.high}L"]
-    found = " AND ".join((*low, *high)) or "true"
-    return f"({found} OR {place} IS NULL)" if span.open_low and high else f"({found})"
+    condition = " AND ".join((*low, *high)) or "true"
+    return f"({condition} OR {place} IS NULL)" if span.open_low and high else f"({condition})"
 
 
 def _type(kind: T.DataType) -> SilverType:
@@ -142,7 +142,7 @@ def plan(
     for name, kind in table.columns.items():
         if name in treated:
             continue
-        stored = target_schema.stored(name, silver)
+        stored = target_schema.find_stored(name, silver)
         if stored not in silver and name in table.key:
             raise NeedsOperator(
                 f"the key of {table} is {', '.join(table.key)} at the source, and the lake has no column {name}",
@@ -165,8 +165,10 @@ def plan(
     )
 
 
-def to_compare(at_source: list[SourceTable], in_silver: Collection[str], wanted: Collection[str] = ()) -> list[str]:
-    """Return the names, `schema.table`, of the tables to compare, sorted; those alone that `wanted` names when it names any.
+def to_compare(
+    at_source: list[SourceTable], in_silver: Collection[str], chosen_names: Collection[str] = ()
+) -> list[str]:
+    """Return the names, `schema.table`, of the tables to compare, sorted: of all, or of those that `chosen_names` names.
 
     Partitions are compared one by one, as PostgreSQL publishes them, unless silver has the table that they are partitions of.
     """
@@ -177,12 +179,12 @@ def to_compare(at_source: list[SourceTable], in_silver: Collection[str], wanted:
         if str(table) not in in_silver and table.partition_of & set(in_silver):
             continue
         names.add(str(table))
-    return sorted(name for name in names if not wanted or any(named(name, one) for one in wanted))
+    return sorted(name for name in names if not chosen_names or any(is_named(name, chosen) for chosen in chosen_names))
 
 
-def named(table: str, wanted: str) -> bool:
+def is_named(table: str, name: str) -> bool:
     """Whether a table, `schema.table`, is the one that a person names: by both, or by its own name alone."""
-    return wanted in {table, table.partition(".")[2]}
+    return name in {table, table.partition(".")[2]}
 
 
 class Sources:
@@ -202,9 +204,9 @@ class Sources:
 
         Raises NotConnected, NeedsOperator or Retryable.
         """
-        known = self._lake.sources.get(source)
-        if known is not None and known.is_direct:
-            return engines.connect(source, known, placed=placed)
+        section = self._lake.sources.get(source)
+        if section is not None and section.is_direct:
+            return engines.connect(source, section, placed=placed)
         if self._topics is None:
             self._topics = RequestTopics(self._lake.kafka, self._lake.requests.topics(self._lake.kafka.prefix))
         return RemoteDatabase.connect(

@@ -75,27 +75,27 @@ def verify(
     source: str,
     database: Database,
     lake: SilverTables,
-    wanted: Collection[str] = (),
+    chosen_names: Collection[str] = (),
     *,
     sample: Sample | None = None,
     on_progress: OnProgress | None = None,
 ) -> Iterator[TableReport]:
-    """Give a report for each table of a source, or for those that `wanted` names, as soon as it is known.
+    """Give a report for each table of a source, or for those that `chosen_names` names, as soon as it is there.
 
     Without a `sample` all ranges of each table are compared. Raises what ends the source's snapshot.
     """
     at_source = database.tables()
-    known = {str(table): table for table in at_source}
+    tables_by_name = {str(table): table for table in at_source}
     in_lake = [name for name in lake.names(source) if name not in database.sequences]
     dropped = lake.dropped()
     at_source = [table for table in at_source if str(table) not in dropped]
-    for name in tables.to_compare(at_source, in_lake, wanted):
+    for name in tables.to_compare(at_source, in_lake, chosen_names):
         started = time.monotonic()
         try:
             with explained(f"verifying {name} of {source}"):
                 treated = lake.treated(source, name)
                 frame = lake.frame(source, name)
-                report = _verify(source, name, database, known.get(name), frame, treated, sample, on_progress)
+                report = _verify(source, name, database, tables_by_name.get(name), frame, treated, sample, on_progress)
         except (NeedsOperator, CorruptInput, Retryable) as error:
             reason = f"{error.message}. {error.hint}".strip()
             report = TableReport(source=source, table=name, verdict="not compared", reasons=[reason])
@@ -155,19 +155,19 @@ def _verify(
     else:
         grid, cells = sample.choose(source, name, lambda: _grid(side, about, by_number=by_number, least=_LEAST_SAMPLED))
     in_lake = SilverSide(frame, plan.columns, plan.key, database.forms)
-    found = compare(side, in_lake, plan.columns, plan.key, grid, cells)
+    comparison = compare(side, in_lake, plan.columns, plan.key, grid, cells)
     return TableReport(
         source=source,
         table=name,
-        verdict=_verdict(found.equal, plan),
-        rows_source=found.source.rows,
-        rows_lake=found.lake.rows,
+        verdict=_verdict(comparison.equal, plan),
+        rows_source=comparison.source.rows,
+        rows_lake=comparison.lake.rows,
         ranges=grid.cells,
-        ranges_compared=found.compared,
+        ranges_compared=comparison.compared,
         reasons=plan.reasons,
-        differing=list(found.ranges) if grid.cells > 1 else [],
-        differences=list(found.differences),
-        complete=found.complete,
+        differing=list(comparison.ranges) if grid.cells > 1 else [],
+        differences=list(comparison.differences),
+        complete=comparison.complete,
         treated=plan.treated,
     )
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from spark_jobs.silver import load as silver
-from spark_jobs.state import former_format, names, published, schema_texts
+from spark_jobs.state import names, published, schema_texts
 from tests.benchmarks.results import Result, compared
 from tests.end_to_end.pipeline import command
 from tests.lake.logged import LoggedLake
@@ -111,7 +111,7 @@ def _change(lake: LoggedLake, tables: int, run: int) -> None:
 @contextmanager
 def _new_process(spark: SparkSession) -> Iterator[None]:
     """Forget what this process knows of lakes."""
-    for known in (published._read, former_format._read, names._read, schema_texts._known):
+    for known in (published._read, published._former, names._read, schema_texts._known):
         known.clear()
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     yield

@@ -23,10 +23,10 @@ from bridge.deliveries.pending import encode as encode_delivery
 from bridge.deliveries.record import Record
 from bridge.model import position_text
 from bridge.model.delivery import Accept, Reject, Release
-from bridge.model.table_router import TablePatterns, TableRouter
-from bridge.model.withheld_records import batch_of
+from bridge.model.route import TablePatterns, TableRouter
 from bridge.requests.pending import encode as encode_request
-from bridge.routing.registered_schemas import Ids, RegisteredSchemas, wanted
+from bridge.routing.registered_schemas import Ids, RegisteredSchemas, find_needed
+from bridge.routing.withheld_records import batch_of
 from headrace.amqp.links import Decoder
 from headrace.amqp.transport import Message
 from headrace.batch import Batch, WrittenWith, decode, encode
@@ -103,7 +103,7 @@ class Lanes:
         self.parts = parts_ = BridgeParts(SOURCE, OTHER)
         schemas = RegisteredSchemas(_Registry())
         names = avro.schemas(_SCHEMA, "postgresql")
-        needed = wanted("bank.public.t", WrittenWith(1, "public", "t", *names), "bank", "", of_one_table=True)
+        needed = find_needed("bank.public.t", WrittenWith(1, "public", "t", *names), "bank", "", of_one_table=True)
         schemas._settle(needed, Ids(3, 4), None)
         parts_.registry.schemas = schemas
         for state in parts_.registry.states.values():

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.model.delivery import Accept, Reject
-from bridge.model.route import SourceRoute
-from bridge.model.table_router import TablePatterns, TableRouter
-from bridge.model.withheld import Withheld, WithheldTable
+from bridge.model.position_text import Withheld, WithheldTable
+from bridge.model.route import SourceRoute, TablePatterns, TableRouter
 from bridge.routing.registered_schemas import RegisteredSchemas
-from bridge.routing.withheld_split import divide
+from bridge.routing.withheld_records import divide
 from headrace import doors
 from headrace.batch import CONTENT_ENCODING, decode, encode
 from headrace.configuration.bridge import TableTopic

@@ -13,8 +13,8 @@ from bridge.deliveries.record import DeliveryMetrics, Record
 from bridge.kafka.client import TopicPartition
 from bridge.model.delivery import Accept, Reject
 from bridge.requests.pending import encode as encode_request
-from bridge.routing.registered_schemas import Ids, RegisteredSchemas, Wanted
-from bridge.withheld.reader import KafkaReader
+from bridge.routing.registered_schemas import Ids, NeededSchemas, RegisteredSchemas
+from bridge.withheld.releaser import KafkaReader
 from headrace import doors
 from headrace.amqp.transport import Message
 from headrace.configuration.delivery import Delivery
@@ -178,7 +178,7 @@ def test_a_record_that_cannot_be_sent_becomes_a_dead_letter_and_the_next_is_sent
     for _ in range(2):
         link.credit = 1
         links.send(outbox, ["alerts/one"])
-    condemned = outbox.condemned()
+    condemned = outbox.take_condemned()
     assert len(link.sent) + len(condemned) == 2
     expected = {
         "timestamp of 2**63-1": UNREADABLE,
@@ -283,7 +283,7 @@ def test_an_id_that_has_another_schema_by_now_stops_its_table_and_nothing_else(n
             return SCHEMAS[name]
 
     schemas = RegisteredSchemas(Client())
-    needed = Wanted("t", "t-key", "t-value", "", Schemas(None, _OURS), "s.public.t")
+    needed = NeededSchemas("t", "t-key", "t-value", "", Schemas(None, _OURS), "s.public.t")
     schemas._settle(needed, Ids(None, 1), None)
     schemas.look()
     with pytest.raises(NeedsOperator, match="another schema"):
@@ -333,7 +333,7 @@ def test_what_the_registrys_client_raises_is_about_one_schema():
             raise KeyError("4929")
 
     schemas = RegisteredSchemas(Client())
-    needed = Wanted("t", "t-key", "t-value", "", Schemas(None, _OURS), "s.public.t")
+    needed = NeededSchemas("t", "t-key", "t-value", "", Schemas(None, _OURS), "s.public.t")
     schemas._missing[needed] = None
     schemas.turn(0)
     with pytest.raises(CorruptInput, match="KeyError at"):

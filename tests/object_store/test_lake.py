@@ -16,7 +16,7 @@ from headrace.console.lake import Lake
 from spark_jobs import noop_check
 from spark_jobs.bronze import check
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import maintain, replay_silver
+from spark_jobs.maintenance import maintain, replay
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.verify.command import verify
@@ -85,7 +85,7 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert noop_check.report(lake, "bank", "silver") is None
     silver.load(spark, lake, "bank")
     assert noop_check.report(lake, "bank") is not None
-    assert replay_silver.replay(spark, lake, "bank", None).load is not None
+    assert replay.of_silver(spark, lake, "bank", None).load is not None
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b", "c"]
 
 

@@ -14,7 +14,7 @@ from headrace.configuration.load import load
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.verify.postgres.database import SourceDatabase
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import replay_bronze
+from spark_jobs.maintenance import replay
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.verify.lake import LakeAt
@@ -135,7 +135,7 @@ def test_a_stream_in_avro_is_the_sources_rows(carried, made_lake, registry, spar
 
     # then bronze is read again as it was, without the registry
     before = bronze_rows(spark, lake)
-    replay_bronze.of_bronze(spark, made_lake(name, "http://127.0.0.1:1", per_table=per_table), "bank", None)
+    replay.of_bronze(spark, made_lake(name, "http://127.0.0.1:1", per_table=per_table), "bank", None)
     assert bronze_rows(spark, lake) == before
     assert not any(key and key.startswith("\0") for key, _ in before)
 

@@ -19,7 +19,7 @@ from headrace.configuration.load import load
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from spark_jobs.kafka.client import tables_of
-from spark_jobs.kafka.topics import described, observe
+from spark_jobs.kafka.topics import describe, observe
 from tests.amqp.edge_double import Edge, message, send
 from tests.bridge.bridge_file import bridge_file
 from tests.edge.source_log import Row, cut, of
@@ -70,7 +70,7 @@ def test_each_table_has_its_topic_and_one_without_goes_to_the_streams_own_o10(ka
     reader_file = load(lake, LakeFile)
     assert observe(reader_file, "bank").positions == {}
     with pytest.raises(NeedsOperator, match=rf"Kafka compacts {name}\.public\.balances:"):
-        described(reader_file, "bank", observe(reader_file, "bank"))
+        describe(reader_file, "bank", observe(reader_file, "bank"))
 
     # when an edge begins before anything changed; a transaction changes both, and a delete has its tombstone; then comes a
     # table that the bridge's file does not have

@@ -12,13 +12,12 @@ from bridge.group.client import parse
 from bridge.kafka.client import admin
 from bridge.kafka.producer import KafkaProducer
 from bridge.kafka.topics import check, make, owners, wanted
-from bridge.model import withheld_records as records
 from bridge.model.ports import Committed, GroupMetadata, PositionCommit
-from bridge.model.position_text import position_text
+from bridge.model.position_text import Withheld, WithheldTable, position_text
 from bridge.model.route import routes
-from bridge.model.withheld import Withheld, WithheldTable
 from bridge.positions.read import Positions
-from bridge.withheld.reader import KafkaReader
+from bridge.routing import withheld_records as records
+from bridge.withheld.releaser import KafkaReader
 from headrace.batch import Batch
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
@@ -61,7 +60,7 @@ def put():
         producer = KafkaProducer(file.kafka, f"lane-{file.group}", 1 << 20)
         producer.begin()
         if tables:
-            producer.produce(records.share(place, [(table, batch(next(numbers))) for table in tables]))
+            producer.produce(records.share_of(place, [(table, batch(next(numbers))) for table in tables]))
         end = producer.flush(30).get(place)
         if abort:
             producer.abort(30)
@@ -119,7 +118,7 @@ def test_a_tables_records_are_read_in_order_over_others_and_over_what_was_aborte
     file = load(stream, BridgeFile)
     place = routes(file)[SOURCE].withheld_place
     assert place == (file.withheld_topic("bank"), 0)
-    reader, key = KafkaReader(file.kafka, file.group, admin(file.kafka)), records.key(SOURCE, "public.t")
+    reader, key = KafkaReader(file.kafka, file.group, admin(file.kafka)), records.record_key(SOURCE, "public.t")
     try:
         found, upto = reader.read(place, key, 0, end)
         assert ([each.batch.values for each in found], upto) == ([[b"1"], [b"5"], [b"6"]], end)
@@ -129,7 +128,7 @@ def test_a_tables_records_are_read_in_order_over_others_and_over_what_was_aborte
             step, at = reader.read(place, key, at, end, most=1)
             steps += [each.offset for each in step]
         assert steps == [each.offset for each in found]
-        assert reader.read(place, records.key("other/bank", "public.t"), 0, end) == ([], end)
+        assert reader.read(place, records.record_key("other/bank", "public.t"), 0, end) == ([], end)
         # when what is released is deleted, the rest is there; and what is gone is never passed over
         reader.delete(place, found[1].offset)
         assert [each.offset for each in reader.read(place, key, found[1].offset, end)[0]] == steps[1:]

@@ -22,8 +22,8 @@ from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import Positions
 from bridge.requests.kafka import AskingTopics
-from bridge.routing.partitioner import shares
-from bridge.withheld.reader import KafkaReader
+from bridge.routing.partitioner import share_out
+from bridge.withheld.releaser import KafkaReader
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.delivery import Delivery
@@ -34,7 +34,7 @@ from headrace.position import Position
 from headrace.requests import asking
 from headrace.requests.message import new_request
 from spark_jobs.kafka import client as lake_kafka
-from spark_jobs.kafka import groups
+from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place
 from tests.amqp.edge_double import Edge, message, send
 from tests.bridge.security_lists import bridge_init, bridge_run, lake, of_tables, tenant
@@ -80,7 +80,7 @@ def commit_a_batch(connection, route, rows=(), prefix="headrace"):
         eventually(lambda: member.poll(0.1) or member.metadata().is_usable, saying="the group has admitted the member")
         producer = KafkaProducer(connection, f"{prefix}.security.0", 1 << 20)
         producer.begin()
-        for share in shares(batch, 0, route.topic, route.partitions, route.tables):
+        for share in share_out(batch, 0, route.topic, route.partitions, route.tables):
             producer.produce(share)
         producer.flush(10)
         text = position_text(SOURCE, batch.last, "bridge")
@@ -310,7 +310,7 @@ def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka,
 
     def mirrored():
         caplog.clear()
-        groups.mirror(allowed, group, {Place(topic, 0): 0})
+        topics.mirror(allowed, group, {Place(topic, 0): 0})
         return not caplog.messages
 
     # A broker that has just started still loads what its groups hold.
@@ -319,7 +319,7 @@ def test_the_lake_asks_and_mirrors_with_what_is_listed_and_no_less(secure_kafka,
     for missing in listed:
         less = secure_kafka.user([allow for allow in listed if allow != missing])
         caplog.clear()
-        groups.mirror(less, group, {Place(topic, 0): 0})
+        topics.mirror(less, group, {Place(topic, 0): 0})
         assert "could not be mirrored" in caplog.text
         if missing.kind == "topic":
             with pytest.raises(NeedsOperator, match=topic):

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.configuration.kafka import KafkaConnection
 from spark_jobs.bronze import load as bronze
-from spark_jobs.kafka import groups
+from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place
 from tests.rules.waiting import eventually
 
@@ -96,7 +96,7 @@ def test_killed_at_work_it_counts_each_change_once(source, batch):
 
 def test_what_is_read_again_is_not_counted_again_and_our_group_is_none_of_its_business(kafka, source, batch):
     # Given a batch that died after its result was safe and before its offsets were; and the lake's own place.
-    groups.mirror(KafkaConnection(bootstrap=kafka.bootstrap), bronze.group("bank"), {Place(source.topic, 0): 1})
+    topics.mirror(KafkaConnection(bootstrap=kafka.bootstrap), bronze.group("bank"), {Place(source.topic, 0): 1})
     source.commit(source.schema(), *(source.insert(id=number) for number in range(10)))
     batch.run()
     batch.go_back(source.topic, 4)

@@ -14,8 +14,8 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import SparkFailed
 from spark_jobs.load import Report
-from spark_jobs.maintenance import replay_silver
-from spark_jobs.silver import batch_profile, scd2, scd2_load
+from spark_jobs.maintenance import replay
+from spark_jobs.silver import batch_profile, scd2, table_task
 from spark_jobs.state import published
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -48,7 +48,7 @@ def test_l37_bronze_that_was_made_again_is_read_from_its_beginning(spark, logged
     source.commit(source.insert(id=4, name="a", balance="1.00"))
     source.waiting = records + source.waiting
     lake.to_bronze()
-    assert replay_silver.replay(spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(spark, lake.file, "bank").problems == {}
     assert lake.load().changes == {"public.accounts": 1}
     assert lake.rows("id") == [(J, number) for number in range(5)]
 
@@ -56,7 +56,7 @@ def test_l37_bronze_that_was_made_again_is_read_from_its_beginning(spark, logged
 def versions(lake):
     """Return the published versions of a table's rows: key, values, and whether they ended."""
     table = published.latest(lake.spark, lake.file, "bank").tables["public.accounts"]
-    path = scd2.path(lake.file, "bank", "public.accounts")
+    path = table_task.history_path(lake.file, "bank", "public.accounts")
     frame = lake.spark.read.format("delta").option("versionAsOf", table.history).load(path)
     rows = frame.selectExpr("id", "name", "CAST(balance AS STRING)", f"{scd2.UPTO} IS NOT NULL").collect()
     return sorted(map(tuple, rows))
@@ -108,7 +108,7 @@ def test_l40_l45_a_table_that_fails_holds_up_no_other_one_and_a_backlog_is_loade
         raise SparkFailed("silver public.log: Spark could not finish (OutOfMemoryError)")
 
     # when its rows are committed, and its history is not
-    with patch.object(scd2_load, "_write", fail):
+    with patch.object(scd2, "_write", fail):
         report = lake.load()
     # then the other one is published, and it is as it was
     assert (report.changes, list(report.failed), report.problems) == ({"public.accounts": 1}, ["public.log"], {})

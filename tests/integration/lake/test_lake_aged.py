@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from spark_jobs.maintenance import maintain, replay_silver
+from spark_jobs.maintenance import maintain, replay
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import table_task
 from spark_jobs.state import published
@@ -109,8 +109,8 @@ def test_l1_published_versions_are_read_at_any_age(spark, bank, days):
     assert published_tables.frame(stranger, lake, "bank", "public.log").count() == 2
     load()
     with dying_before_it_publishes(lake):
-        replay_silver.replay(spark, lake, "bank", {J: published.latest(spark, lake, "bank").positions[J]})
-    replay_silver.replay(spark, lake, "bank")
+        replay.of_silver(spark, lake, "bank", {J: published.latest(spark, lake, "bank").positions[J]})
+    replay.of_silver(spark, lake, "bank")
     assert readable(spark, lake, silver_names=["eleven"], log=3) == ["eleven"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from spark_jobs.state import avro_schemas
+from spark_jobs.state import schema_texts
 
 STREAM, OTHER = "bank", "pay"
 ROUNDS = 4
@@ -24,8 +24,8 @@ spark = session(lake)
 for number in range({ROUNDS}):
     print(number, flush=True)
     sys.stdin.readline()
-    avro_schemas.note(spark, lake, "{STREAM}", {{100 + number: "theirs", number: "both"}})
-    avro_schemas.note(spark, lake, "{OTHER}", {{number: "of another stream"}})
+    schema_texts.keep_avro(spark, lake, "{STREAM}", {{100 + number: "theirs", number: "both"}})
+    schema_texts.keep_avro(spark, lake, "{OTHER}", {{number: "of another stream"}})
 spark.stop()
 """
 
@@ -61,7 +61,7 @@ def test_what_two_processes_note_at_once_is_there_for_both(lake_file, spark):
                 assert other.stdout.readline().strip() == str(number)
                 other.stdin.write("go\n")
                 other.stdin.flush()
-                avro_schemas.note(spark, lake, STREAM, {200 + number: "ours", number: "both"})
+                schema_texts.keep_avro(spark, lake, STREAM, {200 + number: "ours", number: "both"})
             other.stdin.close()
             assert other.wait(60) == 0
         finally:
@@ -71,6 +71,6 @@ def test_what_two_processes_note_at_once_is_there_for_both(lake_file, spark):
         for first, text in ((0, "both"), (100, "theirs"), (200, "ours"))
         for number in range(ROUNDS)
     }
-    assert avro_schemas.noted(spark, lake, STREAM).keys() < expected.keys()
-    assert avro_schemas.renew(spark, lake, STREAM) == expected
-    assert avro_schemas.renew(spark, lake, OTHER) == dict.fromkeys(range(ROUNDS), "of another stream")
+    assert schema_texts.read_avro(spark, lake, STREAM).keys() < expected.keys()
+    assert schema_texts.renew_avro(spark, lake, STREAM) == expected
+    assert schema_texts.renew_avro(spark, lake, OTHER) == dict.fromkeys(range(ROUNDS), "of another stream")

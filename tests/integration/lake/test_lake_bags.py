@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import Retryable
 from spark_jobs.bronze import increment
-from spark_jobs.maintenance import replay_silver as again
+from spark_jobs.maintenance import replay as again
 from spark_jobs.query.engine import SqlEngine
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild
@@ -29,7 +29,7 @@ def test_q3_a_table_without_a_key_has_equal_rows_as_often_as_its_source(spark, l
     lake_scenarios.run(lake, changed, copied, given_a_key, that_lost_its_key, altered, copied_too_late)
     before = {table: rows(lake, table) for table in (CHANGED, COPIED, GIVEN, ALTERED)}
     # and what is built again from bronze is the same, from the beginning and from the newest copy
-    assert again.replay(spark, lake.file, "bank").problems == {}
+    assert again.of_silver(spark, lake.file, "bank").problems == {}
     assert {table: rows(lake, table) for table in before} == before
     assert rebuild.rebuild(spark, lake.file, "bank", COPIED).copies.keys() == {J}
     assert rows(lake, COPIED) == before[COPIED]

@@ -14,7 +14,7 @@ from spark_jobs.bronze import quarantine
 from spark_jobs.bronze.check import check
 from spark_jobs.kafka import client as asking
 from spark_jobs.kafka import topics
-from spark_jobs.maintenance import replay_bronze
+from spark_jobs.maintenance import replay
 from spark_jobs.query import published_tables
 from tests.rules.waiting import eventually
 
@@ -235,7 +235,7 @@ def test_s3_s4_what_is_no_record_or_names_another_source_is_quarantined_and_the_
     rows = published_tables.frame(spark, lake, "bank", "public.accounts").select("_source", "name").collect()
     assert sorted(map(tuple, rows)) == [("jakarta/bank", "b"), ("london/bank", "b")]
     # and bronze that is read again from Kafka has the same, and keeps none of them twice
-    replay_bronze.of_bronze(spark, lake, "bank", None)
+    replay.of_bronze(spark, lake, "bank", None)
     assert kept.count() == 4
     assert len(held(spark, lake)) == 6
 

@@ -9,7 +9,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import bronze_retention, maintain, replay_silver
+from spark_jobs.maintenance import bronze_retention, maintain, replay
 from spark_jobs.query import overlay_databases
 from spark_jobs.silver import rebuild
 from spark_jobs.state import published
@@ -56,10 +56,10 @@ def test_older_records_go_from_bronze_and_loads_go_on_without_them(logged_lake):
     assert lake.rows("id", "name") == names
     # what needs older records is refused, and changes nothing
     with pytest.raises(NeedsOperator, match=f"it has those of {J} after {removed[J]}, {L} after"):
-        replay_silver.replay(lake.spark, lake.file, "bank")
+        replay.of_silver(lake.spark, lake.file, "bank")
     with pytest.raises(NeedsOperator, match=f"{ACCOUNTS} needs records that were removed"):
         rebuild.rebuild(lake.spark, lake.file, "bank", ACCOUNTS)
-    assert replay_silver.replay(lake.spark, lake.file, "bank", last.positions).problems == {}
+    assert replay.of_silver(lake.spark, lake.file, "bank", last.positions).problems == {}
     moment = overlay_databases.find_moment(
         lake.spark, lake.file, "bank", published.latest(lake.spark, lake.file, "bank").finished_at
     )

@@ -3,8 +3,8 @@
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from spark_jobs.maintenance import maintain, replay_silver
-from spark_jobs.silver import key_range, merge, table_task, target_schema
+from spark_jobs.maintenance import maintain, replay
+from spark_jobs.silver import changes, merge, table_task, target_schema
 from spark_jobs.state import log_files
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -40,7 +40,7 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
             table=TABLE, key=("id",), columns={"id": table.schema["id"].dataType}, canonical_key=True
         )
         changed = lake.spark.createDataFrame([(J, key) for key in keys], "_source string, id int")
-        condition = key_range.of(changed, target, apart=True).condition()
+        condition = changes.key_range_of(changed, target, apart=True).condition()
         return len(table.filter(condition).inputFiles()), len(table.inputFiles())
 
     def files():
@@ -58,17 +58,17 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     # when new rows and an old one come, and the table is maintained again
     one.commit(*(one.insert(id=i, note="new") for i in range(ROWS, ROWS + 40)), one.update(id=7, note="changed"))
     assert lake.load().problems == {}
-    assert log_files.unclustered(lake.spark, path) > 0
+    assert log_files.measure_unclustered(lake.spark, path) > 0
     before = files()
     monkeypatch.setattr(merge, "_GROWTH", 0)
     maintain.maintain(lake.spark, lake.file, "bank")
     # then the files that were clustered are as they were, and the new ones are clustered
-    assert log_files.unclustered(lake.spark, path) == 0
+    assert log_files.measure_unclustered(lake.spark, path) == 0
     assert len(files() & before) >= whole - 2
     # when the table is changed, and built again
     one.commit(one.update(id=8, note="last"))
     assert lake.load().problems == {}
-    assert replay_silver.replay(lake.spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
     # then every row is as its source has it
     found = {number: note for source, number, note in lake.rows("id", "note") if source == J}
     assert len(found) == ROWS + 40

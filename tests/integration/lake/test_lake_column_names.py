@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_jobs.query import listing, published_tables, snapshot
+from spark_jobs.query import published_tables, snapshot
 from spark_jobs.silver import target_schema
 from spark_jobs.state import published
 from tests.lake.verify_sides import SOURCE
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(900)
 
 TABLE = "public.cased"
 COLUMNS = ("Id", "id", "Note", "note", "_source", "price")
-ID, NOTE, OWN = (target_schema.suffixed(name) for name in ("Id", "Note", "_source"))
+ID, NOTE, OWN = (target_schema.add_suffix(name) for name in ("Id", "Note", "_source"))
 
 
 def rows(lake, *columns):
@@ -41,7 +41,7 @@ def test_columns_that_differ_by_case_alone_are_loaded_queried_and_verified(logge
         (SOURCE, 1, 2, "A", "a", "own"),
         (SOURCE, 2, 1, "B", "b", "own"),
     ]
-    (listed,) = listing.tables(lake.spark, lake.file, ["bank"], rows=False)
+    (listed,) = published_tables.list_tables(lake.spark, lake.file, ["bank"], rows=False)
     assert listed.columns == {"Id": ID, "Note": NOTE, "_source": OWN}
     # and equal to the source's
     frame = published_tables.frame(lake.spark, lake.file, "bank", TABLE)
@@ -76,5 +76,5 @@ def test_columns_that_differ_by_case_alone_are_loaded_queried_and_verified(logge
     one.commit(one.schema(declared, ["Id", "id"], TABLE), one.update(TABLE, **changed, PRICE="x"))
     assert lake.load().problems == {}
     # then it has a name of its own
-    other = target_schema.suffixed("PRICE")
+    other = target_schema.add_suffix("PRICE")
     assert rows(lake, "id", "cast(price as string)", other) == [(SOURCE, 2, None, "x"), (SOURCE, 7, "1.50", None)]

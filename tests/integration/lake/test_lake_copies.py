@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import NeedsOperator
-from spark_jobs.maintenance import replay_silver
+from spark_jobs.maintenance import replay
 from spark_jobs.query import engine
 from spark_jobs.silver import rebuild
 from spark_jobs.state import published
@@ -54,7 +54,7 @@ def test_l34_a_copy_is_published_when_it_is_complete(spark, logged_lake):
     assert list(state().copying) == [J]
     assert lake.load().load is None
     # and what makes tables again shows no part of the copy either
-    replay_silver.replay(spark, lake.file, "bank")
+    replay.of_silver(spark, lake.file, "bank")
     assert names(lake) == sorted(old)
     # when the copy is complete
     jakarta.commit(jakarta.copy_ends())

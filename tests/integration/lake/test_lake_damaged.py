@@ -14,8 +14,8 @@ import pytest
 
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import maintain, replay_silver
-from spark_jobs.silver import scd2, table_task
+from spark_jobs.maintenance import maintain, replay
+from spark_jobs.silver import table_task
 from spark_jobs.state import published
 from tests.lake.age import age
 from tests.lake.death import dying_before_it_publishes
@@ -91,7 +91,7 @@ def damaged(lake, file: Path, how: Callable[[Path], None]) -> Iterator[None]:
 def test_damaged_files_of_a_table_stop_it_alone_and_the_rest_goes_on(bank):
     lake = bank
     table = table_task.path(lake.file, "bank", ACCOUNTS)
-    history = scd2.path(lake.file, "bank", ACCOUNTS)
+    history = table_task.history_path(lake.file, "bank", ACCOUNTS)
     cases = [
         (newest(table), cut),
         (newest(table), Path.unlink),
@@ -162,7 +162,7 @@ def test_table_that_somebody_else_changed_stops_until_it_is_replayed(bank):
         name: one.version for name, one in before.tables.items()
     }
     # when
-    assert replay_silver.replay(lake.spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
     # then
     assert lake.rows("name") == [(J, "c")]
     change(lake, "d")
@@ -204,7 +204,7 @@ def test_load_of_release_0_1_that_died_after_it_changed_columns_is_finished(bank
         assert lake.load().problems == {}
     folders = {
         "version": table_task.path(lake.file, "bank", ACCOUNTS),
-        "history": scd2.path(lake.file, "bank", ACCOUNTS),
+        "history": table_task.history_path(lake.file, "bank", ACCOUNTS),
     }
     for name, folder in folders.items():
         published_version = getattr(before.tables[ACCOUNTS], name)
@@ -238,7 +238,7 @@ def test_table_that_was_vacuumed_too_early_names_the_remedy_that_works(bank):
     assert list(report.problems) == [ACCOUNTS]
     assert "missing or damaged" in report.problems[ACCOUNTS]
     # when
-    assert replay_silver.replay(lake.spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
     # then
     assert lake.rows("name") == [(J, "c")]
 

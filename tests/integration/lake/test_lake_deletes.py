@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spark_jobs.maintenance import replay_silver
+from spark_jobs.maintenance import replay
 from spark_jobs.query import engine
 from spark_jobs.silver import load as silver
 from spark_jobs.verify.lake import LakeAt
@@ -127,7 +127,7 @@ def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, desk):
     agrees("silver_live")
     assert silver.load(spark, lake, "bank").problems == {}
     agrees("silver")
-    replay_silver.replay(spark, lake, "bank")
+    replay.of_silver(spark, lake, "bank")
     agrees("silver")
     # and a moment ago is shown as it stood
     past = desk(lake, as_of=datetime.fromtimestamp(3.5 * HOUR / 1000, UTC)).ask("SELECT * FROM silver.accounts")
@@ -146,7 +146,7 @@ def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, desk):
     living = [(J, 5), (J, 6), (J, 9), (L, 1)]
     assert sorted(tuple(row) for row in live.select("_source", "id").collect()) == living
     # and a replay removes the marked rows
-    assert replay_silver.replay(spark, hard, "bank").problems == {}
+    assert replay.of_silver(spark, hard, "bank").problems == {}
     left = desk(hard).ask("SELECT * FROM silver.accounts")
     assert "_deleted_at" not in left.columns
     assert sorted(tuple(row) for row in left.select("_source", "id").collect()) == living

@@ -7,8 +7,8 @@ import pytest
 
 from headrace.console.lake import Lake
 from headrace.errors import NeedsOperator
-from spark_jobs.maintenance import drop, maintain, replay_silver
-from spark_jobs.query import listing, overlay_databases, published_tables, snapshot
+from spark_jobs.maintenance import drop, maintain, replay
+from spark_jobs.query import overlay_databases, published_tables, snapshot
 from spark_jobs.silver import load as silver
 from spark_jobs.state import publication, published
 from spark_jobs.verify.lake import LakeAt
@@ -51,7 +51,7 @@ def shown(lake):
     view = next(one for one in relations if (one.database, one.name) == ("lake", "tables"))
     moment = snapshot.moment(spark, file, published.latest(spark, file, "bank"))
     return {
-        "listing": {one.table for one in listing.tables(spark, file, ["bank"], rows=True)},
+        "listing": {one.table for one in published_tables.list_tables(spark, file, ["bank"], rows=True)},
         "sql": {f"public.{one.name}" for one in relations if one.database in {"silver", "history"}},
         "view": {row["table"] for row in spark.sql(view.sql()).collect()},
         "console": {one.table for one in console.view().tables},
@@ -79,7 +79,7 @@ def test_a_dropped_table_is_shown_nowhere_and_comes_back_with_what_came_since(la
         drop.drop(lake.spark, lake.file, "bank", "public.none")
     # loads and replays go on without it, maintenance leaves its files for keep_days
     assert change_both(lake, 2).changes == {ACCOUNTS: 1}
-    assert replay_silver.replay(lake.spark, lake.file, "bank").changes == {ACCOUNTS: 2}
+    assert replay.of_silver(lake.spark, lake.file, "bank").changes == {ACCOUNTS: 2}
     moment = overlay_databases.find_moment(
         lake.spark, lake.file, "bank", published.latest(lake.spark, lake.file, "bank").finished_at
     )

@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import ConfigurationError, NeedsOperator, Retryable
 from spark_jobs.bronze import erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import drop, erase, maintain, replay_silver
+from spark_jobs.maintenance import drop, erase, maintain, replay
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild, tables_load
 from spark_jobs.state import delta_log, offsets, published
@@ -150,7 +150,7 @@ def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_ag
     assert lake.load().problems == {}
     others = [(J, 1, "kept"), (J, 3, "next"), (L, 7, "another person")]
     assert lake.rows("id", "name") == others
-    assert replay_silver.replay(lake.spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
     assert lake.rows("id", "name") == others
     rebuild.rebuild(lake.spark, lake.file, "bank", ACCOUNTS)
     assert lake.rows("id", "name") == others

@@ -9,7 +9,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
-from spark_jobs.silver import scd2
+from spark_jobs.silver import scd2, table_task
 from spark_jobs.state import published
 from tests.lake.death import dying_before_it_publishes
 
@@ -41,7 +41,7 @@ def kept(lake, text):
 
 def versions(spark, lake, name="public.accounts", columns=("id", "name")):
     known = published.latest(spark, lake, "bank").tables[name]
-    path = scd2.path(lake, "bank", name)
+    path = table_task.history_path(lake, "bank", name)
     frame = spark.read.format("delta").option("versionAsOf", known.history).load(path)
     times = [f"unix_millis({column}) AS {column}" for column in (scd2.START, scd2.END)]
     found = frame.selectExpr("_source", *(f"`{c}`" for c in columns), *times).collect()

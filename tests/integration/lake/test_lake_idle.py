@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from headrace.errors import NeedsOperator
 from spark_jobs import noop_check
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import bronze_retention, maintain, replay_bronze
+from spark_jobs.maintenance import bronze_retention, maintain
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.state import delta_log, offsets, published
@@ -135,7 +135,7 @@ def test_a_load_that_rows_do_not_show_where_to_go_on_is_led_out_by_its_hint(
     maintain.maintain(spark, lake, "bank")
     # when what the hint says is done
     assert "headrace lake replay bank --layer bronze" in refused.value.hint
-    replay_bronze.of_bronze(spark, lake, "bank", None)
+    replay.of_bronze(spark, lake, "bank", None)
     source.commit(source.insert(id=2, name="c", balance="1.00"))
     # then loads go on, without a gap
     assert loaded(lake).changes == {"public.accounts": 1}

@@ -3,7 +3,7 @@
 import pytest
 
 from spark_jobs.query import published_tables
-from spark_jobs.silver import key_range, table_task, target_schema
+from spark_jobs.silver import changes, table_task, target_schema
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -42,7 +42,7 @@ def test_few_changes_leave_files_of_other_keys_and_sources_unread(logged_lake):
     form = target_schema.TargetSchema(
         table=ACCOUNTS, key=("id",), columns={"id": stored.schema["id"].dataType}, canonical_key=True
     )
-    found = key_range.of(stored.filter("id > 1000"), form)
+    found = changes.key_range_of(stored.filter("id > 1000"), form)
     assert (found.rows, found.sources, found.least, found.greatest) == (19, [J], "1001", "1019")
     assert len(stored.filter(found.condition()).inputFiles()) < len(stored.inputFiles())
     # when a source is truncated, among few changes of another (L17), thousands of times (L18)

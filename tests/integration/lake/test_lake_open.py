@@ -6,7 +6,7 @@ import pytest
 
 from spark_jobs.maintenance import maintain
 from spark_jobs.query import engine
-from spark_jobs.silver import merge, scd2, table_task, target_schema
+from spark_jobs.silver import merge, table_task, target_schema
 from spark_jobs.state import published
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -29,7 +29,7 @@ def rows_by_other_readers(lake):
     found = []
     for path, version in (
         (table_task.path(lake.file, "bank", T), table.version),
-        (scd2.path(lake.file, "bank", T), table.history),
+        (table_task.history_path(lake.file, "bank", T), table.history),
     ):
         plain = deltalake.DeltaTable(path, version=version)
         by_pandas = plain.to_pandas()[[ID, NAME, "balance"]]

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import Retryable
-from spark_jobs.maintenance import replay_silver
+from spark_jobs.maintenance import replay
 from spark_jobs.silver import commit, table_task
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import merge as write
@@ -85,7 +85,7 @@ def test_l4_load_that_was_overtaken_publishes_nothing_and_doubles_nothing(spark,
     # then nothing is published, and that table stops until it is built again
     assert latest() == before
     assert list(lake.load().problems) == ["public.accounts"]
-    assert replay_silver.replay(spark, lake.file, "bank").problems == {}
+    assert replay.of_silver(spark, lake.file, "bank").problems == {}
     # and nothing is there twice of any of these, which a row of a table without a key would be for good
     assert sorted(int(entry) for _, entry in lake.rows("entry", table="public.log")) == list(range(len(entries)))
     assert {number: name for _, number, name in lake.rows("id", "name")} == {1: entries[-1], len(entries): entries[-1]}

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import Retryable
 from headrace.schema import Column, TableSchema
-from spark_jobs.state import former_format, publication, published, schema_texts
+from spark_jobs.state import publication, published, schema_texts
 from spark_jobs.state.published import Published, Table
 
 J = "jakarta/bank"
@@ -94,7 +94,7 @@ def test_what_earlier_releases_published_is_carried_over(spark, lake_file):
         row |= {"positions": {J: str(load)}, "tables": [table | {"problem": None, "history": None}]}
         parsed = F.from_json(F.lit(msgspec.json.encode(row).decode()), FORMER)
         spark.range(1).select(F.inline(F.array(parsed))).write.format("delta").mode("append").save(
-            former_format.path(lake)
+            published.former_path(lake)
         )
     # then it is what is published
     found = published.latest(spark, lake, "bank")
@@ -106,7 +106,7 @@ def test_what_earlier_releases_published_is_carried_over(spark, lake_file):
     )
     publication.append(spark, lake, done, before=found)
     # then nothing of the former table is needed any more
-    spark.sql(f"DELETE FROM delta.`{former_format.path(lake)}`")
+    spark.sql(f"DELETE FROM delta.`{published.former_path(lake)}`")
     published._read.clear()
     schema_texts._known.clear()
     now_there = published.latest(spark, lake, "bank")

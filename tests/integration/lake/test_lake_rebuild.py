@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from headrace.errors import NeedsOperator
-from spark_jobs.maintenance import replay_silver
+from spark_jobs.maintenance import replay
 from spark_jobs.silver import rebuild
 from spark_jobs.state import published
 from tests.lake import scenarios as lake_scenarios
@@ -47,7 +47,7 @@ def test_tables_that_stop_are_rebuilt_and_go_on(logged_lake):
         *(partial(with_a_renamed_key_t3, table) for table in KEYS_RENAMED),
     )
     # and a replay has the same rows
-    assert replay_silver.replay(lake.spark, lake.file, "bank").problems.keys() == set(KEYS_RENAMED)
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems.keys() == set(KEYS_RENAMED)
     assert lake.rows("id", "code", table=TYPED) == [(J, 3, "THREE"), (L, 2, "two")]
     assert lake.rows("name", table=OTHER) == [(J, "n")]
 

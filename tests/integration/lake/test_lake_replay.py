@@ -9,8 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from headrace.errors import ConfigurationError, NeedsOperator
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import replay_bronze
-from spark_jobs.maintenance import replay_silver as again
+from spark_jobs.maintenance import replay
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_task
@@ -56,7 +55,7 @@ def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, la
     assert accounts(spark, lake)[0][1] == "spoilt"
     readers = published.latest(spark, lake, "bank")
     # then all of it is done again, and what was published before can still be read
-    report = again.replay(spark, lake, "bank")
+    report = replay.of_silver(spark, lake, "bank")
     assert report.problems == {}
     assert accounts(spark, lake) == [*rows, (3, "c", Decimal("1.00"))]
     assert entries(spark, lake) == ["one", "three", "two"]
@@ -64,12 +63,10 @@ def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, la
     assert old.load(table_task.path(lake, "bank", "public.accounts")).filter("name = 'spoilt'").count() == 1
     # and from a position or an offset on: as much as came since the load before it
     with pytest.raises(ConfigurationError, match="no position"):
-        replay_bronze.positions(spark, lake, "bank", second)
-    point = replay_bronze.positions(spark, lake, "bank", "0:7")
-    assert (
-        replay_bronze.positions(spark, lake, "bank", f"jakarta/bank={second[:-1]}0") == point == {"jakarta/bank": first}
-    )
-    report = again.replay(spark, lake, "bank", point)
+        replay.positions(spark, lake, "bank", second)
+    point = replay.positions(spark, lake, "bank", "0:7")
+    assert replay.positions(spark, lake, "bank", f"jakarta/bank={second[:-1]}0") == point == {"jakarta/bank": first}
+    report = replay.of_silver(spark, lake, "bank", point)
     assert report.changes["public.log"] == 2
     assert entries(spark, lake) == ["one", "three", "two"]
     assert accounts(spark, lake) == [*rows, (3, "c", Decimal("1.00"))]
@@ -96,7 +93,7 @@ def test_bronze_is_done_again_from_what_kafka_still_holds(spark, feed, lake_file
     before = sorted(row["value"] for row in spark.read.format("delta").load(path).collect())
     # when somebody spoils rows of it, and it is done again from a time on
     spark.sql(f"UPDATE delta.`{path}` SET value = 'spoilt' WHERE offset >= 3")
-    report = replay_bronze.of_bronze(spark, lake, "bank", "2026-01-31T01:30:00")
+    report = replay.of_bronze(spark, lake, "bank", "2026-01-31T01:30:00")
     # then
     assert report.records == 2
     assert sorted(row["value"] for row in spark.read.format("delta").load(path).collect()) == before
@@ -111,7 +108,7 @@ def test_bronze_is_done_again_from_what_kafka_still_holds(spark, feed, lake_file
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.delete_records([place])[place].result(60)
     with pytest.raises(NeedsOperator, match="partition 0: offsets 0 to 2"):
-        replay_bronze.of_bronze(spark, lake, "bank", "0")
-    assert replay_bronze.of_bronze(spark, lake, "bank", None).records == 3
+        replay.of_bronze(spark, lake, "bank", "0")
+    assert replay.of_bronze(spark, lake, "bank", None).records == 3
     assert spark.read.format("delta").load(path).count() == 5
     assert delta_log.note(spark, path, "bronze")[1]["rewritten"] is not None

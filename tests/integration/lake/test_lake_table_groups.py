@@ -6,7 +6,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables
-from spark_jobs.silver import load, scd2, table_task
+from spark_jobs.silver import load, table_task
 from spark_jobs.silver.tables_load import TableGroup
 from spark_jobs.state import delta_log, published
 
@@ -19,7 +19,7 @@ def rows(spark, lake, name, *columns):
 
 
 def versions(spark, lake, name):
-    return spark.read.format("delta").load(scd2.path(lake, "bank", name)).count()
+    return spark.read.format("delta").load(table_task.history_path(lake, "bank", name)).count()
 
 
 def commits(spark, lake):

@@ -11,7 +11,7 @@ from spark_jobs.bronze import continuous, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.check import check
 from spark_jobs.kafka import client as asking
-from spark_jobs.maintenance import replay_bronze
+from spark_jobs.maintenance import replay
 from spark_jobs.query import engine, published_tables
 from spark_jobs.state import offsets
 from tests.rules.waiting import eventually
@@ -115,8 +115,8 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
 
     # and bronze can be read again, from a position in all topics, and not from an offset in one
     with pytest.raises(ConfigurationError, match="a topic for each table"):
-        replay_bronze.of_bronze(spark, lake, "bank", "7")
-    done = replay_bronze.of_bronze(spark, lake, "bank", f"{J}={late}")
+        replay.of_bronze(spark, lake, "bank", "7")
+    done = replay.of_bronze(spark, lake, "bank", f"{J}={late}")
     assert done.ranges[0][0] == 4
     starts = {name.removeprefix(f"{source.topic}."): found[0][0] for name, found in done.tables.items()}
     assert starts == {ACCOUNTS: 3, TELLERS: 1, FRESH: 0}

@@ -49,7 +49,7 @@ class Sending:
             number = next(self._numbers)
             body = value or b'{"n": %d}' % number
             self.outbox.read(Record("alerts", 0, number, key.encode(), body, headers, 1_700_000_000_000))
-        self.receiver.send(self.outbox, self.outbox.fresh())
+        self.receiver.send(self.outbox, self.outbox.take_fresh())
 
     def is_settled(self):
         return self.figures.pending == 0
@@ -61,10 +61,10 @@ class Sending:
 
     def _bury(self):
         while not self._over.wait(0.02):
-            for entry in self.outbox.condemned():
+            for entry in self.outbox.take_condemned():
                 self.letters.append((entry.record.id, entry.condition))
-                self.outbox.buried(entry)
-            self.receiver.send(self.outbox, self.outbox.fresh())
+                self.outbox.note_buried(entry)
+            self.receiver.send(self.outbox, self.outbox.take_fresh())
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from io import StringIO
 
 from rich.console import Console
 
-from spark_jobs import load_report
-from spark_jobs.progress import Occasionally
+from spark_jobs import load
+from spark_jobs.command_options import Occasionally
 from spark_jobs.verify import report as verify_report
 
 
@@ -15,15 +15,15 @@ def test_a_line_comes_now_and_then():
     progress = Occasionally(lines.append, now=lambda: clock[0])
     for second in range(0, 100, 5):
         clock[0] = second
-        progress.say(f"{second} s")
+        progress.write(f"{second} s")
     assert lines == ["30 s", "60 s", "90 s"]
 
 
 def test_load_and_verify_write_progress_into_a_file(monkeypatch):
-    monkeypatch.setattr("spark_jobs.progress._EVERY", 0.0)
+    monkeypatch.setattr("spark_jobs.command_options._EVERY", 0.0)
     out = StringIO()
     with redirect_stderr(out):
-        with load_report.progress(Console(stderr=True)) as tell:
+        with load.show_progress(Console(stderr=True)) as tell:
             tell("silver", 3, 199)
         with verify_report.progress(Console(stderr=True)) as shown:
             shown.show("jakarta/bank: taking a snapshot")

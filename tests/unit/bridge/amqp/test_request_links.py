@@ -68,5 +68,4 @@ def test_links_whose_deliveries_nobody_acknowledges_are_refused(links):
 def test_a_bridge_that_carries_no_requests_refuses_all():
     identities = Identities({}, demanded=False)
     bare = RequestLinks("bridge", {SOURCE}, identities, {}, lambda _seconds, _step: None)
-    assert not bare.is_carrying
     assert bare.refusal(link(f"requests/{SOURCE}", is_sender=True), SOURCE, None) == NOT_CARRIED

@@ -97,15 +97,15 @@ def test_a_rejected_record_holds_its_key_and_its_offset_until_its_dead_letter_is
     outbox.read(record(1))
     outbox.rejected(outbox.take("alerts/jakarta"), "amqp:not-allowed", "no such card")
     assert outbox.take("alerts/jakarta") is None
-    (letter,) = outbox.condemned()
+    (letter,) = outbox.take_condemned()
     assert (letter.condition, letter.description) == ("amqp:not-allowed", "no such card")
-    assert outbox.condemned() == []
-    outbox.unburied(letter)
-    assert outbox.condemned() == [letter]
+    assert outbox.take_condemned() == []
+    outbox.bury_again(letter)
+    assert outbox.take_condemned() == [letter]
     assert outbox.committable() == {0: 0}
-    outbox.buried(letter)
+    outbox.note_buried(letter)
     assert outbox.committable() == {0: 1}
-    assert "alerts/jakarta" in outbox.fresh()
+    assert "alerts/jakarta" in outbox.take_fresh()
     assert outbox.take("alerts/jakarta").record.offset == 1
     assert figures.dead_lettered == 1
 
@@ -115,13 +115,13 @@ def test_a_record_without_a_region_is_a_dead_letter_and_others_pass(key):
     outbox, _, _ = made()
     outbox.read(record(0, key))
     outbox.read(record(1))
-    (letter,) = outbox.condemned()
+    (letter,) = outbox.take_condemned()
     assert letter.condition == NO_ADDRESS
     assert "region" in letter.description
     assert outbox.addresses() == ["alerts/jakarta"]
     outbox.accepted(outbox.take("alerts/jakarta"))
     assert outbox.committable() == {0: 0}
-    outbox.buried(letter)
+    outbox.note_buried(letter)
     assert outbox.committable() == {0: 2}
 
 
@@ -163,13 +163,13 @@ def test_old_records_become_dead_letters_in_order_but_none_that_is_on_the_way():
     outbox.read(record(4, b"jakarta/2", timestamp=10))
     sent = outbox.take("alerts/jakarta")
     outbox.expire(100)
-    assert [(entry.record.offset, entry.condition) for entry in outbox.condemned()] == [(4, TOO_OLD)]
+    assert [(entry.record.offset, entry.condition) for entry in outbox.take_condemned()] == [(4, TOO_OLD)]
     outbox.lost(sent)
     outbox.expire(100)
-    letters = outbox.condemned()
+    letters = outbox.take_condemned()
     assert [entry.record.offset for entry in letters] == [0, 1, 2]
     for letter in reversed(letters):
-        outbox.buried(letter)
+        outbox.note_buried(letter)
     assert outbox.take("alerts/jakarta").record.offset == 3
 
 
@@ -183,7 +183,7 @@ def test_what_becomes_of_a_record_whose_partition_was_taken_away_is_not_ours():
     outbox.accepted(entries[0])
     outbox.returned(entries[1])
     outbox.rejected(entries[2], "", "")
-    assert (outbox.condemned(), outbox.addresses(), outbox.committable()) == ([], [], {})
+    assert (outbox.take_condemned(), outbox.addresses(), outbox.committable()) == ([], [], {})
     outbox.read(record(7))
     assert figures.pending == 0
     outbox.assign(0)

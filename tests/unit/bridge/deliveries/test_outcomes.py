@@ -59,13 +59,13 @@ class World:
                 bridge.sent.append(entry)
 
     def bury(self, bridge):
-        for entry in bridge.outbox.condemned():
+        for entry in bridge.outbox.take_condemned():
             self.letters.append(entry.record)
-            bridge.outbox.buried(entry)
+            bridge.outbox.note_buried(entry)
 
     def fail_to_bury(self, bridge):
-        for entry in bridge.outbox.condemned():
-            bridge.outbox.unburied(entry)
+        for entry in bridge.outbox.take_condemned():
+            bridge.outbox.bury_again(entry)
 
     def commit(self, bridge):
         for partition, offset in bridge.outbox.committable().items():

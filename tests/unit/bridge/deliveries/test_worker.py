@@ -31,7 +31,7 @@ class Reader:
                 raise event
             yield event
 
-    def removed(self):
+    def count_removed(self):
         return {}
 
     def check(self):

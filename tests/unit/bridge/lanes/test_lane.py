@@ -270,7 +270,7 @@ def test_a_lane_lets_several_sources_gather_before_it_takes_them(parts, monkeypa
         put(parts, source, ticket)
     lane.turn(0)
     # given that Kafka took a while for the last one
-    lane._pacing.ended(SOURCES, 0.01)
+    lane._pacing.note_end(SOURCES, 0.01)
 
     def gather():
         paused.append(lane._pacing.until_collecting)

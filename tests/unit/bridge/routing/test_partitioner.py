@@ -2,8 +2,8 @@
 
 from itertools import chain, pairwise
 
-from bridge.model.table_router import TableRouter
-from bridge.routing.partitioner import shares
+from bridge.model.route import TableRouter
+from bridge.routing.partitioner import share_out
 from headrace.batch import Batch
 from headrace.configuration.bridge import TableTopic
 from headrace.position import Position
@@ -15,14 +15,14 @@ ROWS = log(SOURCE, 200)
 
 
 def test_one_partition_takes_all_in_order():
-    (share,) = shares(BATCH, 0, "t", [3])
+    (share,) = share_out(BATCH, 0, "t", [3])
     assert (share.partition, share.keys, share.values) == (3, BATCH.keys, BATCH.values)
 
 
 def test_records_before_the_first_new_one_are_left_out():
-    (share,) = shares(BATCH, 150, "t", [3])
+    (share,) = share_out(BATCH, 150, "t", [3])
     assert share.values == BATCH.values[150:]
-    assert sum(len(each.values) for each in shares(BATCH, 150, "t", [0, 1])) == 50
+    assert sum(len(each.values) for each in share_out(BATCH, 150, "t", [0, 1])) == 50
 
 
 def test_a_batch_without_records_goes_nowhere():
@@ -31,7 +31,7 @@ def test_a_batch_without_records_goes_nowhere():
     empty = Batch(source=SOURCE, follows=before, first=before, last=before, segments=[], keys=[], values=[])
     tables = TableRouter("t", {"public.t": TableTopic("t.public.t", "delete")})
     for partitions, router in (([0, 1], None), ([0], tables)):
-        assert shares(empty, 0, "t", partitions, router) == []
+        assert share_out(empty, 0, "t", partitions, router) == []
 
 
 # B9
@@ -41,7 +41,7 @@ def test_the_hash_of_a_key_never_changes():
     ]
     found = {
         key: share.partition
-        for share in shares(of(SOURCE, rows, rows[0].position), 0, "t", [4, 5, 6])
+        for share in share_out(of(SOURCE, rows, rows[0].position), 0, "t", [4, 5, 6])
         for key in share.keys
     }
     assert found == {b'{"id":1}': 4, b'{"id":2}': 5, b"x": 4}
@@ -59,7 +59,7 @@ def test_a_schema_record_goes_everywhere_and_a_delete_with_its_tombstone_to_one_
         keys=[b'{"id":"1:5"}', None, b'{"id":1}', b'{"id":1}'],
         values=[b"begin", b"schema", b"delete", None],
     )
-    split = {share.partition: share.values for share in shares(batch, 0, "t", [0, 1])}
+    split = {share.partition: share.values for share in share_out(batch, 0, "t", [0, 1])}
     assert sorted(map(str, chain.from_iterable(split.values()))) == sorted(
         map(str, [b"begin", b"schema", b"schema", b"delete", None])
     )
@@ -68,7 +68,7 @@ def test_a_schema_record_goes_everywhere_and_a_delete_with_its_tombstone_to_one_
 
 
 def test_every_record_goes_to_one_partition_and_a_key_keeps_its_order():
-    split = list(shares(BATCH, 0, "t", [0, 1, 2]))
+    split = list(share_out(BATCH, 0, "t", [0, 1, 2]))
     assert sorted(value for share in split for value in share.values) == sorted(BATCH.values)
     order = {value: number for number, value in enumerate(BATCH.values)}
     for share in split:
@@ -89,7 +89,7 @@ def test_a_schema_record_goes_to_every_partition_ahead_of_its_change():
     batch.keys[0] = batch.keys[3] = None
     assert batch.segments == [(9, 0, 1), (9, 0, 3)]
     # then
-    assert {share.partition: share.values for share in shares(batch, 0, "t", [4, 5, 6])} == {
+    assert {share.partition: share.values for share in share_out(batch, 0, "t", [4, 5, 6])} == {
         4: [b"schema", b"one", b"truncate"],
         5: [b"schema", b"two"],
         6: [b"schema"],
@@ -109,10 +109,10 @@ def test_headers_go_where_their_records_go():
         values=[b"%d" % index for index in range(4)],
         headers=named,
     )
-    (whole,) = shares(batch, 0, "t", [0])
-    (rest,) = shares(batch, 2, "t", [0])
+    (whole,) = share_out(batch, 0, "t", [0])
+    (rest,) = share_out(batch, 2, "t", [0])
     assert (whole.headers, rest.headers) == (named, {1: named[3]})
-    split = shares(batch, 1, "t", [0, 1, 2])
+    split = share_out(batch, 1, "t", [0, 1, 2])
     found = {share.values[at]: given for share in split for at, given in share.headers.items()}
     assert found == {b"1": named[1], b"3": named[3]}
-    assert shares(BATCH, 0, "t", [0])[0].headers is None
+    assert share_out(BATCH, 0, "t", [0])[0].headers is None

@@ -2,11 +2,11 @@
 
 import pytest
 
-from bridge.routing.registered_schemas import RegisteredSchemas, wanted
+from bridge.routing.registered_schemas import RegisteredSchemas, find_needed
 from headrace.batch import WrittenWith
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.registry.client import Incompatible, NotThere
-from tests.unit.bridge.routing.test_avro_ids import WRITTEN
+from tests.unit.bridge.routing.test_partitioner_avro import WRITTEN
 
 
 class Registry:
@@ -58,7 +58,7 @@ def registered(registry, monkeypatch):
     return RegisteredSchemas(registry)
 
 
-NEEDED = wanted("s.public.t", WRITTEN, "s", "FULL", of_one_table=True)
+NEEDED = find_needed("s.public.t", WRITTEN, "s", "FULL", of_one_table=True)
 
 
 def ask(registered, needed=NEEDED):
@@ -78,7 +78,7 @@ def test_schemas_are_registered_once_with_the_rule_of_the_stream(registry, regis
 
 
 def test_a_table_without_a_key_has_one_schema(registered):
-    needed = wanted("s.public.t", WrittenWith(1, "public", "t", None, WRITTEN.value), "s", "", of_one_table=True)
+    needed = find_needed("s.public.t", WrittenWith(1, "public", "t", None, WRITTEN.value), "s", "", of_one_table=True)
     ask(registered, needed)
     assert registered.ids(needed).key is None
 
@@ -120,7 +120,7 @@ def test_a_rule_that_the_file_loosens_lets_the_change_pass(registry, registered)
     registry.refused = NEEDED.schemas.value
     ask(registered)
     again = RegisteredSchemas(registry)
-    loose = wanted("s.public.t", WRITTEN, "s", "NONE", of_one_table=True)
+    loose = find_needed("s.public.t", WRITTEN, "s", "NONE", of_one_table=True)
     ask(again, loose)
     assert again.ids(loose) == (1, 2)
 
@@ -173,7 +173,7 @@ def test_an_id_that_is_another_schemas_by_now_is_noticed(registry, registered):
 def test_a_schema_of_another_table_is_refused(schema, table, of_one_table):
     """S5: what a batch says of a schema does not name subjects, and a schema is its table's own."""
     written = WrittenWith(1, schema, table, WRITTEN.key, WRITTEN.value)
-    needed = wanted("s", written, "s", "", of_one_table=of_one_table)
+    needed = find_needed("s", written, "s", "", of_one_table=of_one_table)
     schemas = RegisteredSchemas(None)
     with pytest.raises(CorruptInput, match="not of the table"):
         schemas.ids(needed)
@@ -183,7 +183,7 @@ def test_a_schema_of_another_table_is_refused(schema, table, of_one_table):
 def test_subjects_are_named_by_the_table_alone():
     """S5."""
     other = WRITTEN.value.replace("@prefix.public.t", "@prefix.public.accounts")
-    needed = wanted("s", WrittenWith(1, "public", "t", None, other), "s", "", of_one_table=False)
+    needed = find_needed("s", WrittenWith(1, "public", "t", None, other), "s", "", of_one_table=False)
     assert needed.value_subject == "s-s.public.t.Envelope"
 
 
@@ -193,7 +193,7 @@ def test_tables_are_looked_up_one_after_the_other_and_a_new_one_waits_for_no_mor
     """K8: 1,000 tables took longer than the 30 s between two looks, and a new schema waited for all of them."""
     now = [1000.0]
     monkeypatch.setattr("bridge.routing.registered_schemas.time.monotonic", lambda: now[0])
-    tables = [wanted(f"s.public.t{n}", WRITTEN, "s", "", of_one_table=True) for n in range(300)]
+    tables = [find_needed(f"s.public.t{n}", WRITTEN, "s", "", of_one_table=True) for n in range(300)]
     for each in tables:
         ask(registered, each)
     registry.requests, registered._look_at = 0, now[0]

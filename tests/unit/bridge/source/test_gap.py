@@ -16,8 +16,8 @@ BEHIND = Position(1_700_000_000, 12, 0)
 def test_an_overtaken_batch_costs_no_pause_and_no_alarm(caplog):
     with caplog.at_level(logging.INFO):
         watch = GapWatch("jakarta/bank")
-        pauses = [watch.met(Gap(MISSING, TAIL)), watch.met(Gap(BEHIND, TAIL))]
-        watch.closed(TAIL)
+        pauses = [watch.note_gap(Gap(MISSING, TAIL)), watch.note_gap(Gap(BEHIND, TAIL))]
+        watch.note_closed(TAIL)
     assert pauses == [0.0, 0.0]
     assert [record.levelname for record in caplog.records] == ["INFO"]
 
@@ -26,8 +26,8 @@ def test_a_gap_that_stays_is_slowed_down_each_time_the_edge_comes_back_to_it():
     watch = GapWatch("jakarta/bank")
     pauses = []
     for _ in range(12):
-        pauses.append(watch.met(Gap(MISSING, TAIL)))
-        watch.met(Gap(BEHIND, TAIL))
+        pauses.append(watch.note_gap(Gap(MISSING, TAIL)))
+        watch.note_gap(Gap(BEHIND, TAIL))
     assert pauses[0] == 0.0
     assert all(pause > 0 for pause in pauses[1:])
     assert 0.5 <= max(pauses) <= 5.0
@@ -38,7 +38,7 @@ def test_a_gap_that_stays_is_said_once_with_both_positions(caplog, monkeypatch):
     monkeypatch.setattr("bridge.source.state.time.monotonic", lambda: next(clock))
     watch = GapWatch("jakarta/bank")
     for _ in range(20):
-        watch.met(Gap(MISSING, TAIL))
+        watch.note_gap(Gap(MISSING, TAIL))
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "jakarta/bank" in said
     assert str(MISSING) in said
@@ -48,8 +48,8 @@ def test_a_gap_that_stays_is_said_once_with_both_positions(caplog, monkeypatch):
 
 def test_a_source_of_which_nothing_is_known_is_said_at_once(caplog):
     watch = GapWatch("jakarta/bank")
-    watch.met(Gap(MISSING, None))
-    watch.met(Gap(MISSING, None))
+    watch.note_gap(Gap(MISSING, None))
+    watch.note_gap(Gap(MISSING, None))
     (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert str(MISSING) in said
     assert "new epoch" in said
@@ -59,6 +59,6 @@ def test_a_source_of_which_nothing_is_known_is_said_at_once(caplog):
 def test_a_closed_gap_starts_over(tail):
     watch = GapWatch("jakarta/bank")
     for _ in range(5):
-        watch.met(Gap(MISSING, tail))
-    watch.closed(MISSING)
-    assert watch.met(Gap(BEHIND, TAIL)) == 0.0
+        watch.note_gap(Gap(MISSING, tail))
+    watch.note_closed(MISSING)
+    assert watch.note_gap(Gap(BEHIND, TAIL)) == 0.0

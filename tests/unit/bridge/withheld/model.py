@@ -10,17 +10,14 @@ from collections import defaultdict
 
 from bridge.kafka.record_limits import RecordLimits
 from bridge.lanes.lane import Lane, LaneSettings
-from bridge.model import withheld_records as records
 from bridge.model.delivery import Accept, Delivery
 from bridge.model.ports import Committed
-from bridge.model.position_text import parse
-from bridge.model.route import SourceRoute
-from bridge.model.table_router import TableRouter
-from bridge.model.withheld import Withheld
+from bridge.model.position_text import Withheld, parse
+from bridge.model.route import SourceRoute, TableRouter
+from bridge.routing import withheld_records as records
 from bridge.routing.registered_schemas import Ids
 from bridge.source.registry import SourceRegistry
-from bridge.withheld.reader import Found
-from bridge.withheld.releaser import Releaser
+from bridge.withheld.releaser import Releaser, WithheldRecord
 from headrace.batch import CONTENT_ENCODING, Batch, WrittenWith, encode
 from headrace.configuration.bridge import TableTopic
 from headrace.errors import NotConnected, Retryable
@@ -154,7 +151,7 @@ class Reader:
         for offset in range(begin, end):
             record = self.broker.logs[place][offset]
             if record is not None and record[0] == key:
-                found.append(Found(offset, records.batch_of(record[2], record[1], "here"), len(record[1])))
+                found.append(WithheldRecord(offset, records.batch_of(record[2], record[1], "here"), len(record[1])))
                 size += len(record[1])
                 if size >= most:
                     return found, offset + 1

@@ -5,17 +5,14 @@ from types import SimpleNamespace
 
 from bridge.kafka.client import KafkaError, OffsetSpec
 from bridge.model.ports import Committed
-from bridge.model.position_text import parse
+from bridge.model.position_text import Withheld, WithheldTable, parse
 from bridge.model.route import SourceRoute
-from bridge.model.withheld import Withheld, WithheldTable
-from bridge.model.withheld_records import batch_of
 from bridge.positions import withheld_survey as survey
 from bridge.positions.withheld_survey import known_withheld
-from bridge.routing.withheld_split import divide
+from bridge.routing.withheld_records import batch_of, divide
 from bridge.service import STALLED_SECONDS, Stalls
 from bridge.source.session import Session
-from bridge.withheld.reader import KafkaReader
-from bridge.withheld.releaser import Releaser
+from bridge.withheld.releaser import KafkaReader, Releaser
 from headrace.batch import Batch
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
@@ -292,7 +289,7 @@ def test_sources_that_share_a_subject_do_not_all_stop_for_their_releases_at_once
 
 def test_a_source_that_waits_for_one_table_too_many_goes_on_when_another_one_is_released(monkeypatch):
     # when a second table does not fit into what is committed
-    monkeypatch.setattr("bridge.model.withheld._LONGEST", 60)
+    monkeypatch.setattr("bridge.model.position_text._LONGEST", 60)
     served = Served()
     served.edge.changes.append(Change(Position(1, 200, 0), "u", 120, 1))
     served.schemas.refused.add(schema_of("u", 120).value)
@@ -315,7 +312,7 @@ def test_a_source_that_waits_for_one_table_too_many_goes_on_when_another_one_is_
 
 def test_much_of_other_tables_is_passed_over_in_steps_that_others_need_not_wait_for_long(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("bridge.withheld.reader.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("bridge.withheld.releaser.time", SimpleNamespace(monotonic=lambda: now[0]))
 
     class Client:
         at = 0
@@ -389,7 +386,7 @@ def test_a_withheld_record_that_its_topic_does_not_take_ends_the_release_of_its_
     assert (served.session, session.tail) == (session, served.edge.changes[-1].position)
     # and that one too, once its topic takes it
     too_large.clear()
-    monkeypatch.setattr("bridge.model.withheld._PUT_OFF_SECONDS", 0.0)
+    monkeypatch.setattr("bridge.source.session._PUT_OFF_SECONDS", 0.0)
     session.release._put_off.clear()
     for _ in range(8):
         served.bridge.release()

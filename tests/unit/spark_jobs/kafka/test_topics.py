@@ -5,7 +5,7 @@ import pytest
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs.kafka import client, groups, requests, topics
+from spark_jobs.kafka import client, requests, topics
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.kafka.topics import Reach
 
@@ -78,7 +78,7 @@ def test_the_newest_note_of_a_source_s_group_tells_its_position(lake, monkeypatc
             asked.append(group)
             return {Place("bank", partition): text for partition, text in enumerate(held[group])}
 
-        monkeypatch.setattr(groups, "committed", committed)
+        monkeypatch.setattr(topics, "read_committed", committed)
         return topics._positions(lake, ["jakarta/bank"], [Place("bank", 0)]).get("jakarta/bank")
 
     # In the group of bridges each entry names its source; only where it has none, the group of a former release is read.
@@ -104,7 +104,7 @@ def test_s3_the_owner_of_a_partition_is_the_source_for_which_bridges_committed_t
     at = "692010c0/0000000001a00000/00000000 2026-01-31T09:15:01.000Z"
     held = {Place("bank", 0): f"2 {at} london/bank one", Place("bank", 2): f"2 {at} jakarta/bank two"}
     monkeypatch.setattr(client, "describe", lambda *_: Topic(name="bank", id="x", starts={}, ends={0: 1, 1: 0, 2: 4}))
-    monkeypatch.setattr(groups, "committed", lambda *_: held)
+    monkeypatch.setattr(topics, "read_committed", lambda *_: held)
     assert topics.owners(lake, "bank") == {0: "london/bank", 2: "jakarta/bank"}
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from headrace.errors import NeedsOperator
 from spark_jobs.maintenance.bronze_retention import limits
-from spark_jobs.state import bronze_identity
+from spark_jobs.state import published
 from spark_jobs.state.published import Published, Table
 
 
@@ -24,6 +24,6 @@ def test_records_are_needed_from_the_positions_of_the_table_that_is_the_furthest
 
 
 def test_what_needs_removed_records_is_refused_with_where_bronze_begins():
-    bronze_identity.refuse_removed({"a": "4"}, {"a": "4"}, "it")
+    published.refuse_removed({"a": "4"}, {"a": "4"}, "it")
     with pytest.raises(NeedsOperator, match=r"it has those of b after 5$"):
-        bronze_identity.refuse_removed({"a": "4"}, {"a": "4", "b": "5"}, "it")
+        published.refuse_removed({"a": "4"}, {"a": "4", "b": "5"}, "it")

@@ -84,7 +84,7 @@ def test_l36_the_mark_of_a_copy_of_a_stopped_table_has_it_tried_again_from_its_o
         schemas={J: schema_record(1).value},
         problem="column d: no such value in its type",
         bronze_after=10,
-        tried=unfinished.digest_settings(LAKE, "bank"),
+        settings=unfinished.digest_settings(LAKE, "bank"),
     )
     before = published(stopped)
     # when a range has nothing of it but the mark of a copy
@@ -114,7 +114,7 @@ def context(**changes):
 
 
 def task(known, after):
-    return table_task.TableTask(table=T, path="p", known=known, high={}, seen=[], records=[], after=after)
+    return table_task.TableTask(table=T, path="p", published=known, high={}, seen=[], records=[], after=after)
 
 
 def test_l44_where_a_table_goes_on_is_known_from_the_first_load_on():

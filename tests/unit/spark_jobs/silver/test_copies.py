@@ -14,15 +14,15 @@ def mark(source, position, kind):
 
 def test_a_copy_is_under_way_from_its_first_mark_to_its_end():
     began = [mark(J, "1", COPY_BEGINS), mark(L, "1", None), mark(J, "3", COPY_BEGINS)]
-    assert copies.under_way({}, began) == {J: "1"}
-    assert copies.under_way({}, [*began, mark(J, "4", COPY_ENDS)]) == {}
-    assert copies.under_way({J: "1"}, [mark(J, "4", COPY_ENDS), mark(J, "5", COPY_BEGINS)]) == {J: "5"}
-    assert copies.under_way({J: "1"}, [mark(L, "4", COPY_ENDS)]) == {J: "1"}
+    assert copies.find_copying({}, began) == {J: "1"}
+    assert copies.find_copying({}, [*began, mark(J, "4", COPY_ENDS)]) == {}
+    assert copies.find_copying({J: "1"}, [mark(J, "4", COPY_ENDS), mark(J, "5", COPY_BEGINS)]) == {J: "5"}
+    assert copies.find_copying({J: "1"}, [mark(L, "4", COPY_ENDS)]) == {J: "1"}
 
 
 def test_what_ended_is_what_was_under_way():
-    assert copies.ended({J: "1"}, [mark(J, "4", COPY_ENDS)])
-    assert not copies.ended({J: "1"}, [mark(L, "4", COPY_ENDS), mark(J, "5", COPY_BEGINS)])
+    assert copies.has_ended({J: "1"}, [mark(J, "4", COPY_ENDS)])
+    assert not copies.has_ended({J: "1"}, [mark(L, "4", COPY_ENDS), mark(J, "5", COPY_BEGINS)])
 
 
 def test_a_table_that_is_copied_goes_with_its_stream_but_for_that_source():

@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import load, prechecks
+from spark_jobs.silver import load
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.state.offsets import Held, Progress
 from spark_jobs.state.published_rows import Published
@@ -39,8 +39,8 @@ def test_l40_parts_are_reported_as_one_load():
 
 def test_a_topic_is_missed_where_it_is_known_which_ones_are_read():
     lake = SimpleNamespace(prefix=lambda _: "bank")
-    prechecks.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank.public.t": Held()}))
+    load.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank.public.t": Held()}))
     with pytest.raises(NeedsOperator, match=r"bank\.public\.t"):
-        prechecks.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank": Held()}))
+        load.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank": Held()}))
     # a note whose base is gone does not tell
-    prechecks.refuse_unread(lake, "bank", {"public.t"}, None)
+    load.refuse_unread(lake, "bank", {"public.t"}, None)

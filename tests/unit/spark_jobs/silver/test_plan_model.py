@@ -1,6 +1,6 @@
 """Random histories of a stream: after each load, every published table equals a fold of bronze up to its positions.
 
-What decides is the real code (plan.py, unfinished.py, copies.py, behind.py, bronze_identity.py); bronze, rows and commits are
+What decides is the real code (plan.py, unfinished.py, copies.py, behind.py, published.py); bronze, rows and commits are
 lists here. Histories have copies that end, are cancelled or begin again, tables that stop, fail and go on, loads that die between
 any two commits, rebuilds, lost folders, and bronze that is made again or put back from an older copy.
 """
@@ -19,7 +19,7 @@ from spark_jobs.silver.commit import Base
 from spark_jobs.silver.profiles import BatchProfile, Beyond, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.silver.truncates import Truncate
-from spark_jobs.state import bronze_identity, published
+from spark_jobs.state import published
 from spark_jobs.state.published_rows import Published
 
 SOURCES = ("jakarta/bank", "london/bank")
@@ -242,10 +242,10 @@ class World:
         if state.bronze_version is None:
             return state
         there = self.bronze[state.bronze_version][0] if state.bronze_version < len(self.bronze) else None
-        return state if there == state.bronze_commit else bronze_identity.without_versions(state)
+        return state if there == state.bronze_commit else published.without_versions(state)
 
     def base(self, task):
-        folder, known = self.folders.get(task.table), task.known
+        folder, known = self.folders.get(task.table), task.published
         if folder is None:
             return Base(exists=False, positions=known.positions)
         newest = len(folder.versions) - 1
@@ -255,15 +255,15 @@ class World:
 
     def apply(self, task, version, readable, *, build=False):
         """Return what table_load.apply, or build, returns; raise StoppedError, or Overtaken."""
-        if copies.nothing_yet(task) or table_task.only_truncated(task):
-            return table_task.unmade(task)
+        if copies.has_nothing_yet(task) or table_task.is_only_truncated(task):
+            return table_task.describe_unmade(task)
         base = self.base(task)
         if not build and any(p > task.high.get(s, "") for s, p in base.positions.items()):
             raise OvertakenError
         low = {} if build else base.positions
         current = base.current
         if build or table_task.ahead_of(task, low) or not base.exists:
-            if not task.known.schemas and not task.records:
+            if not task.published.schemas and not task.records:
                 raise StoppedError
             new = [
                 r
@@ -311,7 +311,7 @@ class World:
             # A part of a backlog.
             version = self.random.randint(before.bronze_done if known else 0, version)
         readable = self.random.random() < 0.85
-        lagging = unfinished.lagging(self.lake, before, {published.folder(name) for name in self.folders})
+        lagging = unfinished.select_lagging(self.lake, before, {published.folder(name) for name in self.folders})
         since = None
         if before.bronze_done is not None and readable:
             ends = {r.source for r in self.rows(unfinished.since(before, ()), len(self.bronze) - 1, True) if r.last}
@@ -348,7 +348,7 @@ class World:
             return set()
         rows = [r for r in self.rows(None, len(self.bronze), True) if r.kind != "schema"]
         ends = {r.source: r.position for r in sorted(rows, key=lambda r: r.position)}
-        return bronze_identity.ends_ahead(ends, before)
+        return published.ends_ahead(ends, before)
 
     def publish(self, after):
         self.published = replace(after, data=after.load)
@@ -367,11 +367,13 @@ class World:
         name, version = self.random.choice(names), len(self.bronze) - 1
         if self.lacking(before):
             return
-        held = copies.held_back(
+        held = copies.hold_back(
             table_task.task_of(self.lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
         whole = profile([r for r in self.rows(None, version, True) if r.table == name], {}, held.high)
-        task = replace(held, known=replace(held.known, schemas={}, warnings={}), seen=whole.seen, records=whole.records)
+        task = replace(
+            held, published=replace(held.published, schemas={}, warnings={}), seen=whole.seen, records=whole.records
+        )
         if any(p > held.high.get(s, "") for s, p in self.base(held).positions.items()) or name not in self.folders:
             return
         try:

@@ -150,7 +150,7 @@ def test_column_whose_form_is_a_name_alone_is_read_as_any_other():
 
 
 def test_t12_columns_that_sql_does_not_distinguish_have_names_that_depend_on_no_order():
-    id_, source = target_schema.suffixed("Id"), target_schema.suffixed("_source")
+    id_, source = target_schema.add_suffix("Id"), target_schema.add_suffix("_source")
     wanted = {"Id": ("int8",), "id": ("int8",), "_source": ("text",)}
     for names in (list(wanted), list(reversed(wanted))):
         found = target_schema.of("public.t", [schema(("Id",), **{name: wanted[name] for name in names})])
@@ -160,23 +160,23 @@ def test_t12_columns_that_sql_does_not_distinguish_have_names_that_depend_on_no_
     several = target_schema.of(
         "public.t", [schema(("k",), k=("int8",), AB=("text",)), schema(("k",), k=("int8",), Ab=("text",))]
     )
-    assert several.columns.keys() == {"k", target_schema.suffixed("AB"), target_schema.suffixed("Ab")}
+    assert several.columns.keys() == {"k", target_schema.add_suffix("AB"), target_schema.add_suffix("Ab")}
 
 
 def test_t12_column_whose_name_in_silver_changed_needs_a_rebuild():
     def fitted(stored, *names):
         target = target_schema.of("public.t", [schema((), **dict.fromkeys(names, ("int8",)))])
-        return target_schema.fitted(target, dict.fromkeys((*stored, "_source", "_position"), T.LongType())).columns
+        return target_schema.fit_types(target, dict.fromkeys((*stored, "_source", "_position"), T.LongType())).columns
 
-    a = target_schema.suffixed("A")
+    a = target_schema.add_suffix("A")
     assert fitted(["a"], "a", "A").keys() == {"a", a}
     assert fitted(["a", a], "a").keys() == {"a"}
-    assert fitted(["b"], "b", "_source").keys() == {"b", target_schema.suffixed("_source")}
+    assert fitted(["b"], "b", "_source").keys() == {"b", target_schema.add_suffix("_source")}
     for stored, names in (
         (["A"], ["a", "A"]),
         (["a", a], ["A"]),
         (["A"], ["a"]),
-        ([a, target_schema.suffixed("aA")], ["A"]),
+        ([a, target_schema.add_suffix("aA")], ["A"]),
     ):
         with pytest.raises(Incompatible, match="differs by case alone"):
             fitted(stored, *names)
@@ -188,7 +188,7 @@ def test_open_tables_have_no_names_that_parquet_does_not_take_and_a_table_keeps_
         target_schema.of("public.t", [schema(("odd id",), **columns)], open_names=open_names)
         for open_names in (False, True)
     )
-    id_, ab, cased = target_schema.open_name("odd id"), target_schema.open_name("a;b"), target_schema.suffixed("Odd")
+    id_, ab, cased = target_schema.open_name("odd id"), target_schema.open_name("a;b"), target_schema.add_suffix("Odd")
     assert mapped.columns.keys() == {"odd id", cased, "odd", "a;b", "plain"}
     assert of_open.columns.keys() == {id_, cased, "odd", ab, "plain"}
     assert (of_open.key, of_open.source_names) == ((id_,), {id_: "odd id", ab: "a;b", cased: "Odd"})
@@ -198,4 +198,4 @@ def test_open_tables_have_no_names_that_parquet_does_not_take_and_a_table_keeps_
         assert target_schema.as_stored(target, other.columns) == other
         assert target_schema.as_stored(target, target.columns) == target
         assert target_schema.as_stored(target, ["odd"]) == target
-        assert {target_schema.stored(name, other.columns) for name in columns} == set(other.columns)
+        assert {target_schema.find_stored(name, other.columns) for name in columns} == set(other.columns)

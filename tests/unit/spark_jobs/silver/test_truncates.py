@@ -12,16 +12,16 @@ def test_first_and_last_truncate_of_each_source():
 
 
 def test_rows_before_the_last_truncate_of_their_source_are_removed():
-    assert truncates.removed(CLEARED, "t.") == (
+    assert truncates.where_removed(CLEARED, "t.") == (
         "(t._source = 'a' AND t._position < '4') OR (t._source = 'b' AND t._position < '5')"
     )
-    assert truncates.removed([]) == "false"
+    assert truncates.where_removed([]) == "false"
 
 
 def test_a_row_ends_by_the_first_truncate_of_its_source():
     one = [Truncate(source="it's", position="4", at=7)]
 
-    assert truncates.ended(one, "_deleted_at IS NULL", "_position") == (
+    assert truncates.where_ended(one, "_deleted_at IS NULL", "_position") == (
         "(_deleted_at IS NULL AND _source = 'it\\'s' AND _position < '4')"
     )
     assert truncates.ending_position(one) == "CASE _source WHEN 'it\\'s' THEN '4' END"

@@ -60,14 +60,14 @@ def test_what_commits_added_is_in_themselves(tmp_path, monkeypatch):
         commit(tmp_path, version, operationMetrics={"numOutputRows": str(rows), "numOutputBytes": str(size)})
     commit(tmp_path, 4, operation="OPTIMIZE", operationMetrics={"numAddedFiles": "1"})
     # then
-    assert delta_log.added(None, str(tmp_path), 0, 2) == (5, 500)
-    assert delta_log.added(None, str(tmp_path), 0, 4) == (12, 1200)
-    assert delta_log.added(None, str(tmp_path), 4, 4) == (0, 0)
-    assert delta_log.added(None, str(tmp_path), -1, 4) == (17, 1700)
+    assert delta_log.count_added(None, str(tmp_path), 0, 2) == (5, 500)
+    assert delta_log.count_added(None, str(tmp_path), 0, 4) == (12, 1200)
+    assert delta_log.count_added(None, str(tmp_path), 4, 4) == (0, 0)
+    assert delta_log.count_added(None, str(tmp_path), -1, 4) == (17, 1700)
     # and nothing is said of what the log has no more
     (tmp_path / "_delta_log" / f"{1:020d}.json").unlink()
-    assert delta_log.added(None, str(tmp_path), 0, 4) is None
-    assert delta_log.added(None, str(tmp_path), 1, 4) == (9, 900)
+    assert delta_log.count_added(None, str(tmp_path), 0, 4) is None
+    assert delta_log.count_added(None, str(tmp_path), 1, 4) == (9, 900)
 
 
 def test_l12_newest_commits_are_read_without_the_rest_of_the_log(tmp_path, monkeypatch):
@@ -82,8 +82,8 @@ def test_l12_newest_commits_are_read_without_the_rest_of_the_log(tmp_path, monke
     # then
     assert delta_log.version(None, tmp_path.as_uri()) == 199
     assert delta_log.local_note(str(tmp_path), "silver")[1]["number"] == 199
-    assert delta_log.maintained(None, tmp_path.as_uri(), 199) == 199
-    assert delta_log.maintained(None, tmp_path.as_uri(), 197) is None
+    assert delta_log.find_maintained(None, tmp_path.as_uri(), 199) == 199
+    assert delta_log.find_maintained(None, tmp_path.as_uri(), 197) is None
     assert len([name for name in opened if name != "_last_checkpoint"]) == 4
 
 
@@ -93,7 +93,7 @@ def test_log_whose_beginning_is_cleaned_away_is_read_as_far_as_it_goes(tmp_path)
         commit(tmp_path, version, timestamp=version * 1000, operation="OPTIMIZE")
     # then
     assert [number for number, _ in delta_log.commits(None, tmp_path.as_uri())] == [9, 8, 7]
-    assert delta_log.maintained(None, tmp_path.as_uri(), 6) is None
+    assert delta_log.find_maintained(None, tmp_path.as_uri(), 6) is None
     assert delta_log.first_after(None, tmp_path.as_uri(), 8) == datetime.fromtimestamp(9, UTC)
     assert delta_log.first_after(None, tmp_path.as_uri(), 9) is None
     # a commit that is gone was made long ago
@@ -107,7 +107,7 @@ def test_l37_a_table_without_a_version_was_not_only_maintained_since_it(tmp_path
         commit(tmp_path, version, operation="WRITE", txnId=f"id-{version}")
     commit(tmp_path, 3, operation="OPTIMIZE", txnId="id-3")
     folder, url = str(tmp_path), tmp_path.as_uri()
-    assert delta_log.maintained(None, url, 5000) is None
+    assert delta_log.find_maintained(None, url, 5000) is None
     assert not delta_log.local_only_maintained(folder, 5000)
     # and one that has the version by another commit
     assert delta_log.local_only_maintained(folder, 2, commit="id-2")

@@ -25,12 +25,12 @@ ODD = [
 
 def test_plain_names_stay_as_they_are():
     places_ = [("bank", "public.accounts"), ("bank", "audit.log"), ("bank", "public.Branches"), ("bank", "public.1st")]
-    found = names.assigned({}, places_)
+    found = names.assign({}, places_)
     assert [found[place] for place in places_] == ["accounts", "audit_log", "Branches", "1st"]
 
 
 def test_tables_that_collide_get_names_of_their_own():
-    found = names.assigned({}, SAME)
+    found = names.assign({}, SAME)
     assert len({name.casefold() for name in found.values()}) == len(SAME)
     # The table that is called so keeps the short name, whatever the order.
     assert found["bank", "public.sales_orders"] == "sales_orders"
@@ -41,12 +41,12 @@ def test_tables_that_collide_get_names_of_their_own():
 @pytest.mark.parametrize("given", [SAME[:2], SAME[2:4], SAME[4:], [("bank", ODD[0]), ("bank", ODD[1])]])
 def test_the_order_in_which_tables_of_a_load_are_given_does_not_matter(given):
     for order in permutations(given):
-        assert names.assigned({}, order) == names.assigned({}, given)
+        assert names.assign({}, order) == names.assign({}, given)
 
 
 def test_a_name_once_recorded_stays_when_others_come():
-    first = names.assigned({}, [("bank", "sales.orders"), ("bank", "public.accounts")])
-    later = names.assigned(first, [*first, *SAME, ("shop", "public.accounts"), ("shop", "sales.orders")])
+    first = names.assign({}, [("bank", "sales.orders"), ("bank", "public.accounts")])
+    later = names.assign(first, [*first, *SAME, ("shop", "public.accounts"), ("shop", "sales.orders")])
     assert later["bank", "sales.orders"] == "sales_orders"
     assert later["bank", "public.sales_orders"] != "sales_orders"
     assert later["bank", "public.accounts"] == "accounts"
@@ -56,12 +56,12 @@ def test_a_name_once_recorded_stays_when_others_come():
 
 def test_names_of_an_earlier_release_stay():
     """Where two streams had a table of one name both had the stream in front."""
-    found = names.assigned({}, [("bank", "public.accounts"), ("shop", "public.accounts"), ("shop", "public.sales")])
+    found = names.assign({}, [("bank", "public.accounts"), ("shop", "public.accounts"), ("shop", "public.sales")])
     assert list(found.values()) == ["bank_accounts", "shop_accounts", "sales"]
 
 
 def test_every_odd_name_becomes_one_that_sql_takes():
-    found = names.assigned({}, [("bank", name) for name in ODD])
+    found = names.assign({}, [("bank", name) for name in ODD])
     assert all(re.fullmatch(r"[A-Za-z0-9_]{1,128}", name) for name in found.values())
     assert len({name.casefold() for name in found.values()}) == len(ODD)
     assert found["bank", "public.orders.renamed"].startswith("orders_renamed_")
@@ -69,17 +69,17 @@ def test_every_odd_name_becomes_one_that_sql_takes():
 
 
 def test_a_name_that_looks_like_anothers_suffix_is_still_unique():
-    taken = names.assigned({}, SAME[:2])["bank", "sales.orders"]
+    taken = names.assign({}, SAME[:2])["bank", "sales.orders"]
     given = [("bank", f"public.{taken}"), *SAME[:2]]
-    assert len({name.casefold() for name in names.assigned({}, given).values()}) == len(given)
-    assert len({n.casefold() for n in names.assigned({("bank", f"public.{taken}"): taken}, given).values()}) == 3
+    assert len({name.casefold() for name in names.assign({}, given).values()}) == len(given)
+    assert len({n.casefold() for n in names.assign({("bank", f"public.{taken}"): taken}, given).values()}) == 3
 
 
 def test_streams_have_names_that_sql_takes():
     assert bronze_name("bank", ["bank", "my-bank"]) == "bank"
     assert bronze_name("my-bank", ["bank", "my-bank"]) == "my_bank"
     assert bronze_name("my-bank", ["my_bank", "my-bank"]) != "my_bank"
-    found = names.assigned({}, [("my-bank", "public.accounts"), ("shop", "public.accounts")])
+    found = names.assign({}, [("my-bank", "public.accounts"), ("shop", "public.accounts")])
     assert found["my-bank", "public.accounts"] == "my_bank_accounts"
 
 

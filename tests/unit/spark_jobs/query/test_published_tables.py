@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from spark_jobs.query.listing import ListedTable, show
+from spark_jobs.query.published_tables import ListedTable, show
 
 
 def listed(table, **more):

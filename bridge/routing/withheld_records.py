@@ -1,29 +1,33 @@
-"""What of a batch goes to its tables' topics, and what is withheld: the records of tables that are withheld, or become it now.
+"""What of a batch goes to its tables' topics, and what is withheld; and the records in which that waits.
 
 A table is withheld from the first record on whose schema the registry refuses, and with all that comes after it, so that its
 topic never has a later record ahead of an earlier one. Pure but for the registry's answers. Called by a source's part of a
 transaction.
+
+A withheld record has the records of one table in one batch, as a batch of their own (headrace/batch.py). The key is the source
+and the table, `region/name schema.table`; the value is the batch's body, and its properties are headers, as texts. So it is
+complete in itself, with the schemas that its records were written with, and its format has the batch's version.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-from bridge.model import withheld_records as records
 from bridge.model.ports import Share
+from bridge.model.position_text import Withheld, WithheldTable
 from bridge.model.route import SourceRoute
-from bridge.model.withheld import Withheld, WithheldTable
-from bridge.routing import avro_ids as sharing_out
 from bridge.routing import partitioner
-from bridge.routing.avro_ids import TableRefused
-from bridge.routing.partitioner import glued
+from bridge.routing.partitioner import TableRefused, find_joined
 from bridge.routing.registered_schemas import SchemaIds
-from headrace.batch import AVRO_MARK, Batch
+from headrace.batch import AVRO_MARK, CONTENT_ENCODING, Batch, decode, encode
+from headrace.errors import CorruptInput
 from headrace.position import Position
 from headrace.schema import COPY_MARK_HEAD
 
-#: A withheld record holds so much before compression, in bytes, or a single change: what does not shrink has to go into a topic
-#: that takes records of 1 MB, as all others of the batch do.
+#: Largest size of a withheld record before compression, in bytes, unless it is a single change: what does not shrink has to go
+#: into a topic that takes records of 1 MB, as all others of the batch do.
 _MOST_BYTES = 512 * 1024
+#: Properties of a batch that are numbers.
+_NUMBERS = ("version", "count")
 
 
 class Divided(NamedTuple):
@@ -37,7 +41,7 @@ class Divided(NamedTuple):
 
 
 def divide(
-    batch: Batch, begin: int, route: SourceRoute, schemas: SchemaIds, known: Withheld, tail: Position
+    batch: Batch, begin: int, route: SourceRoute, schemas: SchemaIds, former: Withheld, tail: Position
 ) -> Divided:
     """Return what is to be written of a batch from record `begin` on.
 
@@ -46,22 +50,22 @@ def divide(
         begin: the index of the first record that is not in Kafka.
         route: where the source's records go.
         schemas: what the registry knows.
-        known: which tables are withheld, by the last committed transaction and what this one holds ahead of the batch.
+        former: which tables are withheld, by the last committed transaction and what this one holds ahead of the batch.
         tail: the position ahead of the batch, or what it follows where none is known.
 
-    Raises errors as `sharing_out.shares`; TableRefused too, for a table that would be one too many.
+    Raises errors as `partitioner.share_out_avro`; TableRefused too, for a table that would be one too many.
     """
     reasons: dict[str, str] = {}
-    withheld = known
-    # Without Avro, and as long as nothing is withheld, nobody looks into records here.
-    tables = _Tables(batch, route, begin) if known.tables else None
+    withheld = former
+    # Without Avro, and while nothing is withheld, records are not read here.
+    tables = _Tables(batch, route, begin) if former.tables else None
     while True:
         skipped = tables.indexes_of(withheld.tables) if tables is not None else set()
         try:
-            found = whole(batch, begin, route, schemas, skipped)
+            shares = whole(batch, begin, route, schemas, skipped)
         except TableRefused as refused:
             tables = tables or _Tables(batch, route, begin)
-            more = withheld.put(refused.table, WithheldTable(tables.before(refused.table) or tail, known.end))
+            more = withheld.put(refused.table, WithheldTable(tables.before(refused.table) or tail, former.end))
             if refused.table in withheld.tables or not more.fits:
                 raise
             withheld, reasons = more, {**reasons, refused.table: refused.message}
@@ -69,8 +73,8 @@ def divide(
             parts = [] if tables is None else tables.parts(withheld.tables)
             place = route.withheld_place
             if parts and place is not None:
-                found.append(records.share(place, parts))
-            return Divided(found, withheld, reasons)
+                shares.append(share_of(place, parts))
+            return Divided(shares, withheld, reasons)
 
 
 def whole(
@@ -81,8 +85,8 @@ def whole(
     Raises CorruptInput, and, for records in Avro, what keeps their schemas from being registered.
     """
     if batch.written:
-        return sharing_out.shares(batch, begin, route, schemas, skipped)
-    return partitioner.shares(batch, begin, route.topic, route.partitions, route.tables, skipped)
+        return partitioner.share_out_avro(batch, begin, route, schemas, skipped)
+    return partitioner.share_out(batch, begin, route.topic, route.partitions, route.tables, skipped)
 
 
 class _Tables:
@@ -91,7 +95,7 @@ class _Tables:
     def __init__(self, batch: Batch, route: SourceRoute, begin: int) -> None:
         self._batch, self._begin = batch, begin
         names = {each.mark: each.name for each in batch.written}
-        ahead = {number for number in glued(batch.segments) if batch.keys[number] is None}
+        ahead = {number for number in find_joined(batch.segments) if batch.keys[number] is None}
         self._indexes: dict[str, list[int]] = {}
         before = ""
         for number in range(begin, len(batch)):
@@ -138,3 +142,33 @@ class _Tables:
             part.append(number)
             size += more
         yield part
+
+
+def record_key(source: str, table: str) -> bytes:
+    """Return the key of a table's withheld records."""
+    return f"{source} {table}".encode()
+
+
+def share_of(place: tuple[str, int], parts: Sequence[tuple[str, Batch]]) -> Share:
+    """Return what is written for some tables' batches."""
+    written = Share(*place, [], [], {})
+    assert written.headers is not None
+    for index, (table, batch) in enumerate(parts):
+        properties, body = encode(batch)
+        written.keys.append(record_key(batch.source, table))
+        written.values.append(body)
+        written.headers[index] = [(name, str(value).encode()) for name, value in properties.items()]
+    return written
+
+
+def batch_of(headers: Sequence[tuple[str, bytes]] | None, value: bytes | None, where: str) -> Batch:
+    """Return the batch of a withheld record; raise CorruptInput, or NeedsOperator for a version that is not read."""
+    properties: dict[str, object] = {name: data.decode(errors="replace") for name, data in headers or ()}
+    try:
+        properties |= {name: int(str(properties.get(name))) for name in _NUMBERS}
+        return decode(properties, CONTENT_ENCODING, value or b"")
+    except (CorruptInput, ValueError) as error:
+        reason = error.message if isinstance(error, CorruptInput) else "its headers are no batch's"
+        raise CorruptInput(
+            f"{where} holds no withheld record: {reason}", hint="Nobody but bridges may write to that topic."
+        ) from error

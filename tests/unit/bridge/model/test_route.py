@@ -2,8 +2,8 @@
 
 import pytest
 
-from bridge.model.table_router import TablePatterns, TableRouter
-from bridge.routing.partitioner import shares
+from bridge.model.route import TablePatterns, TableRouter
+from bridge.routing.partitioner import share_out
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as postgres
 from edge.records.envelope import copy_mark, transaction_begin
@@ -150,7 +150,7 @@ def test_a_transaction_is_shared_out_by_table_and_key(tables):
     # when
     found = {
         (topic, partition): list(zip(keys, values, strict=True))
-        for topic, partition, keys, values, _ in shares(batch, 0, "bank", [0, 1], tables)
+        for topic, partition, keys, values, _ in share_out(batch, 0, "bank", [0, 1], tables)
     }
     # then each table's records are in its topic, by key; the schema record in every partition of the stream's own
     at = {key: partition for (topic, partition), pairs in found.items() if topic == ACCOUNTS for key, _ in pairs}
@@ -185,7 +185,9 @@ def test_the_mark_of_a_copy_goes_where_schema_records_go(tables, engine):
         values=[mark, row],
     )
 
-    found = {(topic, partition): values for topic, partition, _, values, _ in shares(batch, 0, "bank", [0, 1], tables)}
+    found = {
+        (topic, partition): values for topic, partition, _, values, _ in share_out(batch, 0, "bank", [0, 1], tables)
+    }
 
     assert found.pop(("bank", 0)) == found.pop(("bank", 1)) == [mark]
     assert [(topic, values) for (topic, _), values in found.items()] == [(ACCOUNTS, [row])]

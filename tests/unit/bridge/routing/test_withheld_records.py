@@ -5,13 +5,11 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from bridge.model.route import SourceRoute
-from bridge.model.table_router import TableRouter
-from bridge.model.withheld import NOTHING, Withheld, WithheldTable
-from bridge.model.withheld_records import batch_of
-from bridge.routing.avro_ids import TableRefused
+from bridge.model.position_text import NOTHING, Withheld, WithheldTable
+from bridge.model.route import SourceRoute, TableRouter
+from bridge.routing.partitioner import TableRefused
 from bridge.routing.registered_schemas import Ids
-from bridge.routing.withheld_split import divide
+from bridge.routing.withheld_records import batch_of, divide
 from headrace.batch import Batch, WrittenWith
 from headrace.configuration.bridge import TableTopic
 from headrace.errors import CorruptInput

@@ -7,17 +7,15 @@ import pytest
 from headrace.configuration.lake import Stream, TableOptions
 from headrace.errors import ConfigurationError
 from spark_jobs import storage
-from spark_jobs.maintenance import replay_bronze
+from spark_jobs.maintenance import replay
 
 
 def test_moment_without_a_zone_is_in_utc():
-    assert replay_bronze.moment("2026-01-31T09:15:00") == datetime(2026, 1, 31, 9, 15, tzinfo=UTC)
-    assert replay_bronze.moment("2026-01-31 16:15+07:00") == datetime(
-        2026, 1, 31, 16, 15, tzinfo=timezone(timedelta(hours=7))
-    )
-    assert replay_bronze.moment("2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
+    assert replay.moment("2026-01-31T09:15:00") == datetime(2026, 1, 31, 9, 15, tzinfo=UTC)
+    assert replay.moment("2026-01-31 16:15+07:00") == datetime(2026, 1, 31, 16, 15, tzinfo=timezone(timedelta(hours=7)))
+    assert replay.moment("2026-01-31") == datetime(2026, 1, 31, tzinfo=UTC)
     with pytest.raises(ConfigurationError, match="'soon' is no moment"):
-        replay_bronze.moment("soon")
+        replay.moment("soon")
 
 
 def test_names_and_texts_cannot_end_their_quotes():

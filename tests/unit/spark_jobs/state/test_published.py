@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_jobs.state import bronze_identity, delta_log
+from spark_jobs.state import delta_log, published
 from spark_jobs.state.published_rows import Published, Table, Unfinished
 
 STATE = Published(
@@ -35,9 +35,9 @@ def bronze(tmp_path, monkeypatch):
 
 
 def test_versions_of_the_bronze_that_was_read_are_known(bronze):
-    assert bronze_identity.known_versions(None, bronze[1], STATE) is STATE
+    assert published.known_versions(None, bronze[1], STATE) is STATE
     former = replace(STATE, bronze_commit=None)
-    assert bronze_identity.known_versions(None, bronze[1], former) is former
+    assert published.known_versions(None, bronze[1], former) is former
 
 
 @pytest.mark.parametrize("state", [STATE, replace(STATE, bronze_version=3), replace(STATE, bronze_commit=None)])
@@ -49,7 +49,7 @@ def test_l37_nothing_is_known_of_bronze_that_is_another_table_or_an_older_copy(b
         for file in (tmp_path / "_delta_log").iterdir():
             file.unlink()
         write("another", 2)
-    found = bronze_identity.known_versions(None, url, state)
+    found = published.known_versions(None, url, state)
     # the rows and positions stay, and all of bronze is read from now on
     assert (found.load, found.bronze_version, found.bronze_done, found.unfinished) == (4, None, None, {})
     table = found.tables["public.t"]

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from bridge.model.route import SourceRoute
-from bridge.model.table_router import TableRouter
-from bridge.routing.avro_ids import shares
+from bridge.model.route import SourceRoute, TableRouter
+from bridge.routing.partitioner import share_out_avro
 from bridge.routing.registered_schemas import Ids
 from headrace.batch import Batch, WrittenWith
 from headrace.configuration.bridge import TableTopic
@@ -49,7 +48,7 @@ def route(partitions=(0,), **tables: str) -> SourceRoute:
 
 
 def test_the_ids_take_the_place_of_the_batchs_number_in_key_value_and_tombstone():
-    (share,) = shares(batch((HEAD + b"k", HEAD + b"v"), (HEAD + b"k", None)), 0, route(t="delete"), Known())
+    (share,) = share_out_avro(batch((HEAD + b"k", HEAD + b"v"), (HEAD + b"k", None)), 0, route(t="delete"), Known())
     assert share.topic == "s.public.t"
     assert share.keys == [b"\0\0\0\1\0k"] * 2
     assert share.values == [b"\0\1\0\0\0v", None]
@@ -57,8 +56,8 @@ def test_the_ids_take_the_place_of_the_batchs_number_in_key_value_and_tombstone(
 
 def test_a_tables_own_topic_names_the_subjects_and_a_topic_of_many_tables_is_followed_by_the_records_name():
     known = Known()
-    shares(batch((HEAD + b"k", HEAD + b"v")), 0, route(t="delete"), known)
-    shares(batch((HEAD + b"k", HEAD + b"v")), 0, route(), known)
+    share_out_avro(batch((HEAD + b"k", HEAD + b"v")), 0, route(t="delete"), known)
+    share_out_avro(batch((HEAD + b"k", HEAD + b"v")), 0, route(), known)
     own, shared = known.wanted
     assert (own.key_subject, own.value_subject) == ("s.public.t-key", "s.public.t-value")
     assert (shared.key_subject, shared.value_subject) == ("s-s.public.t.Key", "s-s.public.t.Envelope")
@@ -66,7 +65,7 @@ def test_a_tables_own_topic_names_the_subjects_and_a_topic_of_many_tables_is_fol
 
 
 def test_a_record_without_a_key_of_a_compacted_topic_goes_to_the_streams_own():
-    (share,) = shares(batch((None, HEAD + b"v")), 0, route(t="compact"), Known())
+    (share,) = share_out_avro(batch((None, HEAD + b"v")), 0, route(t="compact"), Known())
     assert (share.topic, share.keys) == ("s", [None])
 
 
@@ -75,7 +74,9 @@ def test_a_key_keeps_its_partition_whatever_its_id_is():
     for number in (7, 8):
         head = b"\0\0\0\0" + bytes([number])
         records = [(head + bytes([key]), head + b"v") for key in range(50)]
-        for share in shares(batch(*records, written=[WRITTEN._replace(number=number)]), 0, route((0, 1, 2)), Known()):
+        for share in share_out_avro(
+            batch(*records, written=[WRITTEN._replace(number=number)]), 0, route((0, 1, 2)), Known()
+        ):
             for key in share.keys:
                 assert found.setdefault(key, share.partition) == share.partition
     assert len(set(found.values())) == 3
@@ -83,7 +84,7 @@ def test_a_key_keeps_its_partition_whatever_its_id_is():
 
 def test_what_is_json_goes_to_the_streams_own_topic():
     records = [(None, b'{"source":{}}'), (b'{"id":"1"}', b'{"status":"END"}'), (HEAD + b"k", HEAD + b"v")]
-    found = {share.topic: share for share in shares(batch(*records), 0, route(t="delete"), Known())}
+    found = {share.topic: share for share in share_out_avro(batch(*records), 0, route(t="delete"), Known())}
     assert found["s"].values == [value for _, value in records[:2]]
     assert found["s"].keys == [key for key, _ in records[:2]]
 
@@ -92,11 +93,11 @@ def test_where_transactions_begin_and_end_goes_to_the_topic_that_they_have():
     begin, message = (b'{"id":"1"}', b'{"status":"BEGIN"}'), (b'{"prefix":"a"}', b'{"message":{}}')
     router = TableRouter("s", {"public.t": TableTopic("s.public.t", "delete")}, transactions="s.transaction")
     given = batch(begin, (HEAD + b"k", HEAD + b"v"), message)
-    found = {share.topic: share.values for share in shares(given, 0, route()._replace(tables=router), Known())}
+    found = {share.topic: share.values for share in share_out_avro(given, 0, route()._replace(tables=router), Known())}
     assert found["s.transaction"] == [begin[1]]
     assert found["s"] == [message[1]]
 
 
 def test_what_names_no_schema_of_the_batch_is_corrupt():
     with pytest.raises(CorruptInput, match="what it was written with"):
-        shares(batch((HEAD + b"k", b"\0\0\0\0\1v")), 0, route(), Known())
+        share_out_avro(batch((HEAD + b"k", b"\0\0\0\0\1v")), 0, route(), Known())
