@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from headrace.errors import NeedsOperator
 from spark_jobs import noop_check
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import bronze_retention, maintain
+from spark_jobs.maintenance import bronze_retention, maintain, replay
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.state import delta_log, offsets, published
