@@ -146,7 +146,8 @@ class Listener(LinkEvents):
         # OpenSSL has the same reasons for a handshake that failed and for a connection that was up.
         meaning = "" if key(event.connection) in self._connections else files.meaning(text)
         if "certificate verify failed" in text:
-            text = f"its certificate has expired, or is of none of the authorities in {self._interconnect.authority} ({text})"
+            authority = self._interconnect.authority
+            text = f"its certificate has expired, is not valid yet, or is of none of the authorities in {authority} ({text})"
         elif meaning:
             text = f"{meaning} ({text})"
         self._lost("connection from %s lost: %s", peer_of(event.connection), text)
