@@ -16,6 +16,7 @@ from starlette.staticfiles import StaticFiles
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.console.bridges import Bridges
+from headrace.console.connections import Bounded
 from headrace.console.lake import Lake
 from headrace.console.next_steps import Files
 from headrace.console.pages import Known, Pages
@@ -85,6 +86,7 @@ class Console:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self.application,
+                http=type("Connection", (Bounded,), {"known": {}}),
                 log_config=None,
                 access_log=False,
                 lifespan="off",
