@@ -1,9 +1,15 @@
 """Peers that send a byte now and then: others are served meanwhile, and each ends within a bounded time."""
 
+import contextlib
+import socket
+import urllib.request
+
 import pytest
 
 from bridge.amqp import open_connections, pending_connections
 from headrace.amqp import connection as connections
+from headrace.metrics.endpoint import Endpoint
+from headrace.status.answer import Health
 from tests.amqp.interconnect_ends import Edge, Far, at, pem, sealed
 from tests.amqp.peer import Listener
 from tests.hostile import slow_wire
@@ -133,3 +139,27 @@ def test_a_far_side_that_is_slow_is_given_up_and_the_next_address_is_taken(wires
     edge.close()
     far.close()
     silent.close()
+
+
+class Answered:
+    """A part whose endpoint answers."""
+
+    collector = None
+
+    def live(self):
+        return Health(well=True, reason="")
+
+
+def test_an_endpoint_of_metrics_closes_the_oldest_of_many_that_are_slow():
+    """Each kept a thread for as long as it sent a byte within five seconds."""
+    endpoint = Endpoint("127.0.0.1:0", Answered())
+    slow = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(60)]
+    for each in slow:
+        each.settimeout(60)
+        each.sendall(b"GET /h")
+    assert urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/health/live", timeout=60).status == 200
+    with slow[0], contextlib.suppress(ConnectionError):
+        assert slow[0].recv(1) == b""
+    for each in slow:
+        each.close()
+    endpoint.stop()
