@@ -145,6 +145,10 @@ class Links:
         self.deliveries.drop(connection)
         self.requests.drop(connection)
 
+    def uses(self, number: int) -> bool:
+        """Whether a connection has a link in use for batches or deliveries, by its key."""
+        return number in self._feeds or self.deliveries.uses(number)
+
     def opening(self, link: Any, transport: Any) -> None:
         """Take over the addresses of the other side, unless it is refused, which a target left empty reports."""
         who = identity(transport) if self._identities.demanded else None

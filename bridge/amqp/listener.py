@@ -8,12 +8,13 @@ from typing import Any
 
 from bridge.amqp.authorization import Identities
 from bridge.amqp.links import LinkEvents, Links
+from bridge.amqp.open_connections import OpenConnections
 from bridge.amqp.pending_connections import PendingConnections, key
 from headrace import doors
 from headrace.amqp import transport
 from headrace.amqp.errors import described
 from headrace.amqp.security import CertificateWatch, abort, close_silent, name_of, peer_of, server_trust
-from headrace.amqp.transport import Acceptor, EndpointStateHandler, Loop
+from headrace.amqp.transport import Acceptor, Condition, EndpointStateHandler, Loop
 from headrace.certificates import files
 from headrace.configuration.bridge import Interconnect
 from headrace.logs import RateLimitedLog
@@ -44,7 +45,7 @@ class Listener(LinkEvents):
         self._pending = pending
         self._certificates = CertificateWatch(interconnect)
         self._lost = RateLimitedLog(_log.warning)
-        self._connections: dict[int, Any] = {}
+        self._connections = OpenConnections(pending, abort, self._have_come_again)
         self._acceptor: Acceptor | None = None
         self._closing = False
 
@@ -73,7 +74,7 @@ class Listener(LinkEvents):
         self._certificates.stop()
         if self._acceptor is not None:
             self._acceptor.close()
-        for connection in list(self._connections.values()):
+        for connection in self._connections:
             connection.close()
         self.loop.after(_CLOSE_SECONDS if self._connections else 0.0, self.loop.stop)
 
@@ -84,8 +85,17 @@ class Listener(LinkEvents):
 
     def _expire(self) -> None:
         if not self._closing:
+            self._connections.look(self.links.uses, ends=self._identities.demanded)
             self._pending.expire()
             self.loop.after(_EXPIRE_SECONDS, self._expire)
+
+    def _have_come_again(self, connection: Any) -> None:
+        """Close a connection whose other side has to show its certificate again."""
+        self.links.drop(connection)
+        connection.condition = Condition("amqp:connection:forced", "certificates are looked at again every day")
+        connection.close()
+        # Whoever does not answer may not send on.
+        self.loop.after(_CLOSE_SECONDS, lambda: abort(connection, "it did not answer a close"))
 
     def refused(self, event: Any, error: Exception) -> None:
         """Close a connection whose other side sent what cannot be processed."""
@@ -113,8 +123,7 @@ class Listener(LinkEvents):
 
     def on_connection_opened(self, event: Any) -> None:
         """Note a connection that is up: its handshakes are over."""
-        self._pending.authenticate(key(event.connection))
-        self._connections[key(event.connection)] = event.connection
+        self._connections.add(key(event.connection), event.connection)
 
     def on_connection_error(self, event: Any) -> None:
         """Log why the other side closed the connection."""
@@ -136,7 +145,8 @@ class Listener(LinkEvents):
         # OpenSSL has the same reasons for a handshake that failed and for a connection that was up.
         meaning = "" if key(event.connection) in self._connections else files.meaning(text)
         if "certificate verify failed" in text:
-            text = f"its certificate has expired, or is of none of the authorities in {self._interconnect.authority} ({text})"
+            authority = self._interconnect.authority
+            text = f"its certificate has expired, is not valid yet, or is of none of the authorities in {authority} ({text})"
         elif meaning:
             text = f"{meaning} ({text})"
         self._lost("connection from %s lost: %s", peer_of(event.connection), text)
@@ -144,8 +154,8 @@ class Listener(LinkEvents):
     def on_transport_closed(self, event: Any) -> None:
         """Forget the links of a connection that is gone."""
         gone = event.connection
+        self._connections.remove(key(gone))
         self._pending.remove(key(gone))
         self.links.drop(gone)
-        self._connections.pop(key(gone), None)
         if self._closing and not self._connections:
             self.loop.stop()

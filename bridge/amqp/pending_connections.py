@@ -1,4 +1,4 @@
-"""Pending connections: accepted, but without a link in use yet. Their number and their age are bounded.
+"""Pending connections: accepted, but without a link in use yet, or any more. Their number and their age are bounded.
 
 An open port is met by scanners, incomplete handshakes, floods, and by thousands of edges that come back in the same second. Each
 connection has some seconds to attach a link. Those that are not authenticated are strangers; when there are too many of them, the
@@ -50,8 +50,15 @@ class PendingConnections:
     def authenticate(self, key: Any) -> None:
         """Note that a connection's other side is known."""
         entry = self._strangers.pop(key, None)
-        if entry is None:
-            return
+        if entry is not None:
+            self._add_known(key, entry)
+
+    def add_unused(self, key: Any, connection: Any) -> None:
+        """Note that a connection has no link in use any more; for one that is pending, nothing changes."""
+        if key not in self._known and key not in self._strangers:
+            self._add_known(key, (connection, self._clock()))
+
+    def _add_known(self, key: Any, entry: tuple[Any, float]) -> None:
         self._known[key] = entry
         if len(self._known) > MOST_KNOWN:
             self._close(self._known, key, f"there are more than {MOST_KNOWN} connections without a link")
@@ -86,6 +93,10 @@ class PerConnection(Generic[T]):
 
     def __init__(self) -> None:
         self._items: dict[int, dict[T, None]] = {}
+
+    def __contains__(self, number: object) -> bool:
+        """Whether a connection has something, by its key."""
+        return number in self._items
 
     def add(self, connection: Any, item: T) -> None:
         """Note that a connection has something."""

@@ -103,6 +103,10 @@ class SenderLinks:
         self._parting = False
         self._refusal = RateLimitedLog(_log.warning)
 
+    def uses(self, number: int) -> bool:
+        """Whether a connection has a link in use, by its key."""
+        return number in self._of_connections
+
     # Where the bridge connected out.
 
     def attach_by(self, outgoing: Connection) -> None:

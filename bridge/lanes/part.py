@@ -249,6 +249,12 @@ class Part:
 
     def _next(self, delivery: Delivery, batch: Batch, verdict: Next) -> Sequence[Share]:
         tables = self._state.route.tables
+        if self._state.names is not None:
+            try:
+                self._state.names.check(batch, verdict.begin)
+            except CorruptInput as error:
+                self._refuse(delivery, error, "headrace:other-source")
+                return ()
         try:
             # An empty batch starts an epoch, too: then the position moves without records.
             shares, withheld, reasons = divide(

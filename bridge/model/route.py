@@ -164,6 +164,8 @@ class SourceRoute(NamedTuple):
     compatibility: str = ""
     #: Where the records of its withheld tables wait, in the lowest of its partitions; empty where none can be withheld.
     withheld: str = ""
+    #: Whether each of its records has to name it.
+    names_checked: bool = False
 
     @property
     def topics(self) -> dict[str, str]:
@@ -192,6 +194,7 @@ def routes(file: BridgeFile) -> dict[str, SourceRoute]:
             file.prefix(name),
             stream.compatibility,
             file.withheld_topic(name),
+            stream.check_source_names,
         )
         for name, stream in file.streams.items()
         for source, partitions in stream.sources.items()

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from bridge.metrics import SourceMetrics
 from bridge.model.chain import Gap
 from bridge.model.route import SourceRoute
+from bridge.routing.source_names import SourceNames
 from bridge.source.session import Session
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.position import Position
@@ -99,6 +100,8 @@ class SourceState:
 
     def __init__(self, route: SourceRoute) -> None:
         self.route = route
+        #: Looks into each of its records, where its stream asks for that.
+        self.names = SourceNames(route.source) if route.names_checked else None
         self.figures = SourceMetrics()
         #: The lease that this bridge has for the source; None while another bridge has it.
         self.token: int | None = None

@@ -64,6 +64,9 @@ def text(value: bytes | None) -> str:
     return "" if value is None else value.decode()
 
 
+#: Queries of the catalog mean the server's own functions and operators: in the role's own path anybody may have made some that
+#: fit the types better, and those would run with its rights. Statements over rows need that path, for operators of their types.
+_SERVERS_PATH, _OWN_PATH = "set search_path = pg_catalog", "reset search_path"
 #: A statement was cancelled on request.
 _CANCELLED = "57014"
 
@@ -75,6 +78,8 @@ class Database(ports.Database):
         self._address = str(config)
         self._user = config.user
         self._connection = connect(config, source)
+        with self._translated():
+            self._connection.execute(_SERVERS_PATH)
         self.version = self._connection.info.server_version
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
@@ -86,7 +91,8 @@ class Database(ports.Database):
     def checked_rows(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query that an operator's own condition is part of, which may be wrong: then raise NeedsOperator."""
         try:
-            return self._connection.execute(query).fetchall()
+            with self._own_path():
+                return self._connection.execute(query).fetchall()
         except Error as error:
             raise statement_failed(error.sqlstate, str(error), self._address, self._user) from error
 
@@ -98,7 +104,7 @@ class Database(ports.Database):
         raw = self._connection.pgconn
         rows: list[bytes] = []
         size, cancelled = 0, False
-        with self._translated():
+        with self._translated(), self._own_path():
             raw.send_query(statement.encode())
             result = self._result()
             if result is not None and result.status == pq.ExecStatus.COPY_OUT:
@@ -158,6 +164,17 @@ class Database(ports.Database):
         if not poll.poll(left):
             raise NotConnected(f"database {self._address} did not answer in time")
         self._connection.pgconn.consume_input()
+
+    @contextmanager
+    def _own_path(self) -> Iterator[None]:
+        """Have names mean what they do to the role, or in its database, for a statement over rows."""
+        self._connection.execute(_OWN_PATH)
+        try:
+            yield
+        finally:
+            # A transaction that failed takes it back by itself, when it ends.
+            if self._connection.info.transaction_status in {pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS}:
+                self._connection.execute(_SERVERS_PATH)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -44,6 +44,12 @@ class Polling:
         if self._by_descriptor.get(descriptor) is selectable:
             self._forget(descriptor)
 
+    def close(self) -> None:
+        """Close all of them."""
+        for selectable in list(self._all):
+            self.remove(selectable)
+            selectable.close()
+
     def _forget(self, descriptor: int) -> None:
         del self._by_descriptor[descriptor]
         self._poll.unregister(descriptor)
@@ -76,6 +82,10 @@ class Polled:
     def __init__(self) -> None:
         super().__init__()
         self._selector = Polling()
+
+    def close(self) -> None:
+        """Close the sockets that are left when the loop has ended: Proton closes those alone whose other side has answered."""
+        self._selector.close()
 
     def on_selectable_expired(self, event: Any) -> None:
         """Look after a connection whose time has come, unless it ended in the same moment: Proton would fail, and its loop."""

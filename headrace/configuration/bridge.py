@@ -146,6 +146,8 @@ class Stream(Section, frozen=True, kw_only=True):
     transaction_topic: bool = False
     #: Of records in Avro: which changes of their schemas the registry takes; its own setting when empty.
     compatibility: Compatibility = ""
+    #: Whether the bridge looks into each record: a batch with one whose `source.name` is not the batch's source is rejected.
+    check_source_names: bool = False
     #: Partitions that each source owns, `{"region/name" = [0]}`, in each topic of the stream. Never moved silently.
     sources: Annotated[dict[SourceName, Annotated[list[Partition], Meta(min_length=1)]], Meta(min_length=1)]
     #: Of the topic, when `headrace bridge init` creates it.

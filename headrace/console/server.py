@@ -17,6 +17,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.console.bridges import Bridges
 from headrace.console.charts import STEP, History, Prometheus
+from headrace.console.connections import Bounded
 from headrace.console.lake import Lake
 from headrace.console.pages import Known, Pages
 from headrace.console.retention import Retention
@@ -84,6 +85,7 @@ class Console:
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self.application,
+                http=type("Connection", (Bounded,), {"known": {}}),
                 log_config=None,
                 access_log=False,
                 lifespan="off",

@@ -6,7 +6,9 @@ path, and shows no row and no secret. Made by the edge's and the bridge's `run` 
 
 import http.server
 import logging
+import socket
 import threading
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -22,6 +24,8 @@ _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 #: A client that sends or reads nothing for so long, in seconds, is disconnected.
 _PATIENCE = 5.0
+#: Connections at once: one that sends a byte now and then is not silent.
+_MOST = 50
 
 
 class Metrics(Protocol):
@@ -48,6 +52,34 @@ class Served(Protocol):
         """Return how every source is doing."""
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    """Answers each connection in a thread of its own; where there are too many, the oldest is closed."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._lock = threading.Lock()
+        self._open: dict[Any, None] = {}
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer one."""
+        with self._lock:
+            self._open[request] = None
+            oldest = next(iter(self._open)) if len(self._open) > _MOST else None
+            self._open.pop(oldest, None)
+        if oldest is not None:
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget one that was answered."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+
 class Endpoint:
     """Listens from its making until `stop`."""
 
@@ -55,13 +87,12 @@ class Endpoint:
         host, _, port = listen.rpartition(":")
         handler = type("Handler", (_Handler,), {"served": served})
         try:
-            self._server = http.server.ThreadingHTTPServer((host or "0.0.0.0", int(port)), handler)
+            self._server = _Server((host or "0.0.0.0", int(port)), handler)
         except OSError as error:
             raise ConfigurationError(
                 f"cannot listen on {listen}: {error.strerror or error}",
                 hint="Choose another address in [metrics] listen, or stop who has it.",
             ) from error
-        self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, name="endpoint", daemon=True)
         self._thread.start()

@@ -38,7 +38,7 @@ def sealed(first, last, *, follows=None, epoch=EPOCH, size=0, source=SOURCE):
     follows = follows or before
     numbers = range(first, last + 1)
     values = [
-        json.dumps({"n": n, "pad": _noise(n, size), "source": {"position": str(Position(epoch, n, 0))}})
+        json.dumps({"n": n, "pad": _noise(n, size), "source": {"name": source, "position": str(Position(epoch, n, 0))}})
         for n in numbers
     ]
     end = Position(epoch, last, 0) if numbers else follows

@@ -154,3 +154,19 @@ BATCHES: dict[str, tuple[Any, bytes]] = {
     "values without end (S7)": (properties(), packed(b"\x94\x90\x90" + _many(8_000_000, b"\xc0") + b"\x80")),
     "unpacks to 200 MB (S7)": (properties(), packed(b"\x94" + bytes(200 << 20))),
 }  # fmt: skip
+
+_OWN, _OTHER = b'"source":{"name":"a/one"}', b'"source":{"name":"a/two"}'
+#: Values that name another source, or can be read so, by how; refused where a stream has `check_source_names`.
+NAMES: dict[str, bytes] = {
+    "another source": b"{%b}" % _OTHER,
+    "no source": b'{"after":{%b}}' % _OWN,
+    "no name": b'{"source":{"position":"1"}}',
+    "source twice, its own last": b"{%b,%b}" % (_OTHER, _OWN),
+    "source twice, its own first": b"{%b,%b}" % (_OWN, _OTHER),
+    "source twice, once with an escape": b"{%b,%b}" % (_OTHER.replace(b"so", b"\\u0073o"), _OWN),
+    "source twice, once no object": b'{"source":"a/two",%b}' % _OWN,
+    "name twice": b'{"source":{"name":"a/two","name":"a/one"}}',
+    "name twice, once with an escape": b'{"source":{"name":"a/one","n\\u0061me":"a/two"}}',
+    "two records in one": b"{%b}{%b}" % (_OWN, _OTHER),
+    "no JSON": b'{%b,"after":{"id":nan}}' % _OWN,
+}

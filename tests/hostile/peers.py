@@ -90,10 +90,19 @@ def batches(rogue: str, honest: str) -> Iterator[Message]:
             source = rogue if given["source"] == "a/one" else given["source"]
             if "another one" in name:
                 source = honest
-            yield Message(
-                body=body, inferred=True, durable=True, content_encoding=CONTENT_ENCODING, address=f"cdc/{rogue}",
-                properties=given | {"source": source},
-            )  # fmt: skip
+            yield message(rogue, given | {"source": source}, body)
+
+
+def message(rogue: str, given: dict[str, Any], body: bytes) -> Message:
+    """Return a batch as the message that a client of Proton's sends."""
+    return Message(
+        body=body,
+        inferred=True,
+        durable=True,
+        content_encoding=CONTENT_ENCODING,
+        address=f"cdc/{rogue}",
+        properties=given,
+    )
 
 
 def _spoil(condition: Any) -> None:

@@ -11,6 +11,7 @@ from bridge.model.delivery import Accept, Reject
 from bridge.model.position_text import Withheld, WithheldTable
 from bridge.model.route import SourceRoute, TablePatterns, TableRouter
 from bridge.routing.registered_schemas import RegisteredSchemas
+from bridge.routing.source_names import SourceNames
 from bridge.routing.withheld_records import divide
 from headrace import doors
 from headrace.batch import CONTENT_ENCODING, decode, encode
@@ -19,7 +20,7 @@ from headrace.errors import ReplicationError
 from headrace.position import Position
 from headrace.registry.client import Incompatible
 from tests.edge.source_log import cut, log
-from tests.hostile.bodies import BATCHES, EPOCH, VALUE, body, delivery, named, of_json, properties
+from tests.hostile.bodies import BATCHES, EPOCH, NAMES, VALUE, body, delivery, named, of_json, properties
 from tests.unit.bridge.kafka_double import BridgeParts, metadata
 
 ROGUE, HONEST = "a/one", "a/two"
@@ -76,6 +77,25 @@ def test_a_hostile_batch_is_rejected_and_the_other_sources_are_written(parts, na
     assert parts.kafka.values(0) == []
     assert doors.BATCH.refused[ROGUE] == before + 1
     assert parts.registry.states[ROGUE].figures.rejected == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_where_names_are_checked_a_record_that_names_another_source_is_rejected_with_its_batch(parts, name):
+    for source, state in parts.registry.states.items():
+        state.route, state.names = state.route._replace(tables=None), SourceNames(source)
+    before = doors.BATCH.refused.get(ROGUE, 0)
+    honest = put_honest(parts, 1, 0)
+    parts.session(ROGUE).inbox.put(delivery(2, properties(), of_json(NAMES[name])))
+    parts.lanes[0].turn(0)
+
+    assert parts.deliverer.outcomes[2].condition == "headrace:other-source"
+    assert "a/two" not in parts.deliverer.outcomes[2].description
+    assert doors.BATCH.refused[ROGUE] == before + 1
+    # an honest one is taken, and so is the rogue's source as soon as it names itself
+    parts.session(ROGUE).inbox.put(delivery(3, properties(), of_json()))
+    parts.lanes[0].turn(0)
+    assert parts.deliverer.outcomes[1] == parts.deliverer.outcomes[3] == Accept()
+    assert (parts.kafka.values(1), parts.kafka.values(0)) == (honest, [VALUE])
 
 
 def test_a_batch_that_raises_what_nobody_expected_is_rejected_without_a_value_in_log_or_answer(

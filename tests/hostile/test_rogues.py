@@ -4,6 +4,7 @@ attacker, and one line of the bridge's file shuts it out. How much slower honest
 """
 
 import itertools
+import json
 import re
 import signal
 import threading
@@ -13,12 +14,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from headrace import doors
 from headrace.amqp.transport import SSLDomain
 from headrace.status.client import answer_of
 from headrace.status.table import screen
 from infra.local.server import free_port
 from tests.amqp.interconnect_ends import Edge, at, pem, sealed
 from tests.hostile import peers
+from tests.hostile.bodies import NAMES, VALUE, of_json, properties
 from tests.hostile.peers import MESSAGES, Rogue, send_raw
 from tests.hostile.test_records import ANSWERS, REQUESTS
 from tests.integration.requests.deliveries import produce, section
@@ -62,6 +65,15 @@ class Honest(threading.Thread):
             raise self.error
 
 
+def rogue_of(folder, port, address=f"cdc/{ROGUE}"):
+    """Return a client with the certificate of a source."""
+    tls = SSLDomain(SSLDomain.MODE_CLIENT)
+    files = pem(folder, "jakarta-bank")
+    tls.set_trusted_ca_db(str(files["authority"]))
+    tls.set_credentials(str(files["certificate"]), str(files["key"]), None)
+    return Rogue(port, address, trusted=tls, credentials={"allowed_mechs": "EXTERNAL"})
+
+
 class Attacked:
     """A bridge in a process of its own, three honest sources that write, and what the attackers have."""
 
@@ -85,11 +97,7 @@ class Attacked:
         self.honest = [Honest(url, source, pem(files, "edge-3")) for source in HONEST]
 
     def rogue(self, address=f"cdc/{ROGUE}"):
-        tls = SSLDomain(SSLDomain.MODE_CLIENT)
-        files = pem(self.files, "jakarta-bank")
-        tls.set_trusted_ca_db(str(files["authority"]))
-        tls.set_credentials(str(files["certificate"]), str(files["key"]), None)
-        return Rogue(self.port, address, trusted=tls, credentials={"allowed_mechs": "EXTERNAL"})
+        return rogue_of(self.files, self.port, address)
 
     def goes_on(self):
         """Return once each honest source was acknowledged something new, in a bridge that lives."""
@@ -232,3 +240,37 @@ def test_attackers_end_no_process_and_harm_no_honest_source(attacked):  # noqa: 
         assert len(partitions[number]) == each.upto
         assert all(mark in value for mark, value in zip(values, partitions[number], strict=True))
     assert attacked.bridge.terminate() == 0
+
+
+def test_where_names_are_checked_no_record_in_kafka_names_another_source(kafka, topic, inside, certificates):
+    """The stream has `check_source_names`; honest and rogue send to one bridge."""
+    name, more = topic(2), "check_source_names = true\n"
+    names = pem(certificates / "ours", "bridge")
+    secure = "".join(f'{each} = "{path}"\n' for each, path in names.items())
+    sources = {ROGUE: [0], "london/bank": [1]}
+    bridge = inside(kafka.bootstrap, sources, topic=name, secure=secure, more=more)
+    edge = Edge(f"amqps://localhost:{bridge.port}", source="london/bank", **pem(certificates / "ours", "london-bank"))
+    before = doors.BATCH.refused.get(ROGUE, 0)
+    rogue = rogue_of(certificates / "ours", bridge.port).attached()
+    for number, value in enumerate(NAMES.values()):
+        named = value.replace(b"a/two", b"london/bank").replace(b"a/one", ROGUE.encode())
+        message = peers.message(ROGUE, properties(source=ROGUE), of_json(named))
+        rogue.act(lambda peer, number=number, message=message: peer.link.send(message, tag=f"n{number}"))
+    eventually(lambda: len(rogue.rejected) == len(NAMES), saying="all are rejected")
+    assert set(rogue.rejected) == {"headrace:other-source"}
+    assert doors.BATCH.refused[ROGUE] == before + len(NAMES)
+
+    edge.put(sealed(1, 5, source="london/bank"))
+    edge.acknowledged(at(5))
+    rogue.act(
+        lambda peer: peer.link.send(
+            peers.message(ROGUE, properties(source=ROGUE), of_json(VALUE.replace(b"a/one", ROGUE.encode()))), tag="own"
+        )
+    )
+    eventually(lambda: bridge.figures(ROGUE)["records"] == 1, saying="what names its own source is taken")
+    rogue.close()
+    edge.close()
+    found = read_committed(kafka.bootstrap, name)
+    assert sorted((each.partition, json.loads(each.value)["source"]["name"]) for each in found) == [
+        (0, ROGUE), *[(1, "london/bank")] * 5,
+    ]  # fmt: skip

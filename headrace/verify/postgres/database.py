@@ -36,6 +36,8 @@ _SETTINGS = {
     "bytea_output": "hex",
     # The log hides no rows: a table whose row security would hide some from this user is refused.
     "row_security": "off",
+    # Functions and operators are the server's own: whoever has tables may have made others that fit the rows' types better.
+    "search_path": "pg_catalog",
 }
 #: Prefix of logical messages that every edge makes a record of.
 _MARKER = "headrace.marker"

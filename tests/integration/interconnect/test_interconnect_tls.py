@@ -6,6 +6,7 @@ import ssl
 
 import pytest
 
+from bridge.amqp import open_connections
 from headrace.amqp import security
 from headrace.amqp.transport import SSLDomain
 from headrace.certificates.authority import Authority
@@ -124,6 +125,25 @@ def test_a_certificate_that_the_file_revokes_loses_its_open_links_and_gets_no_ne
     kept.acknowledged(at(5))
     assert kept.figures.interconnect_connections == 1
     assert "amqp:unauthorized-access" in str(edges(secure(far), **pem(ours, "jakarta-bank")).problem())
+
+
+def test_a_certificate_that_expires_while_connected_does_not_outlast_its_connection(
+    far, edges, ours, monkeypatch, caplog
+):
+    monkeypatch.setattr(open_connections, "LONGEST_SECONDS", 8.0)
+    kept = edges(secure(far), source="london/bank", **pem(ours, "london-bank"))
+    Authority(ours).client("jakarta/bank", days=7 / 86_400)
+    expiring = edges(secure(far), **pem(ours, "jakarta-bank"))
+    for edge, source in ((expiring, "jakarta/bank"), (kept, "london/bank")):
+        edge.put(sealed(1, 3, source=source))
+        edge.acknowledged(at(3))
+
+    eventually(lambda: "its certificate has expired" in caplog.text, saying="it is not let in again")
+    expiring.put(sealed(4, 5))
+    kept.put(sealed(4, 5, source="london/bank"))
+    kept.acknowledged(at(5))
+    assert far.receiver.links.credit.of("jakarta/bank") is None
+    assert far.numbers["jakarta/bank"] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])

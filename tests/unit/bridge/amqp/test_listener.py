@@ -99,4 +99,4 @@ def test_a_connection_that_is_lost_costs_no_look_at_the_others_x3(monkeypatch):
     # then that one is as it was, and connections were compared a few times for each that was lost
     assert attached() == ([sources[-1]],) * 3
     assert len(comparisons) < 5 * len(sources)
-    assert list(listener._connections.values()) == [edges[-1][1]]
+    assert list(listener._connections) == [edges[-1][1]]

@@ -1,0 +1,96 @@
+"""Machines whose clocks are a day apart: what is bounded by time allows for that, or says that clocks are to be compared."""
+
+import datetime as dt
+import time
+
+import pytest
+
+from bridge.model.delivery import Accept, Reject
+from bridge.requests.pending import PendingRequests
+from headrace.certificates import authority
+from headrace.certificates.authority import Authority
+from headrace.requests.message import content_of, encode, new_request
+from tests.amqp.interconnect_ends import Edge, Far, pem, sealed
+from tests.hostile.bodies import delivery, of_json, properties
+from tests.rules.waiting import eventually
+from tests.unit.bridge.kafka_double import BridgeParts, metadata
+from tests.unit.edge.requests.test_service import Setup
+
+DAY = 86_400
+
+
+@pytest.fixture
+def parts():
+    made = BridgeParts("a/one")
+    made.registry.assigned(("a/one",), metadata())
+    made.recover()
+    made.lanes[0].turn(0)
+    return made
+
+
+def send(parts, ticket, epoch):
+    parts.session("a/one").inbox.put(delivery(ticket, properties(epoch=int(epoch)), of_json()))
+    parts.lanes[0].turn(0)
+    return parts.deliverer.outcomes[ticket]
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+def test_an_edge_whose_clock_is_a_day_off_begins_its_log_and_once_it_is_right_the_next_one(parts, days):
+    assert send(parts, 1, time.time() + days * DAY) == Accept()
+    # headrace.position.new_epoch: above the one before.
+    assert send(parts, 2, max(time.time(), time.time() + days * DAY) + 1) == Accept()
+
+
+def test_an_edge_whose_clock_is_three_days_ahead_is_told_so_and_takes_no_position(parts):
+    outcome = send(parts, 1, time.time() + 3 * DAY)
+    assert isinstance(outcome, Reject)
+    assert "Correct the clock" in outcome.description
+    assert send(parts, 2, time.time()) == Accept()
+
+
+@pytest.mark.parametrize(("days", "outcome"), [(1, "expired"), (-1, "refused")])
+def test_an_edge_whose_clock_is_a_day_off_answers_a_request_with_a_hint_at_clocks_and_does_nothing(
+    tmp_path, days, outcome
+):
+    setup = Setup(tmp_path)
+    setup.clock.now += days * DAY
+    request = new_request("jakarta/bank", "snapshot", "ann@hq", 30, {})
+    assert setup.service.receive(encode(request)) == Accept()
+    found, content, _ = setup.answer()
+    assert (found, setup.done) == (outcome, [])
+    assert "clocks" in content.hint
+    setup.service.stop(5)
+
+
+@pytest.mark.parametrize("days", [-1, 1])
+def test_a_bridge_whose_clock_is_a_day_off_keeps_no_request_for_longer_than_its_deadline(days):
+    answers, now = [], time.time()
+    pending = PendingRequests(lambda _source: True, answers.append, clock=lambda: now + days * DAY)
+    request = new_request("jakarta/bank", "status", "ann@hq", 30, {})
+    pending.add(request, encode(request))
+    pending.expire()
+    assert pending.sources() == []
+    # Too early by a day is answered; what is a day late was another bridge's, which answered it.
+    assert len(answers) == (1 if days < 0 else 0)
+    assert all("clocks" in content_of(part.content).hint for part in answers)
+
+
+@pytest.mark.parametrize("early", ["edge", "bridge"])
+def test_a_certificate_that_is_not_valid_yet_lets_nobody_in_and_the_log_names_the_clock(
+    certificates, monkeypatch, caplog, early
+):
+    ours = certificates / "ours"
+    monkeypatch.setattr(authority, "_EARLIER", dt.timedelta(days=-1))
+    if early == "edge":
+        Authority(ours).client("jakarta/bank")
+    else:
+        Authority(ours).server("bridge", ["localhost"])
+    far = Far(**pem(ours, "bridge"))
+    edge = Edge(far.url(scheme="amqps", host="localhost"), **pem(ours, "jakarta-bank"))
+    edge.put(sealed(1, 1))
+    eventually(lambda: "valid yet" in caplog.text, saying="the reason is said")
+    eventually(lambda: "Check this machine's clock" in caplog.text)
+    assert far.numbers["jakarta/bank"] == []
+    assert edge.outbox.problem is None
+    edge.close()
+    far.close()

@@ -1,0 +1,165 @@
+"""Peers that send a byte now and then: others are served meanwhile, and each ends within a bounded time."""
+
+import contextlib
+import socket
+import urllib.request
+
+import pytest
+
+from bridge.amqp import open_connections, pending_connections
+from headrace.amqp import connection as connections
+from headrace.metrics.endpoint import Endpoint
+from headrace.status.answer import Health
+from tests.amqp.interconnect_ends import Edge, Far, at, pem, sealed
+from tests.amqp.peer import Listener
+from tests.hostile import slow_wire
+from tests.hostile.peers import Rogue, send_raw
+from tests.hostile.slow_wire import SlowWire
+from tests.rules.waiting import eventually
+
+SLOW, HONEST = "jakarta/bank", "london/bank"
+
+
+@pytest.fixture
+def limits(monkeypatch):
+    """Limits of a few seconds, in place of 10 and 60; slow peers send ten bytes in one."""
+    monkeypatch.setattr(pending_connections, "SECONDS", 2.0)
+    # Who is idle sends a frame every five.
+    monkeypatch.setattr(open_connections, "FRAME_LOOKS", 7)
+
+
+@pytest.fixture
+def wires():
+    made = []
+
+    def start(*arguments, **settings):
+        made.append(SlowWire(*arguments, **settings))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+class Served:
+    """An honest edge, which goes on sending."""
+
+    def __init__(self, far, url, **settings):
+        self.far, self.edge, self.upto = far, Edge(url, source=HONEST, **settings), 0
+
+    def goes_on(self):
+        self.upto += 1
+        self.edge.put(sealed(self.upto, self.upto, source=HONEST))
+        self.edge.acknowledged(at(self.upto))
+
+    def close(self):
+        assert self.edge.figures.interconnect_connections == 1
+        assert self.far.receiver.failure is None
+        self.edge.close()
+        self.far.close()
+
+
+def ends(wire, served):
+    """Go on sending until the slow peer was closed."""
+    served.goes_on()
+    wire.slow()
+    while not wire.closed.wait(0):
+        served.goes_on()
+
+
+@pytest.mark.parametrize("stage", ["SASL", "ANSWER", "OPEN"])
+def test_a_peer_that_is_slow_before_it_is_open_is_sent_off(limits, wires, stage):
+    far = Far((SLOW, HONEST))
+    served = Served(far, far.url())
+    wire = wires(far.receiver.port, getattr(slow_wire, stage))
+    rogue = Rogue(wire.port, f"cdc/{SLOW}")
+    ends(wire, served)
+    rogue.close()
+    served.close()
+
+
+def test_a_peer_that_is_slow_in_its_handshake_of_tls_is_sent_off(limits, wires, certificates):
+    ours = certificates / "ours"
+    far = Far((SLOW, HONEST), **pem(ours, "bridge"))
+    served = Served(far, far.url(scheme="amqps", host="localhost"), **pem(ours, "london-bank"))
+    wire = wires(far.receiver.port)
+    edge = Edge(f"amqps://localhost:{wire.port}", source=SLOW, **pem(ours, "jakarta-bank"))
+    ends(wire, served)
+    edge.close()
+    served.close()
+
+
+def test_a_peer_that_is_slow_in_the_middle_of_a_transfer_is_sent_off(limits, wires):
+    """Its bytes are a sign of life to Proton, so that it held its connection for ever."""
+    far = Far((SLOW, HONEST))
+    served = Served(far, far.url())
+    wire = wires(far.receiver.port, slow_wire.TRANSFER)
+    rogue = Rogue(wire.port, f"cdc/{SLOW}").attached()
+    rogue.act(send_raw(bytes(50_000)))
+    ends(wire, served)
+    eventually(lambda: far.receiver.links.credit.of(SLOW) is None, saying="its link is forgotten")
+    assert far.receiver.links._bytes_arriving == 0
+    rogue.close()
+    served.close()
+
+
+def test_connections_whose_link_a_newer_one_replaced_do_not_stay(limits):
+    """One certificate opened any number of them, until the bridge had no descriptor for an honest edge."""
+    far = Far((SLOW, HONEST))
+    served = Served(far, far.url())
+    rogues = [Rogue(far.receiver.port, f"cdc/{SLOW}").attached() for _ in range(20)]
+    served.goes_on()
+    for each in rogues[:-1]:
+        assert each.gone.wait(60), "a connection without a link stays"
+    served.goes_on()
+    assert not rogues[-1].gone.is_set()
+    rogues[-1].close()
+    served.close()
+
+
+class Silent(Listener):
+    """A far side that an edge reaches, and that takes what comes."""
+
+    def __init__(self):
+        super().__init__()
+        self.start()
+
+
+@pytest.mark.parametrize("mark", [b"", b"AMQP\x00"])
+def test_a_far_side_that_is_slow_is_given_up_and_the_next_address_is_taken(wires, monkeypatch, mark):
+    """Edges, receivers and bridges that connect out have this connection."""
+    monkeypatch.setattr(connections, "ATTEMPT_SECONDS", 2.0)
+    far, silent = Far((SLOW,)), Silent()
+    wire = wires(silent.port, mark, backwards=True)
+    edge = Edge([f"amqp://127.0.0.1:{wire.port}", far.url()], source=SLOW)
+    edge.put(sealed(1, 3, source=SLOW))
+    wire.slow()
+    edge.acknowledged(at(3))
+    assert wire.closed.wait(60)
+    edge.close()
+    far.close()
+    silent.close()
+
+
+class Answered:
+    """A part whose endpoint answers."""
+
+    collector = None
+
+    def live(self):
+        return Health(well=True, reason="")
+
+
+def test_an_endpoint_of_metrics_closes_the_oldest_of_many_that_are_slow():
+    """Each kept a thread for as long as it sent a byte within five seconds."""
+    endpoint = Endpoint("127.0.0.1:0", Answered())
+    slow = [socket.create_connection(("127.0.0.1", endpoint.port)) for _ in range(60)]
+    for each in slow:
+        each.settimeout(60)
+        each.sendall(b"GET /h")
+    assert urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/health/live", timeout=60).status == 200
+    with slow[0], contextlib.suppress(ConnectionError):
+        assert slow[0].recv(1) == b""
+    for each in slow:
+        each.close()
+    endpoint.stop()
