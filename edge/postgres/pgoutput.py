@@ -376,7 +376,10 @@ class Decoder:
     def _message(self, message: bytes) -> None:
         """Byte1('M'): a logical message; one that is not wanted takes its ordinal all the same, so that positions last."""
         parsed = LogicalMessage.parse(message)
-        wanted = parsed.prefix in self._records.messages or "*" in self._records.messages or parsed.prefix == MARKER
+        prefixes = (parsed.prefix, "*")
+        # Every role may write messages: what an edge reports of itself is none of theirs.
+        wanted = parsed.prefix != PREFIX and any(prefix in self._records.messages for prefix in prefixes)
+        wanted |= parsed.prefix == MARKER
         if parsed.transactional:
             self._check_in_transaction()
             if wanted:

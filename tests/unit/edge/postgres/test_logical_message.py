@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edge.progress.passed import PREFIX
 from headrace.errors import CorruptInput
 from headrace.position import Position
 from tests.unit.edge.postgres.messages import (
@@ -56,6 +57,13 @@ class TestMessages:
         log = Log()
         log.transaction(logical_message(b"verify", prefix="headrace.marker"))
         assert outlines(log) == [(0, "m")]
+
+    @pytest.mark.parametrize("messages", [["*"], [PREFIX]])
+    def test_what_an_edge_reports_of_itself_is_no_message_of_the_database(self, messages):
+        """Every role may write messages: it could have reported transactions as passed over that were not."""
+        log = Log(messages=messages)
+        log.transaction(logical_message(b"{}", prefix=PREFIX), logical_message(b"paid", prefix="headrace.outbox"))
+        assert outlines(log) == ([(1, "m")] if messages == ["*"] else [])
 
     def test_it_is_debeziums_message_with_a_position(self):
         log = Log(messages=["outbox"])
