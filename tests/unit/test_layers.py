@@ -47,7 +47,7 @@ LAYERS = {
         {"command"},
     ),
     "spark_jobs": (
-        {"command_options", "errors", "object_store", "progress", "scratch", "sizes", "storage"},
+        {"command_options", "errors", "java_names", "object_store", "progress", "scratch", "sizes", "storage"},
         {"state"},
         {"session"},
         {"kafka"},
