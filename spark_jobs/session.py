@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 from headrace import java
 from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.errors import NeedsOperator
-from spark_jobs import sizes
+from spark_jobs import java_names, sizes
 from spark_jobs.errors import explained
 from spark_jobs.object_store import log_store
 from spark_jobs.state import retention
@@ -145,6 +145,7 @@ def session(
     precedence over the lake's file. It is made for `few` changes, and then the process ends; or for any number.
     """
     _quiet()
+    java_names.remember()
     given = lake.spark_settings()
     master, own = _master(lake), _SETTINGS | given
     settings = {"spark.app.name": name} | sizes.ahead(master, own) | _SETTINGS | retention.settings(lake)

@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from tests.contract.copied import Writers
 from tests.edge.fix_edge import arrive
 from tests.integration.edge.snapshots import folder, held, records
@@ -75,6 +77,7 @@ def has_ended(source, table):
     return not folder(source.edge).waiting() and not source.plan(table).unfinished
 
 
+@pytest.mark.parametrize("source", ["postgresql", pytest.param("mariadb", marks=pytest.mark.long)], indirect=True)
 def test_killed_again_and_again_beside_a_source_that_rests_every_row_arrives(source, interconnect):
     source.fill("w", 20_000)
     edge, chance = source.edge, random.Random(5)

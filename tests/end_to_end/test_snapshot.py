@@ -1,7 +1,12 @@
-"""Rows of before capture, copied beside writers while edge and bridge are killed: in the end Kafka leads to the very rows."""
+"""Rows of before capture, copied beside writers while edge and bridge are killed: in the end Kafka leads to the very rows.
+
+Without bridge and Kafka, at each engine: tests/contract/test_snapshots_under_load.py.
+"""
 
 import json
 import random
+
+import pytest
 
 from edge.snapshot.store import SnapshotStore
 from tests.end_to_end.pipeline import Pipeline, headrace
@@ -25,6 +30,7 @@ EXISTING = """
 COPIED = ["public.listed", "public.pgbench_tellers", "public.stock"]
 
 
+@pytest.mark.long
 def test_tables_copied_under_load_and_kills_are_the_same_at_the_source_and_in_kafka(
     pipeline: Pipeline,
 ) -> None:

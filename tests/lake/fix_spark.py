@@ -37,6 +37,7 @@ _SHORT_LIVES = f"-XX:TieredStopAtLevel=1 {_ONE_COLLECTOR}"
 _HANDFULS = (
     " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
     " -Dspark.sql.adaptive.enabled=false -Dspark.sql.ui.explainMode=simple"
+    " -Dspark.sql.leafNodeDefaultParallelism=1 -Dspark.sql.files.minPartitionNum=1"
 )
 
 
@@ -64,8 +65,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         for name, value in _FEW.items():
             patch.setitem(made_for_users._SETTINGS, name, value)
         with pytest.MonkeyPatch.context() as long_lived:
-            # It lives for minutes: a load takes a fifth less work once all is compiled well.
-            long_lived.setenv("SPARK_SUBMIT_OPTS", _ONE_COLLECTOR + _HANDFULS)
+            # It lives for minutes: a load takes a fifth less work once all is compiled well. Most objects die young.
+            long_lived.setenv("SPARK_SUBMIT_OPTS", f"{_ONE_COLLECTOR} -Xmn600m{_HANDFULS}")
             made = made_for_users.session(load(file, LakeFile), name="tests")
         yield made
         made.stop()

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
@@ -34,7 +35,17 @@ sources = {sources}
 """
 #: Nobody answers there.
 _KAFKA = "127.0.0.1:2"
-_RECORD = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"
+#: Of Arrow: from Python's own rows Spark would make them by a process of Python.
+_RECORD = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", "UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]
+)
 
 
 class LoggedFeed(Feed):
@@ -93,11 +104,11 @@ class LoggedLake:
 
     def to_bronze(self) -> None:
         """Commit what the feeds wrote to bronze."""
-        found = [record for feed in self.feeds for record in feed.waiting]
+        found = [dict(zip(_RECORD.names, record, strict=True)) for feed in self.feeds for record in feed.waiting]
         for feed in self.feeds:
             feed.waiting = []
         progress = Progress(topics={"bank": Held({i: feed.offset for i, feed in enumerate(self.feeds)}, "id")})
-        rows = envelope.ordered(envelope.rows(self.spark.createDataFrame(found, _RECORD)))
+        rows = envelope.ordered(envelope.rows(self.spark.createDataFrame(pa.Table.from_pylist(found, _RECORD))))
         writer = rows.coalesce(1).write.format("delta").mode("append").option(increment.FEED, "true")
         writer.option("userMetadata", offsets.note("bank", progress)).save(bronze.table_path(self.file, "bank"))
 

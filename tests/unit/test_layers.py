@@ -47,7 +47,7 @@ LAYERS = {
         {"command"},
     ),
     "spark_jobs": (
-        {"command_options", "errors", "object_store", "sizes", "storage"},
+        {"command_options", "errors", "java_names", "object_store", "sizes", "storage"},
         {"state"},
         {"session"},
         {"kafka"},

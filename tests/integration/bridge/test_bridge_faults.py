@@ -63,8 +63,8 @@ def test_while_kafka_stands_still_memory_is_bounded_and_when_it_dies_nothing_is_
     kafka, source = private_kafka(), "still/bank"
     bridge_topic(kafka, "bank")
     chance = random.Random(SEED)
-    rows = log(source, 20_000, pad=2_000)
-    bridge = outside(kafka.bootstrap, {source: [0]}, topic="bank", credit=64)
+    rows = log(source, 10_000, pad=2_000)
+    bridge = outside(kafka.bootstrap, {source: [0]}, topic="bank", credit=32)
     edge = Edge(bridge.port, source, rows, sizes=lambda: chance.randint(100, 200), window=200)
     edge.upto = 2_000
     edge.start()
@@ -72,8 +72,8 @@ def test_while_kafka_stands_still_memory_is_bounded_and_when_it_dies_nothing_is_
     # when the broker stops in the middle of it, then the edge sends what it has credit for, and no more
     os.kill(kafka.pid, signal.SIGSTOP)
     try:
-        edge.upto = 16_000
-        eventually(lambda: edge.link.unsettled == 64, saying="the credit is used up")
+        edge.upto = 8_500
+        eventually(lambda: edge.link.unsettled == 32, saying="the credit is used up")
         megabytes = psutil.Process(bridge.pid).memory_info().rss / 2**20
     finally:
         os.kill(kafka.pid, signal.SIGCONT)
@@ -81,7 +81,7 @@ def test_while_kafka_stands_still_memory_is_bounded_and_when_it_dies_nothing_is_
     # when it goes on, and then dies and comes back
     before = edge.accepted
     eventually(lambda: edge.accepted > before)
-    edge.upto = 18_000
+    edge.upto = 9_000
     kafka.kill()
     assert edge.accepted < len(rows)
     edge.upto = len(rows)
@@ -101,14 +101,14 @@ def bridge_topic(kafka, name):
 
 def test_a_wire_that_is_cut_again_and_again_loses_and_repeats_nothing(kafka, topic, inside, proxies):
     name, source = topic(), "cut/bank"
-    rows = log(source, 20_000)
+    rows = log(source, 10_000)
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
     wire = proxies("127.0.0.1", bridge.port)
     edge = Edge(wire.port, source, rows, sizes=lambda: 40)
     edge.upto = 0
     edge.start()
-    for enough in range(2_000, 17_000, 3_000):
-        edge.upto = enough + 2_000
+    for enough in range(1_000, 8_500, 1_500):
+        edge.upto = enough + 1_000
         eventually(lambda enough=enough: edge.accepted > enough)
         wire.cut()
     edge.finish()

@@ -3,6 +3,7 @@
 All ways end at the same rows.
 """
 
+import shutil
 from decimal import Decimal
 from unittest.mock import patch
 
@@ -10,20 +11,20 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import engine
 from spark_jobs.silver import load as silver
-from tests.lake.reading import rows
 
 LOG = {"entry": ("text", None, None)}
 LIVE = "SELECT _source, id, name, balance FROM silver_live.accounts ORDER BY ALL"
 
 
-def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_path):
-    # given lakes of one topic with two sources: changes are few in one, and never in the others
-    one = feed("jakarta/bank", partitions=2)
-    other = feed("london/bank", into=one.topic, partition=1)
-    lakes = {}
-    for name in ("few", "many", "once"):
-        (tmp_path / name).mkdir()
-        lakes[name] = lake_in(tmp_path / name)(bank=one.topic)
+def share_bronze(lake, *others):
+    for other in others:
+        shutil.copytree(bronze.table_path(lake.file, "bank"), bronze.table_path(other.file, "bank"), dirs_exist_ok=True)
+
+
+def test_few_changes_and_many_end_at_the_same_rows(spark, logged_lake):
+    # given lakes of one bronze with two sources: changes are few in one, and never in the others
+    lakes = {name: logged_lake() for name in ("few", "many", "once")}
+    one, other = lakes["few"].feeds
     reported, really, read = [], increment.few, {}
 
     def reading(name, function=increment.rows):
@@ -34,6 +35,8 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
     def load(*, asked=False):
         """Load both lakes, and return the rows of each, and what was seen before by who does not wait for the load."""
         found = {}
+        lakes["few"].to_bronze()
+        share_bronze(lakes["few"], lakes["many"])
         for name in ("few", "many"):
             lake = lakes[name]
 
@@ -43,12 +46,11 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
                 return answer
 
             with patch.object(increment, "few", few):
-                bronze.load(spark, lake, "bank")
-                live = _live(spark, lake) if asked else []
+                live = _live(spark, lake.file) if asked else []
                 with patch.object(increment, "rows", reading(name)):
-                    report = silver.load(spark, lake, "bank")
-            log = rows(spark, lake, "public.log", columns=["entry"])
-            found[name] = (live, rows(spark, lake), log, report.changes, report.waiting, report.committed_ms)
+                    report = lake.load()
+            log = lake.rows("entry", table="public.log")
+            found[name] = (live, _rows(lake), log, report.changes, report.waiting, report.committed_ms)
         assert found["few"] == found["many"]
         return found["few"]
 
@@ -83,13 +85,20 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, feed, lake_in, tmp_pat
     assert ("few", True) in reported
     assert not any(answer for name, answer in reported if name == "many")
     # and a load that has all of it at once, and as many tables as are worth it, ends there too
-    with patch.object(increment, "few", lambda *_, **__: False), patch.object(silver, "_MANY", 1):
-        bronze.load(spark, lakes["once"], "bank")
-        with patch.object(increment, "rows", reading("once")):
-            silver.load(spark, lakes["once"], "bank")
-    assert (rows(spark, lakes["once"]), rows(spark, lakes["once"], "public.log", columns=["entry"])) == (current, log)
+    share_bronze(lakes["few"], lakes["once"])
+    with (
+        patch.object(increment, "few", lambda *_, **__: False),
+        patch.object(silver, "_MANY", 1),
+        patch.object(increment, "rows", reading("once")),
+    ):
+        lakes["once"].load()
+    assert (_rows(lakes["once"]), lakes["once"].rows("entry", table="public.log")) == (current, log)
     # and bronze was read once for all tables where changes are few, or tables many
     assert {name: len(reads) for name, reads in read.items()} == {"few": 1, "many": 3, "once": 1}
+
+
+def _rows(lake):
+    return sorted(lake.rows("id", "name", "balance"))
 
 
 def _live(spark, lake):

@@ -78,7 +78,7 @@ def test_l6_an_unfinished_transaction_holds_up_its_source_alone(spark, logged_la
         return read[-1]
 
     expected = [(J, "first"), (L, "first")]
-    for number in range(3):
+    for number in range(2):
         entry(london, f"{number}")
         expected.append((L, f"{number}"))
         with patch.object(increment, "rows", rows):
@@ -87,7 +87,7 @@ def test_l6_an_unfinished_transaction_holds_up_its_source_alone(spark, logged_la
         assert lake.rows("entry", table="public.log") == sorted(expected)
         assert live(spark, lake) == sorted(expected)
     # and a load reads what came since the last one, not what came since the transaction began: once to see whether that ended
-    assert [frame.count() for frame in read] == [2, 1, 1, 1, 1]
+    assert [frame.count() for frame in read] == [2, 1, 1]
     # when more of it comes, with a schema record ahead of its change, which comes later
     jakarta.commit(jakarta.insert("public.log", entry="b"), ends=False)
     jakarta.commit(jakarta.schema(WIDE, (), "public.log"), ends=False)

@@ -42,19 +42,17 @@ def desks(spark):
         desk.close()
 
 
-def test_live_rows_are_those_that_the_next_load_will_show(spark, feed, lake_file, desks):
+def test_live_rows_are_those_that_the_next_load_will_show(logged_lake, desks):
     # given two sources, four tables, and a load
-    one = feed(J, partitions=2)
-    other = feed(L, into=one.topic, partition=1)
-    lake = lake_file(bank=one.topic)
+    logged = logged_lake()
+    (one, other), lake = logged.feeds, logged.file
     one.commit(one.schema(), *(one.insert(id=i, name="a", balance="1.00") for i in range(1, 6)))
     one.commit(one.schema(DOCS, ["id"], "public.docs"))
     one.commit(*(one.insert("public.docs", id=i, big=f"b{i}", **{"odd name": "o"}) for i in (1, 2, 3)))
     for source in (one, other):
         source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="old"))
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="1.00"))
-    bronze.load(spark, lake, "bank")
-    silver.load(spark, lake, "bank")
+    logged.load()
     desk = desks(lake)
     tables = ["accounts", "docs", "log", "fresh"]
     published = {name: asked(desk, name, "silver") for name in tables[:3]}
@@ -71,21 +69,21 @@ def test_live_rows_are_those_that_the_next_load_will_show(spark, feed, lake_file
     one.commit(one.truncate("public.log"), one.insert("public.log", entry="new"))
     other.commit(other.schema(table="public.fresh"), other.insert("public.fresh", id=1, name="f", balance="1.00"))
     one.commit(one.update(id=4, name="half", balance="0.00"), ends=False)
-    bronze.load(spark, lake, "bank")
+    logged.to_bronze()
     live = {name: asked(desk, name, "silver_live") for name in tables}
     # then silver is as it was, and live shows what silver shows after the next load
     assert {name: asked(desk, name, "silver") for name in tables[:3]} == published
     assert all(live[name] != published.get(name) for name in tables)
-    silver.load(spark, lake, "bank")
+    logged.load()
     assert {name: asked(desk, name, "silver") for name in tables} == live
     assert "half" not in str(live)
     # and again when the half transaction is whole
     one.commit(one.insert(id=9, name="whole", balance="0.00"))
-    bronze.load(spark, lake, "bank")
+    logged.to_bronze()
     live = asked(desk, "accounts", "silver_live")
     assert "half" in str(live)
     assert "whole" in str(live)
-    silver.load(spark, lake, "bank")
+    logged.load()
     assert asked(desk, "accounts", "silver") == live
 
 
@@ -225,11 +223,10 @@ def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_fil
     assert "three" in str(live)
 
 
-def test_tables_are_shown_as_of_a_moment_at_the_source(spark, feed, lake_file, desks):
+def test_tables_are_shown_as_of_a_moment_at_the_source(logged_lake, desks):
     # given transactions an hour apart, of two sources, loaded now and then
-    one = feed(J, partitions=2)
-    other = feed(L, into=one.topic, partition=1)
-    lake = lake_file(bank=one.topic)
+    logged = logged_lake()
+    (one, other), lake = logged.feeds, logged.file
 
     def at(hour, minute=0):
         return datetime(2026, 1, 31, hour, minute, tzinfo=UTC)
@@ -239,14 +236,12 @@ def test_tables_are_shown_as_of_a_moment_at_the_source(spark, feed, lake_file, d
 
     one.commit(one.schema(), one.insert(id=1, name="nine", balance="1.00"), at=ms(9))
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="1.00"), at=ms(10))
-    bronze.load(spark, lake, "bank")
-    silver.load(spark, lake, "bank")
+    logged.load()
     one.commit(one.update(id=1, name="eleven", balance="1.00"), one.insert(id=2, name="new", balance="0"), at=ms(11))
     one.commit(one.delete(id=1), at=ms(12))
-    bronze.load(spark, lake, "bank")
-    silver.load(spark, lake, "bank")
+    logged.load()
     other.commit(other.update(id=1, name="thirteen", balance="1.00"), at=ms(13))
-    bronze.load(spark, lake, "bank")
+    logged.to_bronze()
 
     # then
     def names(moment):

@@ -1,10 +1,5 @@
 """Tables brought up by tasks of their own, group by group, and published together by the load that follows."""
 
-from pathlib import Path
-
-from headrace.configuration.lake import LakeFile
-from headrace.configuration.load import load as load_file
-from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load, table_task
 from spark_jobs.silver.tables_load import TableGroup
@@ -26,13 +21,10 @@ def commits(spark, lake):
     return {name: delta_log.version(spark, table_task.path(lake, "bank", name)) for name in (LOG, ACCOUNTS, TELLERS)}
 
 
-def test_groups_of_tables_are_brought_up_ahead_and_published_by_the_load(spark, feed, lake_file):
+def test_groups_of_tables_are_brought_up_ahead_and_published_by_the_load(spark, logged_lake):
     # given
-    source = feed()
-    lake = lake_file(bank=source.topic)
-    path = Path(lake.path)
-    path.write_text(f'{path.read_text()}[streams.bank.tables."{ACCOUNTS}"]\nhistory = true\n')
-    lake = load_file(path, LakeFile)
+    logged = logged_lake(f'[streams.bank.tables."{ACCOUNTS}"]\nhistory = true\n')
+    source, lake = logged.feeds[0], logged.file
     source.commit(
         source.schema(), source.schema(table=TELLERS), source.schema({"entry": ("text", None, None)}, (), LOG)
     )
@@ -43,7 +35,7 @@ def test_groups_of_tables_are_brought_up_ahead_and_published_by_the_load(spark, 
             source.update(TELLERS, id=1, name=name, balance="1.00"),
             source.insert(LOG, entry=f"{number}"),
         )
-        bronze.load(spark, lake, "bank")
+        logged.to_bronze()
 
     def group(one):
         return load.load(spark, lake, "bank", group=one)
