@@ -34,7 +34,9 @@ class Plugin(BasePlugin):  # type: ignore[misc] # dbt has no types, and may be m
 
     def initialize(self, plugin_config: dict[str, Any]) -> None:
         """Take what is published now, for the whole run."""
-        self._snapshot = open(plugin_config["lake"]).at(plugin_config.get("as_of"))
+        as_of = plugin_config.get("as_of")
+        # YAML has made a time or a day of it, unless it is quoted.
+        self._snapshot = open(plugin_config["lake"]).at(None if as_of is None else str(as_of))
 
     def configure_connection(self, conn: "duckdb.DuckDBPyConnection") -> None:
         """Show the tables in a connection."""

@@ -55,3 +55,14 @@ def test_a_projects_own_file_is_left_as_it_is_whatever_its_name(lake, accounts, 
         pytest.raises(ConfigurationError, match="own database is called published"),
     ):
         dbt.show(snapshot, connection)
+
+
+@pytest.mark.parametrize(("as_of", "rows"), [("", 2), ("as_of: 2026-03-02", 3), ("as_of: 2026-03-01 12:30:00Z", 3)])
+def test_a_run_sees_the_publication_of_a_time_as_yaml_has_it(as_of, rows, lake, accounts, monkeypatch):
+    shown = lake((1, "public.accounts", 1, 0), (2, "public.accounts", 2, 13))
+    monkeypatch.setattr(dbt, "open", lambda _: shown)
+    plugin = dbt.Plugin()
+    plugin.initialize(yaml.safe_load(f"lake: lake.toml\n{as_of}"))
+    with duckdb.connect() as connection:
+        plugin.configure_connection(connection)
+        assert connection.execute("SELECT count(*) FROM published.silver.accounts").fetchone() == (rows,)
