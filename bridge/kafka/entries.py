@@ -35,8 +35,10 @@ class ForeignOffset(NeedsOperator):
         hint = hint or f"If no source is to go on from what was there: {self._deletion()}."
         super().__init__(message, hint=f"Keep other consumers out of the bridge's groups. {hint}")
 
-    def within(self, route: SourceRoute, committed: Committed | None) -> "ForeignOffset":
+    def within(self, route: SourceRoute, committed: Committed | None, entries: Entries) -> "ForeignOffset":
         """Return the error as that of a source that has the partition, with the way out; `committed` is what is left of it."""
+        # The file may give it a partition with another source's only position.
+        own = [place[1] for place in route.places if _is_of(entries.get(place), route.source)]
         if committed is not None and committed.position is not None:
             hint = (
                 f"Other partitions still hold the position of {route.source}. If no other source's was in this one: "
@@ -45,7 +47,7 @@ class ForeignOffset(NeedsOperator):
         else:
             hint = (
                 f"If {route.source} had just these partitions until now, or is new and no source had them: "
-                f"{self._deletion(route.partitions)}, so that the position is read from the last record in them."
+                f"{self._deletion(own)}, so that the position is read from the last record in them."
             )
         return ForeignOffset(self.group, self.place, self.offset, hint)
 
@@ -64,6 +66,10 @@ class ForeignOffset(NeedsOperator):
         return (
             f"stop the bridges, and run 'kafka-consumer-groups --delete-offsets --group {self.group} --topic {topic}'"
         )
+
+
+def _is_of(entry: tuple[int, PositionText] | None, source: str) -> bool:
+    return entry is None or entry[1].source in {source, NOBODY, ""}
 
 
 @contextmanager

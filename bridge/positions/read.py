@@ -53,7 +53,7 @@ def read_former(connection: KafkaConnection, route: SourceRoute) -> Committed | 
         entries = read_topics(client, group, {route.topic}, refused)
     committed = newest_of(entries) if entries else None
     for error in refused.values():
-        raise error.within(route, committed) if isinstance(error, ForeignOffset) else error
+        raise error.within(route, committed, entries) if isinstance(error, ForeignOffset) else error
     return committed
 
 
@@ -197,7 +197,7 @@ class Positions:
         route = self._routes[source]
         try:
             own = committed_of(source, entries)
-            check_refused(route, own, refused)
+            check_refused(route, own, entries, refused)
             if own is None:
                 check_free(route, entries, self._in_file)
             check_assignment(route, own)
@@ -268,13 +268,13 @@ def _end(offsets: tuple[int, int] | ReplicationError) -> int:
 
 
 def check_refused(
-    route: SourceRoute, committed: Committed | None, refused: Mapping[Partition, ReplicationError]
+    route: SourceRoute, committed: Committed | None, entries: Entries, refused: Mapping[Partition, ReplicationError]
 ) -> None:
     """Raise what is wrong with a partition of a source, or, where it has no position, with any that may have been its own."""
     for place in route.places:
         error = refused.get(place)
         if error is not None:
-            raise error.within(route, committed) if isinstance(error, ForeignOffset) else error
+            raise error.within(route, committed, entries) if isinstance(error, ForeignOffset) else error
     if committed is None:
         for place in sorted(place for place in refused if place[0] == route.topic):
             error = refused[place]

@@ -71,7 +71,7 @@ def _held(
 ) -> Committed | None:
     """Return what this group, or that of a former release, has committed for a source; raise why it is not known."""
     held = committed_of(route.source, entries)
-    check_refused(route, held, refused)
+    check_refused(route, held, entries, refused)
     return held or read_former(file.kafka, route)
 
 

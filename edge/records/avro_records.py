@@ -17,11 +17,12 @@ from edge.records import avro_encoding as avro
 from edge.records.avro_encoding import NULL, THERE, Encode
 from edge.records.envelope import AVRO_END, AVRO_LAST_END, AVRO_MARK
 from headrace.batch import WrittenWith
-from headrace.errors import NeedsOperator
-from headrace.schema import COPY_MARK_HEAD, TableSchema
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.schema import COPY_MARK_HEAD, SOURCE, TableSchema, find_names, schema_and_table
 from headrace.schemas.avro import Schemas, fields, schemas, source_fields
 
 _CHANGE_HEAD, _SCHEMA_HEAD = b'{"before":', b'{"source":'
+_POSITION = re.compile(rb'"position":"([0-9a-f/]*)"')
 
 
 class _Place(msgspec.Struct):
@@ -68,12 +69,21 @@ def _decode_change(value: bytes) -> _Change:
     try:
         return _changes.decode(value)
     except (ValueError, msgspec.MsgspecError) as error:
-        place = re.search(rb'"schema":"([^"]*)","table":"([^"]*)".*"position":"([0-9a-f/]*)"', value)
-        schema, table, position = (part.decode() for part in place.groups()) if place else ("?", "?", "?")
         raise NeedsOperator(
-            f"a value in the change of {schema}.{table} at position {position} is not in UTF-8, or not of its type's form",
-            hint="Repair it in the row, or leave its column out with [policy].",
+            f"a value in the change of {_place(value)} is not in UTF-8, or not of its type's form",
+            hint="Leave its column out with [policy]: the edge goes on from there. In a row that is being copied, repair it.",
         ) from error
+
+
+def _place(value: bytes) -> str:
+    """Return the table and the position of a change that is no JSON, by its `source` alone: rows hold what they like."""
+    at = value.rfind(SOURCE)
+    try:
+        table = ".".join(schema_and_table(find_names(value, at)))
+    except CorruptInput:
+        return "a table without a name"
+    position = _POSITION.search(value, at)
+    return f"{table} at position {position[1].decode() if position else 'unknown'}"
 
 
 class AvroTable:

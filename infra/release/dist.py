@@ -210,15 +210,15 @@ def build(into: Path) -> list[Path]:
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(source)  # noqa: S202
         (unpacked,) = source.iterdir()
-        # The wheel of another system has another name, and would stay beside this one.
-        for former in into.glob("headrace-*.whl"):
-            former.unlink()
         wheel = _built("wheel", unpacked, into)
     limits = (into / "constraints.txt").absolute()
     limits.write_text(constraints())
     made = [sdist, wheel, write_bill(into / f"headrace-{__version__}.cdx.json").absolute(), limits]
     sums = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made)
     (into / "SHA256SUMS").write_text("".join(sums))
+    # Those of another release, and the wheel of another system, have other names, and would stay beside these.
+    for former in {file.absolute() for file in into.glob("headrace-*")} - set(made):
+        former.unlink()
     return made
 
 

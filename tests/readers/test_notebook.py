@@ -1,4 +1,4 @@
-"""The notebook of examples/sales, run by Jupyter with Spark's client alone, in an environment without the project (issue 33)."""
+"""The notebook of examples/sales, run by Jupyter with Spark's client alone (issue 33)."""
 
 import json
 import os

@@ -27,16 +27,16 @@ def connect():
 
 port, authority, token, write = sys.stdin.read().splitlines()
 engine = sqlalchemy.create_engine("hive://", creator=connect)
-found = {"refused": None}
+answer = {"refused": None}
 table = sqlalchemy.Table("accounts", sqlalchemy.MetaData(), autoload_with=engine)
 with engine.connect() as connection:
     query = sqlalchemy.select(table.c.id, table.c.name).where(table.c.id > 1).order_by(table.c.id)
-    found["rows"] = [list(row) for row in connection.execute(query)]
+    answer["rows"] = [list(row) for row in connection.execute(query)]
     try:
         connection.execute(sqlalchemy.text(write))
     except sqlalchemy.exc.DatabaseError as error:
-        found["refused"] = str(error)
-print(json.dumps(found))
+        answer["refused"] = str(error)
+print(json.dumps(answer))
 """
 pytestmark = pytest.mark.timeout(900)
 
@@ -93,6 +93,6 @@ def test_pyhive_reads_and_does_not_write(server, write):
     given = "\n".join([str(server.thrift_port), str(server.authority), TOKEN, write])
     done = subprocess.run([PYTHON, "-c", PROGRAM], input=given, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["rows"] == [[2, "n2"], [3, "n3"]]
-    assert "refused" in found["refused"]
+    answer = json.loads(done.stdout)
+    assert answer["rows"] == [[2, "n2"], [3, "n3"]]
+    assert "refused" in answer["refused"]

@@ -101,12 +101,14 @@ def test_without_a_c_compiler_the_sdist_is_installed_as_pure_python(made, tmp_pa
     assert shown.split() == ["None", str(tmp_path / "edge" / "postgres" / "rows_in_c.py")]
 
 
-def test_a_wheel_for_any_system_takes_the_place_of_one_for_this(made, tmp_path, monkeypatch):
+def test_a_release_takes_the_place_of_another_one_and_of_that_for_another_system(made, tmp_path, monkeypatch):
     for file in made:
         shutil.copy(file, tmp_path)
+        shutil.copy(file, tmp_path / file.name.replace(__version__, "0.1.0"))
     monkeypatch.setenv("HEADRACE_COMPILED", "0")
-    sdist, *_ = dist.build(tmp_path)
-    assert [file.name for file in tmp_path.glob("*.whl")] == [f"headrace-{__version__}-py3-none-any.whl"]
+    sdist, wheel, *more = dist.build(tmp_path)
+    assert set(tmp_path.iterdir()) == {sdist, wheel, *more, tmp_path / "SHA256SUMS"}
+    assert wheel.name == f"headrace-{__version__}-py3-none-any.whl"
     with tarfile.open(sdist) as archive:
         assert f"headrace-{__version__}/edge/postgres/row_json.c" in archive.getnames()
 

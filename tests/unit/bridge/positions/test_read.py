@@ -304,6 +304,20 @@ def test_where_no_partition_holds_the_position_the_hint_leads_to_the_last_record
     assert (found.position, found.offsets.keys()) == (AT, {("bank", 1), ("bank", 5)})
 
 
+def test_no_hint_is_to_delete_the_position_of_another_source(monkeypatch):
+    """The file gives a source a partition that another one has not left."""
+    cluster = Cluster(monkeypatch)
+    cluster.routes[OTHER] = SourceRoute(OTHER, "bank", (1, 5))
+    cluster.held["bank", 5] = ""
+    found = cluster.positions(searches=False).read([OTHER])[OTHER]
+    assert "did not write: bank[5]" in found.message
+    assert "--delete-offsets --group g --topic bank:5'" in found.hint
+    # as it says
+    del cluster.held["bank", 5]
+    found = cluster.positions(searches=False).read([OTHER])[OTHER]
+    assert f"holds the position of {KNOWN[1]}" in found.message
+
+
 def test_a_group_of_a_former_release_with_a_foreign_offset_is_named_with_the_way_out(monkeypatch):
     cluster = Cluster(monkeypatch)
     cluster.held = {("bank", 3): ""}

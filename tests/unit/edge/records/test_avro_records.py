@@ -46,6 +46,19 @@ def test_a_value_of_another_form_is_refused_with_its_place_and_not_shown(spoiled
         AvroRecords().encode(batcher.keys, values)
 
 
+def test_the_place_of_a_value_of_another_form_is_not_taken_from_a_row():
+    """Columns may be named as the parts of a change's source."""
+    value = (
+        b'{"before":null,"after":{"schema":"s3cret","table":"hidden","position":"1/2/3","x":"\xb1"},'
+        b'"source":{"version":"1","connector":"mysql","name":"a/b","ts_ms":1,"snapshot":"false","db":"d","schema":"bank",'
+        b'"table":"acc\\"ounts","position":"4/5/6"},"op":"c"}'
+    )
+    with pytest.raises(
+        NeedsOperator, match=r'^a value in the change of bank\.acc"ounts at position 4/5/6 is not in UTF-8'
+    ):
+        AvroRecords().encode([b'{"id":1}'], [value])
+
+
 VALUES = [
     ("BIGINT UNSIGNED", None, (1 << 64) - 1, b"\0" + b"\xff" * 8),
     ("BIGINT", None, -(1 << 63), -(1 << 63)),
