@@ -248,7 +248,7 @@ def test_the_snapshot_has_what_committed_below_its_place_and_nothing_else(databa
         database.execute("INSERT INTO t VALUES (2)")
         ((after,),) = database.execute("SELECT pg_current_wal_insert_lsn() - '0/0'")
 
-        assert source.query("SELECT id FROM t", "t") == [(1,)]
+        assert source.query("SELECT id FROM public.t", "t") == [(1,)]
         assert before <= source.place.commit < after
 
 

@@ -30,9 +30,9 @@ def test_a_database_that_does_not_keep_utf8_is_compared_by_characters(postgres, 
 
 def test_a_source_is_read_in_one_snapshot_that_cannot_write(bank):
     with SourceDatabase.connect(SOURCE, address(bank.dsn)) as source:
-        before = source.query("SELECT count(*) FROM accounts", "accounts")
+        before = source.query("SELECT count(*) FROM public.accounts", "accounts")
         bank.execute("DELETE FROM accounts WHERE id = 1")
-        after = source.query("SELECT count(*) FROM accounts", "accounts")
+        after = source.query("SELECT count(*) FROM public.accounts", "accounts")
         with pytest.raises(NeedsOperator, match="PostgreSQL error 25006"):
             source.query("INSERT INTO accounts VALUES (0) RETURNING id", "accounts")
 
