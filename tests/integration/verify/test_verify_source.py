@@ -34,7 +34,7 @@ def test_a_source_is_read_in_one_snapshot_that_cannot_write(bank):
         bank.execute("DELETE FROM accounts WHERE id = 1")
         after = source.query("SELECT count(*) FROM public.accounts", "accounts")
         with pytest.raises(NeedsOperator, match="PostgreSQL error 25006"):
-            source.query("INSERT INTO accounts VALUES (0) RETURNING id", "accounts")
+            source.query("INSERT INTO public.accounts VALUES (0) RETURNING id", "accounts")
 
     assert before == after == [(500,)]
 
