@@ -9,15 +9,14 @@ its offsets for lag tools. Called by bronze, by its check and by noop_check.py.
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.lake import LakeFile
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+from headrace.errors import CorruptInput, NotConnected
 from headrace.position import Position
 from spark_jobs.kafka import client, requests
 from spark_jobs.kafka.client import (
@@ -38,6 +37,9 @@ from spark_jobs.state.offsets import Progress
 _PATIENCE = 60
 #: Sources whose positions are requested at the same time.
 _AT_ONCE = 8
+
+#: How the group of bridges, and a source's own of before, note a position: how many spaces part it, and which part that is.
+_OF_BRIDGES, _FORMER = (4, 1), (2, 0)
 
 _log = logging.getLogger(__name__)
 
@@ -79,9 +81,8 @@ def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> d
         notes.setdefault(owner, []).append((at, position))
 
     def former(source: str) -> list[tuple[str, str]]:
-        with _of_bridges(group := f"headrace.{source}"):
-            texts = [text.split(" ", 2) for text in read_committed(lake.kafka, group, places).values()]
-            return [(at, _parsed(position)) for position, at, _ in texts]
+        texts = _entries(lake, f"headrace.{source}", places, _FORMER).values()
+        return [(at, position) for position, at, _ in texts]
 
     without = [source for source in sources if source not in notes]
     # A client for each group, and each takes a moment to find its coordinator.
@@ -93,9 +94,34 @@ def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> d
 
 def _of_group(lake: LakeFile, places: list[Place]) -> dict[Place, tuple[str, str, str]]:
     """Return what the group of bridges noted of some partitions: position, time and source."""
-    with _of_bridges(bridges := f"{lake.kafka.prefix}.bridges"):
-        texts = {place: text.split(" ", 4) for place, text in read_committed(lake.kafka, bridges, places).items()}
-        return {place: (_parsed(position), at, owner) for place, (_, position, at, owner, _) in texts.items()}
+    texts = _entries(lake, f"{lake.kafka.prefix}.bridges", places, _OF_BRIDGES)
+    return {place: (position, at, owner) for place, (_, position, at, owner, _) in texts.items()}
+
+
+def _entries(lake: LakeFile, group: str, places: list[Place], form: tuple[int, int]) -> dict[Place, list[str]]:
+    """Return the parts of what a group of bridges noted of some partitions.
+
+    An offset that another tool committed concerns its partition alone: its source, if no other partition has its position, is not
+    loaded any further until its bridge commits again.
+    """
+    entries: dict[Place, list[str]] = {}
+    spaces, at = form
+    for place, text in read_committed(lake.kafka, group, places).items():
+        parts = text.split(" ", spaces)
+        try:
+            if len(parts) != spaces + 1:
+                raise ValueError
+            parts[at] = _parsed(parts[at])
+        except (CorruptInput, ValueError):
+            _log.warning(
+                "group %s holds an offset that the bridge did not write: %s[%d]; keep other consumers out of it. "
+                "'headrace bridge doctor' reports how it is put right",
+                group,
+                *place,
+            )
+        else:
+            entries[place] = parts
+    return entries
 
 
 def owners(lake: LakeFile, stream: str) -> dict[int, str]:
@@ -110,18 +136,6 @@ def owners(lake: LakeFile, stream: str) -> dict[int, str]:
 
 def _parsed(position: str) -> str:
     return "" if position == "-" else str(Position.parse(position))
-
-
-@contextmanager
-def _of_bridges(group: str) -> Iterator[None]:
-    """Turn what cannot be read into an error that names the group."""
-    try:
-        yield
-    except (CorruptInput, ValueError) as error:
-        raise NeedsOperator(
-            f"group {group} holds offsets that the bridge did not write",
-            hint="Keep other consumers out of groups named 'headrace.*'; 'headrace bridge doctor' reports more.",
-        ) from error
 
 
 def describe(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:

@@ -90,14 +90,25 @@ def test_the_newest_note_of_a_source_s_group_tells_its_position(lake, monkeypatc
     # L19: one request for all sources.
     assert asked == ["headrace.bridges"]
     assert position(f"{older} 2026-01-31T09:15:00.999Z two", shared=entries[1:]) == older
-    with pytest.raises(NeedsOperator, match=r"group headrace\.bridges holds offsets"):
-        position(shared=["mine"])
     assert position(f"{newer} 2026-01-31T09:15:01.000Z one", f"{older} 2026-01-31T09:15:00.999Z two") == newer
     assert position("- 2026-01-31T09:15:01.000Z one") is None
     assert position() is None
-    for foreign in ("", "mine", "mine 2026 x"):
-        with pytest.raises(NeedsOperator, match=r"group headrace\.jakarta/bank holds offsets"):
-            position(foreign)
+
+
+@pytest.mark.parametrize("foreign", ["", "mine", "mine 2026 x", "2 mine 2026 jakarta/bank one"])
+def test_an_offset_of_another_tool_concerns_its_partition_alone(lake, monkeypatch, caplog, foreign):
+    at = "692010c0/0000000001a00000/00000000"
+    held = {"headrace.bridges": [foreign, f"2 {at} 2026 london/bank one"], "headrace.jakarta/bank": [foreign]}
+    monkeypatch.setattr(
+        topics,
+        "read_committed",
+        lambda _kafka, group, _places: dict(zip((Place("bank", 0), Place("bank", 1)), held[group], strict=False)),
+    )
+    assert topics._positions(lake, ["jakarta/bank", "london/bank"], []) == {"london/bank": at}
+    groups = [record.args[0] for record in caplog.records]
+    assert groups == ["headrace.bridges", "headrace.jakarta/bank"]
+    assert "bank[0]" in caplog.text
+    assert topics._of_group(lake, []) == {Place("bank", 1): (at, "2026", "london/bank")}
 
 
 def test_s3_the_owner_of_a_partition_is_the_source_for_which_bridges_committed_there(lake, monkeypatch):
