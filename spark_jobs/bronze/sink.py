@@ -255,4 +255,4 @@ def renew(spark: SparkSession, lake: LakeFile, stream: str, sink: Sink | None = 
         # A load came in between, with a note of its own.
         return
     except offsets.NotShown as problem:
-        _log.warning("%s", problem.message)
+        _log.warning("%s. %s", problem.message, problem.hint)

@@ -117,7 +117,7 @@ def erase(
                 hint="Give those too: --dry-run lists them. Nothing was erased.",
             )
         # Ahead of what is committed: old notes leave the log by commits.
-        sink.renew(session, lake, stream)
+        _again(lambda: sink.renew(_session(spark), lake, stream))
         erasure = erasures.new(session, lake, stream, table, reason)
         upto: dict[str, str] = {}
         for source, _, position in bronze_keys:
