@@ -47,7 +47,8 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     offset: tuple[str, str] | None = None
     #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
     properties: str = ""
-    #: The slot that was not there before this `init`, and so is its own to drop if it is cut; empty once the source is made.
+    #: The slot, and at which address, that was not there before this `init`, and so is its own to drop if it is cut; empty once
+    #: the source is made.
     slot: str = ""
 
     @property

@@ -101,8 +101,10 @@ class DebeziumEngine:
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         try:
             slot = settings["slot.name"]
-            # Of an 'init' that was cut: nothing was sent from it, and it is made again with the copy.
-            is_ours = checkpoint.slot == slot
+            # Of an 'init' that was cut: nothing was sent from it, and it is made again with the copy. One at another address is
+            # another's, whatever its name.
+            noted = f"{slot} at {self.address}"
+            is_ours = checkpoint.slot == noted
             process.greet(settings, drop_slot=is_ours)
             has_slot = process.hello(SILENCE_SECONDS)[1]
             if has_slot and is_ours:
@@ -117,7 +119,7 @@ class DebeziumEngine:
             if checkpoint.slot and not is_ours:
                 report(f"Slot {checkpoint.slot} of an 'init' that was cut keeps the server's log: drop it by hand")
             if not has_slot:
-                self.state.write(msgspec.structs.replace(checkpoint, slot=slot))
+                self.state.write(msgspec.structs.replace(checkpoint, slot=noted))
             process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):

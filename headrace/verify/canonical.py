@@ -38,6 +38,10 @@ _MICROSECONDS = (
 )
 #: A NaN that was computed can have other bits than one that was written.
 _FLOAT = "encode({type}send(CASE WHEN {value} = 'NaN' THEN 'NaN' ELSE {value} END), 'hex')"
+#: Types that print names of the database, with their schemas unless the search path has those. The edge reads by its role's path,
+#: and verify by one that has the server's own alone, so names are compared without their schemas.
+_NAMES = frozenset({"regclass", "regcollation", "regconfig", "regdictionary", "regproc", "regtype"})
+_UNQUALIFIED = "regexp_replace({text}, '^.*[.]', '')"
 #: How a value that both engines print alike becomes text: at the source, in silver.
 _PRINTED = ("{value}::text", "cast({value} as string)")
 #: The same for those that they do not: PostgreSQL's own binary form, in hexadecimal.
@@ -104,9 +108,10 @@ def column(
     here, there = source_name(name), silver_name(stored)
     if in_silver.name == "string":
         # The type's own output function: a cast to text differs from it, for inet and char(n).
-        return Column(
-            name=name, stored=stored, source=f"format('%s', {here})", silver=there, free=True, in_silver=in_silver
-        )
+        here = f"format('%s', {here})"
+        if at_source.name in _NAMES:
+            here, there = _UNQUALIFIED.format(text=here), _UNQUALIFIED.format(text=there)
+        return Column(name=name, stored=stored, source=here, silver=there, free=True, in_silver=in_silver)
     if at_source.name not in _FIXED.get(in_silver.name, set()):
         return None
     if at_source.name == "numeric" and at_source.scale is None:

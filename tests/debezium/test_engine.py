@@ -68,6 +68,11 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         yield make
 
 
+def noted(database: Any) -> str:
+    """Return how an `init` notes the slot as its own."""
+    return f"{database.name}_dbz at 127.0.0.1:{database.postgres.port}/{database.name} (Debezium)"
+
+
 def rows(interconnect: Interconnect) -> list[tuple[Any, Any]]:
     """Return the changes without what differs by design: what is left is the same of both edges."""
     found = []
@@ -233,7 +238,7 @@ def test_an_init_that_is_killed_during_its_copy_is_simply_run_again(database, en
         else:
             os.kill(engine_pid(engine), signal.SIGKILL)
             assert engine.process.wait(60) == NotConnected.exit_code
-        assert (engine.checkpoint["stage"], engine.checkpoint["slot"]) == ("making", name)
+        assert (engine.checkpoint["stage"], engine.checkpoint["slot"]) == ("making", noted(database))
         database.execute("delete from t where id = (select max(id) from t)")
     eventually(engine.init, 60, saying="the former session has ended")
     database.execute("delete from t where id > 2000")
@@ -257,7 +262,7 @@ def test_a_slot_that_is_in_use_is_not_dropped_whatever_is_noted(database, engine
         (kept,) = eventually(
             lambda: [row for row in database.execute(*slot) if row[0]], 60, saying="the slot is in use"
         )
-        making = reader.checkpoint | {"stage": "making", "confirmed_place": 0, "offset": None, "slot": name}
+        making = reader.checkpoint | {"stage": "making", "confirmed_place": 0, "offset": None, "slot": noted(database)}
         other.checkpoint_file.parent.mkdir()
         other.checkpoint_file.write_text(json.dumps(making))
         with pytest.raises(NotConnected, match="still in use"):

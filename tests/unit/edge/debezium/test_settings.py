@@ -185,11 +185,16 @@ def test_a_slot_is_dropped_only_where_an_init_of_this_state_has_noted_it(engine)
     assert cut.slot == ""
     with pytest.raises(NeedsOperator, match="is there already"):
         engine(SLOT_KEPT).initialise(cut, None, lambda _words: None)
-    ours = msgspec.structs.replace(cut, slot="own")
+    own = engine(SLOT_KEPT)
+    ours = msgspec.structs.replace(cut, slot=f"own at {own.address}")
     with pytest.raises(NotConnected, match="still in use"):
         engine("line()\nsay(hello(has_slot=True))\nline()").initialise(ours, None, lambda _words: None)
+    # The address was changed since: a slot of that name there is another's.
+    elsewhere = msgspec.structs.replace(cut, slot="own at before:5432/bank (Debezium)")
+    with pytest.raises(NeedsOperator, match="is there already"):
+        engine(SLOT_KEPT).initialise(elsewhere, None, lambda _words: None)
     said = []
-    other = msgspec.structs.replace(cut, slot="other")
+    other = msgspec.structs.replace(cut, slot=f"other at {own.address}")
     engine(EMPTY).initialise(other, None, said.append)
     assert [words for words in said if "Slot other" in words] != []
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from headrace.verify import canonical
 from headrace.verify.canonical import SilverType, SourceType
 from headrace.verify.comparison import SourceTable
 from spark_jobs.silver.target_schema import NAN
@@ -30,3 +31,11 @@ def test_a_table_without_the_column_is_compared_as_before():
 @pytest.mark.parametrize(("name", "text"), [("a'b", r"'a\'b'"), ("a\\b", r"'a\\b'")])
 def test_names_are_quoted(name, text):
     assert text in compared({name: SilverType(name="decimal", scale=2), NAN: SilverType(name="array")}, name).silver
+
+
+@pytest.mark.parametrize("kind", ["regclass", "regtype", "regproc", "regconfig", "regdictionary", "regcollation"])
+def test_what_is_named_by_the_search_path_is_compared_without_its_schema(kind):
+    """The log has `t` where the path of the edge's role has its schema; verify's own path has none."""
+    column = canonical.column("v", SourceType(name=kind), SilverType(name="string"))
+    assert column.source == """regexp_replace(format('%s', "v"), '^.*[.]', '')"""
+    assert column.silver == "regexp_replace(`v`, '^.*[.]', '')"
