@@ -12,8 +12,8 @@ from typing import Any
 
 from bridge.amqp.pending_connections import PendingConnections
 
-#: How long a frame may take, in calls of `look`, which is called every second: 64 kB of it are then slower than any link.
-FRAME_LOOKS = 60
+#: How long a frame may take, in calls of `look`, which is called every second: 64 kB are then slower than any share of a link.
+FRAME_LOOKS = 600
 #: How old a connection gets whose other side has a certificate, in seconds, and how many end at one look: they come back at once.
 LONGEST_SECONDS, MOST_ENDS = 86_400.0, 20
 

@@ -17,7 +17,7 @@ import sys
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from spark_jobs.session import session
-from spark_jobs.state import avro_schemas
+from spark_jobs.state import schema_texts
 
 lake = load(sys.argv[1], LakeFile)
 spark = session(lake)
