@@ -108,6 +108,8 @@ def test_v9_a_stopped_table_fails_the_queries_that_read_its_newest_rows_and_no_o
     source.commit(source.update("public.log", entry="b"))
     assert list(lake.load().problems) == ["public.log"]
     monkeypatch.setattr(increment, "beyond", lambda *_: {})
+    # (other lakes of this process have theirs beside them)
+    others = spark.sql("SHOW TABLES IN history").collect() if spark.catalog.databaseExists("history") else []
     overlaid = []
 
     def sql(*given, really=snapshot.sql):
@@ -121,11 +123,12 @@ def test_v9_a_stopped_table_fails_the_queries_that_read_its_newest_rows_and_no_o
             overlaid.clear()
             return [tuple(row) for row in desk.ask(query).collect()], list(overlaid)
 
-        # then what lists or selects a database opens no table (other lakes of this process have theirs beside them)
+        # then what lists or selects a database opens no table
         listed, opened = ask("SHOW TABLES IN silver")
         assert {("silver", "accounts", False), ("silver", "log", False)} <= set(listed)
         assert opened == []
-        assert ask("show tables in silver_live like 'l*'") == ([("silver_live", "log", False)], [])
+        listed, opened = ask("show tables in silver_live like 'lo*'")
+        assert (("silver_live", "log", False) in listed, opened) == (True, [])
         assert ask("USE silver_live") == ([], [])
         # and other tables are shown, whatever their rows or the query's texts are called
         assert ask("SELECT name FROM accounts") == ([("log",)], ["public.accounts"])
@@ -138,4 +141,4 @@ def test_v9_a_stopped_table_fails_the_queries_that_read_its_newest_rows_and_no_o
         with pytest.raises(ConfigurationError, match="nothing"):
             desk.ask("SELECT * FROM silver_live.nothing, silver_live.accounts")
         # and a table that is listed alone is never shown as another one
-        assert ask("SHOW TABLES IN history")[0] == []
+        assert ask("SHOW TABLES IN history")[0] == [tuple(row) for row in others]
