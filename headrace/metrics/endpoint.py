@@ -7,6 +7,7 @@ path, and shows no row and no secret. Made by the edge's and the bridge's `run` 
 import http.server
 import logging
 import socket
+import sys
 import threading
 from contextlib import suppress
 from http import HTTPStatus
@@ -72,6 +73,11 @@ class _Server(http.server.ThreadingHTTPServer):
             with suppress(OSError):
                 oldest.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the base class calls it.
+        """Log what ended a request; that its visitor is gone, or was closed as the oldest, is no news."""
+        if not isinstance(sys.exception(), OSError):
+            _log.exception("a request to the endpoint of metrics failed")
 
     def shutdown_request(self, request: Any) -> None:
         """Forget one that was answered."""

@@ -166,3 +166,26 @@ def test_an_endpoint_of_metrics_closes_the_oldest_of_many_that_are_slow(monkeypa
     for each in slow:
         each.close()
     endpoint.stop()
+
+
+@pytest.mark.parametrize(("error", "lines"), [(ConnectionResetError("gone"), 0), (ValueError("a defect"), 1)])
+def test_a_request_that_fails_at_an_endpoint_of_metrics_is_in_the_log_unless_its_visitor_is_gone(
+    monkeypatch, caplog, capfd, error, lines
+):
+    """A traceback was printed to standard error."""
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(endpoints._Handler, "do_GET", fail)
+    endpoint = Endpoint("127.0.0.1:0", Answered())
+    with socket.create_connection(("127.0.0.1", endpoint.port)) as visitor:
+        visitor.settimeout(60)
+        visitor.sendall(b"GET /health/live HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            assert visitor.recv(1) == b""
+    endpoint.stop()
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
+        "a request to the endpoint of metrics failed"
+    ] * lines
+    assert "Traceback" not in capfd.readouterr().err
