@@ -70,7 +70,13 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 def noted(database: Any) -> str:
     """Return how an `init` notes the slot as its own."""
-    return f"{database.name}_dbz at 127.0.0.1:{database.postgres.port}/{database.name} (Debezium)"
+    return f"{database.name}_dbz of database {database.name} at the server with system identifier {system(database)}"
+
+
+def system(database: Any) -> str:
+    """Return the server's system identifier."""
+    ((identifier,),) = database.execute("select system_identifier from pg_control_system()")
+    return str(identifier)
 
 
 def rows(interconnect: Interconnect) -> list[tuple[Any, Any]]:
@@ -221,6 +227,18 @@ def test_a_slot_that_is_gone_ends_in_an_error_and_not_in_a_gap(database, engines
     assert interconnect.changes == []
 
 
+@pytest.mark.timeout(300)
+def test_another_server_ends_the_edge_whatever_slot_it_has(database, engines, interconnect):
+    engine = engines(database, interconnect.url)
+    engine.init()
+    other = engine.checkpoint | {"system_identifier": "7000000000000000001"}
+    engine.checkpoint_file.write_text(json.dumps(other))
+    assert "the server is another one" in refused(engine).message
+    engine.checkpoint_file.write_text(json.dumps(other | {"system_identifier": ""}))
+    with engine.running():
+        eventually(lambda: engine.checkpoint["system_identifier"] == system(database), 120)
+
+
 @pytest.mark.timeout(600)
 def test_an_init_that_is_killed_during_its_copy_is_simply_run_again(database, engines, interconnect):
     database.execute("create table t (id int primary key, note text)")
@@ -248,6 +266,7 @@ def test_an_init_that_is_killed_during_its_copy_is_simply_run_again(database, en
         op: [(change["after"] or change["before"])["id"] for change in interconnect.changes if change["op"] == op]
         for op in "rd"
     }
+    assert engine.checkpoint["system_identifier"] == system(database)
     assert (sorted(ids["r"]), sorted(ids["d"])) == ([*range(1, 59_999)], [*range(2001, 59_999)])
 
 
