@@ -145,6 +145,8 @@ public final class RecordEngine {
                 Statement statement = connection.connection().createStatement();
                 PreparedStatement drop = connection.connection().prepareStatement(DROP);
                 PreparedStatement look = connection.connection().prepareStatement(LOOK)) {
+            // In the role's own path anybody may have made functions and operators that fit better, which would have its rights.
+            statement.execute("set search_path = pg_catalog");
             String system;
             try (ResultSet row = statement.executeQuery("IDENTIFY_SYSTEM")) {
                 row.next();

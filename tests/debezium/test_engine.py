@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from edge.debezium.child import EngineProcess, Server, class_path
 from headrace.errors import NotConnected
 from tests.amqp.fix_interconnect import Interconnect
 from tests.debezium.conftest import ENVIRONMENT
@@ -289,3 +290,37 @@ def test_a_slot_that_is_in_use_is_not_dropped_whatever_is_noted(database, engine
         assert database.execute(*slot)[0][0] is kept[0] is True
     finally:
         reader.kill()
+
+
+@pytest.mark.timeout(300)
+def test_the_server_is_asked_by_its_own_functions_whatever_is_in_the_roles_search_path(
+    database, engines, interconnect, tmp_path
+):
+    name = f"{database.name}_dbz"
+    database.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+    database.execute("""
+        create schema theirs;
+        create table theirs.called ();
+        create view theirs.pg_replication_slots as select * from pg_catalog.pg_replication_slots where false;
+        create function theirs.pg_is_in_recovery() returns bool language sql as 'insert into theirs.called default values
+            returning true';
+        create function theirs.less(pg_lsn, pg_lsn) returns numeric language sql as 'insert into theirs.called default values
+            returning 1';
+        create operator theirs.- (leftarg = pg_lsn, rightarg = pg_lsn, function = theirs.less);
+    """)
+    ((begun,),) = database.execute("select pg_current_wal_lsn() - '0/0'::pg_lsn")
+    database.execute(f"alter database {database.name} set search_path = theirs, pg_catalog")
+    config = engines(database, interconnect.url).config.source.debezium
+
+    def ask(drop_slot_at: str) -> Server:
+        process = EngineProcess(config.java, 128, class_path("postgres"), tmp_path)
+        try:
+            process.greet(config.settings("no_data", "p"), drop_slot_at=drop_slot_at)
+            return process.hello(120)
+        finally:
+            process.close()
+
+    kept, dropped = ask("7000000000000000001"), ask(system(database))
+    assert (kept.system_identifier, kept.has_slot, dropped.has_slot) == (system(database), True, False)
+    assert kept.log_end >= begun
+    assert database.execute("select count(*) from theirs.called") == [(0,)]
