@@ -9,6 +9,7 @@ import io.debezium.embedded.Connect;
 import io.debezium.engine.DebeziumEngine;
 import io.debezium.engine.DebeziumEngine.RecordCommitter;
 import io.debezium.engine.RecordChangeEvent;
+import io.debezium.jdbc.JdbcConfiguration;
 import java.io.BufferedOutputStream;
 import java.io.BufferedReader;
 import java.io.DataOutputStream;
@@ -21,6 +22,7 @@ import java.nio.charset.StandardCharsets;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.sql.Statement;
 import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.List;
@@ -39,7 +41,7 @@ import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
  * once the hello has said what the server is like: the edge keeps it, with its checkpoint, and nothing is written here.
  */
 public final class RecordEngine {
-    private static final int PROTOCOL = 3;
+    private static final int PROTOCOL = 4;
     private static final ObjectMapper JSON = new ObjectMapper();
     /** SQL states whose words are of connections, names and rights, never of rows. */
     private static final List<String> PLAIN_STATES = List.of("08", "28", "3D", "42", "53", "55", "57");
@@ -108,7 +110,7 @@ public final class RecordEngine {
         hello.get("settings").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
         settings.put("offset.storage", EdgeOffsets.class.getName());
         RecordEngine engine = new RecordEngine(settings);
-        engine.greet(settings, hello.get("protocol").asInt(), hello.path("drop_slot").asBoolean());
+        engine.greet(settings, hello.get("protocol").asInt(), hello.path("drop_slot_at").asText(""));
         String begin = in.readLine();
         if (begin == null) {
             Runtime.getRuntime().halt(0);
@@ -125,17 +127,32 @@ public final class RecordEngine {
     }
 
     /** Say which protocol this is and what the server is like now, ahead of anything that Debezium makes there. */
-    private void greet(Properties settings, int protocol, boolean dropSlot) throws IOException {
+    private void greet(Properties settings, int protocol, String dropSlotAt) throws IOException {
         if (protocol != PROTOCOL) {
             frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
             out.flush();
             Runtime.getRuntime().halt(2);
         }
         PostgresConnectorConfig config = new PostgresConnectorConfig(Configuration.from(settings));
-        try (PostgresConnection connection = new PostgresConnection(config.getJdbcConfig(), "Headrace");
+        // As Debezium's own: of the rights that it needs anyway, this one has the server's identity.
+        JdbcConfiguration replication = JdbcConfiguration.adapt(config.getJdbcConfig()
+                .edit()
+                .with("assumeMinServerVersion", "9.4")
+                .with("replication", "database")
+                .with("preferQueryMode", "simple")
+                .build());
+        try (PostgresConnection connection = new PostgresConnection(replication, "Headrace");
+                Statement statement = connection.connection().createStatement();
                 PreparedStatement drop = connection.connection().prepareStatement(DROP);
                 PreparedStatement look = connection.connection().prepareStatement(LOOK)) {
-            if (dropSlot) {
+            // In the role's own path anybody may have made functions and operators that fit better, which would have its rights.
+            statement.execute("set search_path = pg_catalog");
+            String system;
+            try (ResultSet row = statement.executeQuery("IDENTIFY_SYSTEM")) {
+                row.next();
+                system = row.getString(1);
+            }
+            if (dropSlotAt.equals(system)) {
                 drop.setString(1, config.slotName());
                 drop.execute();
             }
@@ -143,8 +160,10 @@ public final class RecordEngine {
             try (ResultSet row = look.executeQuery()) {
                 row.next();
                 Map<String, Object> server = Map.of(
-                        "protocol", PROTOCOL, "log_end", row.getBigDecimal(1).longValue(), "has_slot", row.getBoolean(2));
-                frame('H', JSON.writeValueAsBytes(server));
+                        "system_identifier", system,
+                        "log_end", row.getBigDecimal(1).longValue(),
+                        "has_slot", row.getBoolean(2));
+                frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL, "server", server)));
                 out.flush();
             }
         } catch (SQLException | RuntimeException error) {

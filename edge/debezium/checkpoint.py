@@ -47,7 +47,9 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     offset: tuple[str, str] | None = None
     #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
     properties: str = ""
-    #: The slot, and at which address, that was not there before this `init`, and so is its own to drop if it is cut; empty once
+    #: The server's; empty while the source is made, and in a checkpoint of before, which takes that of the present server.
+    system_identifier: str = ""
+    #: The slot, and at which server, that was not there before this `init`, and so is its own to drop if it is cut; empty once
     #: the source is made.
     slot: str = ""
 

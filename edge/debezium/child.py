@@ -59,12 +59,21 @@ class EngineFailed(StreamFailed):
         )
 
 
+class Server(msgspec.Struct, frozen=True):
+    """What the server is like before anything is made there or read from it."""
+
+    #: What IDENTIFY_SYSTEM answers.
+    system_identifier: str
+    #: Where its log ended then.
+    log_end: int
+    #: Whether the slot is there that Debezium is to read from.
+    has_slot: bool
+
+
 class _Hello(msgspec.Struct):
     protocol: int
-    #: Where the server's log ended then; None where it could not be asked.
-    log_end: int | None = None
-    #: Whether the slot is there that Debezium is to read from.
-    has_slot: bool = False
+    #: None where it could not be asked.
+    server: Server | None = None
 
 
 def class_path(connector: str) -> list[Path]:
@@ -145,24 +154,27 @@ class EngineProcess:
         """Return the descriptor on which its frames arrive."""
         return self._out.fileno()
 
-    def greet(self, settings: dict[str, str], *, drop_slot: bool = False) -> None:
-        """Give it its settings; it makes nothing at the server until `begin`, and drops a slot only where `drop_slot` says so."""
-        greeting = {"protocol": PROTOCOL, "settings": settings, "drop_slot": drop_slot}
+    def greet(self, settings: dict[str, str], *, drop_slot_at: str = "") -> None:
+        """Give it its settings; it makes nothing at the server until `begin`.
+
+        It drops the slot where the server has the system identifier `drop_slot_at`.
+        """
+        greeting = {"protocol": PROTOCOL, "settings": settings, "drop_slot_at": drop_slot_at}
         self._unsent += json.dumps(greeting).encode() + b"\n"
         self._send()
 
-    def hello(self, seconds: float) -> tuple[int, bool]:
-        """Wait until it has asked the server; return where the log ends, and whether the slot is there."""
+    def hello(self, seconds: float) -> Server:
+        """Wait until it has asked the server; return what that is like."""
         poll = select.poll()
         poll.register(self._out, select.POLLIN)
         deadline = time.monotonic() + seconds
-        while self._hello is None or self._hello.log_end is None:
+        while self._hello is None or self._hello.server is None:
             if time.monotonic() > deadline:
                 raise NotConnected(f"nothing was heard from Debezium's engine for {seconds:.0f} s")
             poll.poll(1000)
             for _ in self.read():
                 raise CorruptInput("Debezium's engine sent a record before it knew where to begin")
-        return self._hello.log_end, self._hello.has_slot
+        return self._hello.server
 
     def begin(self, offset: tuple[str, str] | None) -> None:
         """Let it read from an offset, or make what it needs and copy rows where there is none."""

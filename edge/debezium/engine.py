@@ -45,7 +45,14 @@ class DebeziumEngine:
         """Return a session whose process starts; it ends with this one, so no former one has to be ended."""
         self._check(checkpoint)
         self._check_properties(checkpoint)
-        return DebeziumSession(self._config, self._names, self._process(), self._marks)
+        session = DebeziumSession(self._config, self._names, self._process(), self._marks)
+        try:
+            # Before it reads: a slot of that name at another server would answer too.
+            _check_system(session.server().system_identifier, checkpoint)
+        except BaseException:
+            session.close()
+            raise
+        return session
 
     def advanced(self, checkpoint: DebeziumCheckpoint, position: Position, place: int) -> DebeziumCheckpoint:
         """Return the checkpoint moved to an acknowledged position and place."""
@@ -77,7 +84,7 @@ class DebeziumEngine:
                 properties=self._names.fingerprint(),
             )
             self.state.write(checkpoint)
-        rows, offset = self._first_offset(checkpoint, report)
+        rows, offset, system = self._first_offset(checkpoint, report)
         place = place_of(checkpoint.connector, offset[1])
         made = msgspec.structs.replace(
             checkpoint,
@@ -86,6 +93,7 @@ class DebeziumEngine:
             confirmed_place=place - bool(rows),
             offset=offset,
             properties=self._names.fingerprint(),
+            system_identifier=system,
             slot="",
         )
         self.state.write(made)
@@ -94,19 +102,24 @@ class DebeziumEngine:
 
     def _first_offset(
         self, checkpoint: DebeziumCheckpoint, report: Callable[[str], None]
-    ) -> tuple[int, tuple[str, str]]:
-        """Run Debezium until its snapshot is done, and keep the rows; return their number, and from where to read on."""
+    ) -> tuple[int, tuple[str, str], str]:
+        """Run Debezium until its snapshot is done, and keep the rows.
+
+        Returns their number, from where to read on, and the server's system identifier.
+        """
         settings = self._names.settings(self._config.snapshot.mode, new_placeholder())
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         try:
             slot = settings["slot.name"]
-            # Of an 'init' that was cut: nothing was sent from it, and it is made again with the copy. One at another address is
+            named = f"{slot} of database {settings.get('database.dbname', '')} at the server with system identifier "
+            # Of an 'init' that was cut: nothing was sent from it, and it is made again with the copy. One at another server is
             # another's, whatever its name.
-            noted = f"{slot} at {self.address}"
-            is_ours = checkpoint.slot == noted
-            process.greet(settings, drop_slot=is_ours)
-            has_slot = process.hello(SILENCE_SECONDS)[1]
+            noted_at = checkpoint.slot.removeprefix(named) if checkpoint.slot.startswith(named) else ""
+            process.greet(settings, drop_slot_at=noted_at)
+            server = process.hello(SILENCE_SECONDS)
+            system, has_slot = server.system_identifier, server.has_slot
+            is_ours = noted_at == system
             if has_slot and is_ours:
                 raise NotConnected(f"slot {slot} of the 'init' that was cut is still in use: run it again")
             if has_slot and self._config.snapshot.mode != "no_data":
@@ -119,7 +132,7 @@ class DebeziumEngine:
             if checkpoint.slot and not is_ours:
                 report(f"Slot {checkpoint.slot} of an 'init' that was cut keeps the server's log: drop it by hand")
             if not has_slot:
-                self.state.write(msgspec.structs.replace(checkpoint, slot=noted))
+                self.state.write(msgspec.structs.replace(checkpoint, slot=f"{named}{system}"))
             process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):
@@ -128,7 +141,7 @@ class DebeziumEngine:
                         record = EngineRecord.parse(content)
                         if record.topic == HEARTBEAT_TOPIC:
                             copy.keep()
-                            return copy.count, (record.offset_key.decode(), record.offset.decode())
+                            return copy.count, (record.offset_key.decode(), record.offset.decode()), system
                         change = None if record.topic == TRANSACTION_TOPIC else Rows.parse(record)
                         if change is None or change.op != "r":
                             raise NotConnected("Debezium's engine sent a change ahead of its first place: run it again")
@@ -189,6 +202,25 @@ class DebeziumEngine:
     def _process(self) -> EngineProcess:
         names = self._names
         return EngineProcess(names.java, names.memory_megabytes, class_path(names.connector), self.state.folder)
+
+
+def _check_system(system: str, checkpoint: DebeziumCheckpoint) -> None:
+    """Raise NeedsOperator unless the server is that of the checkpoint, or a copy of it.
+
+    Raises CheckpointChanged where the checkpoint names none.
+    """
+    if not checkpoint.system_identifier:
+        raise CheckpointChanged(
+            f"the checkpoint gets the server's system identifier, {system}",
+            msgspec.structs.replace(checkpoint, system_identifier=system),
+        )
+    if system != checkpoint.system_identifier:
+        raise NeedsOperator(
+            f"the server is another one: its system identifier is {system}, the checkpoint was made with "
+            f"{checkpoint.system_identifier}",
+            hint="Connect to the former server; or move the checkpoint to another folder, and run 'headrace edge init' here: a "
+            "new epoch begins.",
+        )
 
 
 def _frames(process: EngineProcess) -> Iterator[tuple[int, bytes]]:

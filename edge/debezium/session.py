@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from edge.debezium.checkpoint import DebeziumCheckpoint
-from edge.debezium.child import EngineProcess
+from edge.debezium.child import EngineProcess, Server
 from edge.debezium.frames import SCHEMA, read_frames
 from edge.debezium.rows import Rows
 from edge.debezium.stream import EngineStream, Marks
@@ -63,7 +63,11 @@ class DebeziumSession:
 
     def log_end(self) -> int:
         """Return where the log ended when the process had started; raise NotConnected where it cannot say so."""
-        return self._process.hello(SILENCE_SECONDS)[0]
+        return self.server().log_end
+
+    def server(self) -> Server:
+        """Return what the server is like; raise NotConnected where the process cannot say so."""
+        return self._process.hello(SILENCE_SECONDS)
 
     def start(self, checkpoint: DebeziumCheckpoint, batcher: Batcher, history: TableHistory | None = None) -> None:
         """Let Debezium read from the checkpoint's offset, behind the copy if that is not acknowledged."""

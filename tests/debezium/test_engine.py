@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from edge.debezium.child import EngineProcess, Server, class_path
 from headrace.errors import NotConnected
 from tests.amqp.fix_interconnect import Interconnect
 from tests.debezium.conftest import ENVIRONMENT
@@ -70,7 +71,13 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 def noted(database: Any) -> str:
     """Return how an `init` notes the slot as its own."""
-    return f"{database.name}_dbz at 127.0.0.1:{database.postgres.port}/{database.name} (Debezium)"
+    return f"{database.name}_dbz of database {database.name} at the server with system identifier {system(database)}"
+
+
+def system(database: Any) -> str:
+    """Return the server's system identifier."""
+    ((identifier,),) = database.execute("select system_identifier from pg_control_system()")
+    return str(identifier)
 
 
 def rows(interconnect: Interconnect) -> list[tuple[Any, Any]]:
@@ -221,6 +228,18 @@ def test_a_slot_that_is_gone_ends_in_an_error_and_not_in_a_gap(database, engines
     assert interconnect.changes == []
 
 
+@pytest.mark.timeout(300)
+def test_another_server_ends_the_edge_whatever_slot_it_has(database, engines, interconnect):
+    engine = engines(database, interconnect.url)
+    engine.init()
+    other = engine.checkpoint | {"system_identifier": "7000000000000000001"}
+    engine.checkpoint_file.write_text(json.dumps(other))
+    assert "the server is another one" in refused(engine).message
+    engine.checkpoint_file.write_text(json.dumps(other | {"system_identifier": ""}))
+    with engine.running():
+        eventually(lambda: engine.checkpoint["system_identifier"] == system(database), 120)
+
+
 @pytest.mark.timeout(600)
 def test_an_init_that_is_killed_during_its_copy_is_simply_run_again(database, engines, interconnect):
     database.execute("create table t (id int primary key, note text)")
@@ -248,6 +267,7 @@ def test_an_init_that_is_killed_during_its_copy_is_simply_run_again(database, en
         op: [(change["after"] or change["before"])["id"] for change in interconnect.changes if change["op"] == op]
         for op in "rd"
     }
+    assert engine.checkpoint["system_identifier"] == system(database)
     assert (sorted(ids["r"]), sorted(ids["d"])) == ([*range(1, 59_999)], [*range(2001, 59_999)])
 
 
@@ -270,3 +290,37 @@ def test_a_slot_that_is_in_use_is_not_dropped_whatever_is_noted(database, engine
         assert database.execute(*slot)[0][0] is kept[0] is True
     finally:
         reader.kill()
+
+
+@pytest.mark.timeout(300)
+def test_the_server_is_asked_by_its_own_functions_whatever_is_in_the_roles_search_path(
+    database, engines, interconnect, tmp_path
+):
+    name = f"{database.name}_dbz"
+    database.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+    database.execute("""
+        create schema theirs;
+        create table theirs.called ();
+        create view theirs.pg_replication_slots as select * from pg_catalog.pg_replication_slots where false;
+        create function theirs.pg_is_in_recovery() returns bool language sql as 'insert into theirs.called default values
+            returning true';
+        create function theirs.less(pg_lsn, pg_lsn) returns numeric language sql as 'insert into theirs.called default values
+            returning 1';
+        create operator theirs.- (leftarg = pg_lsn, rightarg = pg_lsn, function = theirs.less);
+    """)
+    ((begun,),) = database.execute("select pg_current_wal_lsn() - '0/0'::pg_lsn")
+    database.execute(f"alter database {database.name} set search_path = theirs, pg_catalog")
+    config = engines(database, interconnect.url).config.source.debezium
+
+    def ask(drop_slot_at: str) -> Server:
+        process = EngineProcess(config.java, 128, class_path("postgres"), tmp_path)
+        try:
+            process.greet(config.settings("no_data", "p"), drop_slot_at=drop_slot_at)
+            return process.hello(120)
+        finally:
+            process.close()
+
+    kept, dropped = ask("7000000000000000001"), ask(system(database))
+    assert (kept.system_identifier, kept.has_slot, dropped.has_slot) == (system(database), True, False)
+    assert kept.log_end >= begun
+    assert database.execute("select count(*) from theirs.called") == [(0,)]

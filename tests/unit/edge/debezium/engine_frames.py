@@ -4,7 +4,8 @@ import json
 import struct
 from typing import Any
 
-PROTOCOL = 3
+PROTOCOL = 4
+SYSTEM = "7000000000000000001"
 OFFSET_KEY = '["headrace",{"server":"headrace"}]'
 HEARTBEATS, TRANSACTIONS, TABLE = "__debezium-heartbeat.headrace", "headrace.transaction", "headrace.public.t"
 KEY_SCHEMA, VALUE_SCHEMA = 0, 1
@@ -14,8 +15,12 @@ def frame(kind: str, content: bytes) -> bytes:
     return struct.pack(">I", len(content) + 1) + kind.encode() + content
 
 
-def hello(protocol: int = PROTOCOL, *, log_end: int | None = 5000, has_slot: bool = False) -> bytes:
-    return frame("H", json.dumps({"protocol": protocol, "log_end": log_end, "has_slot": has_slot}).encode())
+def hello(
+    protocol: int = PROTOCOL, *, log_end: int | None = 5000, has_slot: bool = False, system: str = SYSTEM
+) -> bytes:
+    server = {"system_identifier": system, "log_end": log_end, "has_slot": has_slot}
+    # As where the server cannot be asked, without a log's end.
+    return frame("H", json.dumps({"protocol": protocol} | ({} if log_end is None else {"server": server})).encode())
 
 
 def part(value: Any) -> bytes:

@@ -11,7 +11,7 @@ import pyspark
 import pytest
 
 from edge.debezium import child
-from edge.debezium.child import EngineFailed, EngineProcess, class_path
+from edge.debezium.child import EngineFailed, EngineProcess, Server, class_path
 from edge.debezium.frames import RECORD, EngineRecord
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
 from tests.rules.waiting import eventually
@@ -65,7 +65,7 @@ say(frame("R", record("t", line())), frame("R", record("t", line())))
     )
     process.begin(("key", "offset"))
     assert [json.loads(EngineRecord.parse(content).offset) for _, content in read(process, 2)] == [
-        {"protocol": wire.PROTOCOL, "settings": {"database.password": "s3cret"}, "drop_slot": False},
+        {"protocol": wire.PROTOCOL, "settings": {"database.password": "s3cret"}, "drop_slot_at": ""},
         ["key", "offset"],
     ]
     process.acknowledge(5)
@@ -78,7 +78,7 @@ say(frame("R", record("t", line())), frame("R", record("t", line())))
 
 def test_what_the_server_is_like_is_known_before_anything_is_read(start):
     process = start("say(hello(log_end=77, has_slot=True))\nwhile line(): pass")
-    assert process.hello(SECONDS) == (77, True)
+    assert process.hello(SECONDS) == Server(wire.SYSTEM, 77, True)
     early = start('say(hello(log_end=None), frame("R", heartbeat(5)))\nline()\nline()')
     with pytest.raises(CorruptInput, match="where to begin"):
         early.hello(SECONDS)

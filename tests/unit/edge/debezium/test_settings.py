@@ -16,7 +16,7 @@ from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
 from headrace.findings import run
 from headrace.position import Position
-from tests.unit.edge.debezium import java_double
+from tests.unit.edge.debezium import engine_frames, java_double
 
 FILE = """
 [source]
@@ -50,9 +50,15 @@ def fingerprint(engine):
     return engine._names.fingerprint()
 
 
+def noted(slot, database="bank", system=engine_frames.SYSTEM):
+    """Return how an `init` notes a slot as its own."""
+    return f"{slot} of database {database} at the server with system identifier {system}"
+
+
 def checkpoint(**changes):
     """Return one of a source that has read and acknowledged up to 500."""
     fields = {"acknowledged": str(Position.start(1)), "connector": "postgres", "confirmed_place": 500}
+    fields |= {"system_identifier": engine_frames.SYSTEM}
     return DebeziumCheckpoint(source="jakarta/bank", stage="made", offset=("key", OFFSET), **fields | changes)
 
 
@@ -137,16 +143,19 @@ say(*[frame("R", change("r", None, {"id": number, "note": "n"}, snapshot="true")
 
 
 EMPTY = 'say(hello())\nline(), line()\nsay(frame("R", heartbeat(500)))\nline()'
-#: As a server with a slot, which it drops where it is told to.
+#: As a server with a slot, which it drops where it is told to drop that of this server.
 SLOT_KEPT = EMPTY.replace(
-    "say(hello())\nline(), line()", "say(hello(has_slot=not json.loads(line())['drop_slot']))\nline()"
+    "say(hello())\nline(), line()", "say(hello(has_slot=json.loads(line())['drop_slot_at'] != SYSTEM))\nline()"
 )
+#: Of a session that reads nothing.
+SILENT = "line()\nsay(hello(log_end=1234))\nline()"
 SLOT = EMPTY.replace("hello()", "hello(has_slot=True)")
 
 
 def test_a_new_source_begins_behind_its_copy_or_where_the_log_is(engine, tmp_path):
     made = engine(COPIED + 'say(frame("R", heartbeat(500)))\nline()').initialise(None, None, lambda _words: None)
     assert (made.stage, made.confirmed, made.has_copy_ahead) == ("made", 499, True)
+    assert made.system_identifier == engine_frames.SYSTEM
     assert (tmp_path / "state" / COPY).stat().st_size > 0
     again = engine("").initialise(made, None, lambda _words: None)
     assert again == made
@@ -173,6 +182,7 @@ def test_an_init_that_is_cut_is_finished_by_the_next_one(engine, program, next_p
         first.initialise(None, None, lambda _words: None)
     cut = first.state.read("jakarta/bank")
     assert (cut.stage, cut.offset) == ("making", None)
+    assert cut.slot in ("", noted("own"))
     made = engine(next_program).initialise(cut, None, lambda _words: None)
     assert (made.stage, made.position, made.slot) == ("made", cut.position, "")
 
@@ -185,16 +195,20 @@ def test_a_slot_is_dropped_only_where_an_init_of_this_state_has_noted_it(engine)
     assert cut.slot == ""
     with pytest.raises(NeedsOperator, match="is there already"):
         engine(SLOT_KEPT).initialise(cut, None, lambda _words: None)
-    own = engine(SLOT_KEPT)
-    ours = msgspec.structs.replace(cut, slot=f"own at {own.address}")
+    ours = msgspec.structs.replace(cut, slot=noted("own"))
     with pytest.raises(NotConnected, match="still in use"):
         engine("line()\nsay(hello(has_slot=True))\nline()").initialise(ours, None, lambda _words: None)
-    # The address was changed since: a slot of that name there is another's.
-    elsewhere = msgspec.structs.replace(cut, slot="own at before:5432/bank (Debezium)")
-    with pytest.raises(NeedsOperator, match="is there already"):
-        engine(SLOT_KEPT).initialise(elsewhere, None, lambda _words: None)
+    # At another server, in another database, or as it was noted before: a slot of that name is another's.
+    for slot in (
+        noted("own", system="7000000000000000002"),
+        noted("own", database="b"),
+        "own at db:5433/bank (Debezium)",
+    ):
+        elsewhere = msgspec.structs.replace(cut, slot=slot)
+        with pytest.raises(NeedsOperator, match="is there already"):
+            engine(SLOT_KEPT).initialise(elsewhere, None, lambda _words: None)
     said = []
-    other = msgspec.structs.replace(cut, slot=f"other at {own.address}")
+    other = msgspec.structs.replace(cut, slot=noted("other"))
     engine(EMPTY).initialise(other, None, said.append)
     assert [words for words in said if "Slot other" in words] != []
 
@@ -235,7 +249,7 @@ def test_rows_are_not_copied_where_the_slot_is_there_as_its_log_has_a_part_of_th
 
 
 def test_a_session_knows_where_the_log_ends_before_it_reads(engine):
-    source = engine("line()\nsay(hello(log_end=1234))\nline()")
+    source = engine(SILENT)
     session = source.open(checkpoint(properties=fingerprint(source)), 0)
     try:
         assert session.log_end() == 1234
@@ -264,7 +278,7 @@ def test_properties_do_not_change_while_a_transaction_may_be_sent_in_part(engine
         (tmp_path / "state" / "records.json").write_text(json.dumps(note))
     with pytest.raises(NeedsOperator, match="properties are others than before"):
         engine("", properties=OTHERS).open(before, 0)
-    engine("line()").open(before, 0).close()
+    engine(SILENT).open(before, 0).close()
 
 
 def test_properties_that_change_between_transactions_are_in_the_checkpoint_before_anything_is_sent_by_them(
@@ -273,12 +287,35 @@ def test_properties_that_change_between_transactions_are_in_the_checkpoint_befor
     stopped = str(Position(1, 499, 3))
     before = checkpoint(properties=fingerprint(engine("")), acknowledged=stopped)
     (tmp_path / "state" / "records.json").write_text(json.dumps({"settings": "", "stopped_at": stopped}))
-    other = engine("line()", properties=OTHERS)
+    other = engine(SILENT, properties=OTHERS)
     with pytest.raises(CheckpointChanged) as error:
         other.open(before, 0)
     moved = error.value.checkpoint
     assert (moved.position, moved.confirmed, moved.offset) == (before.position, before.confirmed, before.offset)
     other.open(moved, 0).close()
+
+
+def test_another_server_is_refused_before_anything_is_read_from_it(engine, tmp_path):
+    other = engine(
+        f"line()\nbegan = open({str(tmp_path / 'began')!r}, 'w')\n"
+        "say(hello(system='7000000000000000002'))\nbegan.write(line())"
+    )
+    before = checkpoint(properties=fingerprint(other))
+    with pytest.raises(NeedsOperator) as error:
+        other.open(before, 0)
+    assert "the server is another one: its system identifier is 7000000000000000002" in error.value.message
+    assert (tmp_path / "began").read_text() == ""
+    # The same server at another address, or a copy of it.
+    engine(SILENT).open(before, 0).close()
+
+
+def test_a_checkpoint_without_a_system_identifier_takes_that_of_the_present_server(engine):
+    source = engine(SILENT)
+    before = checkpoint(properties=fingerprint(source), system_identifier="")
+    with pytest.raises(CheckpointChanged) as error:
+        source.open(before, 0)
+    assert error.value.checkpoint == msgspec.structs.replace(before, system_identifier=engine_frames.SYSTEM)
+    source.open(error.value.checkpoint, 0).close()
 
 
 def test_a_checkpoint_of_another_connector_and_an_adoption_are_refused(engine):
