@@ -65,7 +65,8 @@ def text(value: bytes | None) -> str:
 
 
 #: Queries of the catalog mean the server's own functions and operators: in the role's own path anybody may have made some that
-#: fit the types better, and those would run with its rights. Statements over rows need that path, for operators of their types.
+#: fit the types better, and those would run with its rights. The role's own path is for statements over rows, whose conditions
+#: are the operator's, and for those that make or alter something, since event triggers of the database run within them.
 _SERVERS_PATH, _OWN_PATH = "set search_path = pg_catalog", "reset search_path"
 #: A statement was cancelled on request.
 _CANCELLED = "57014"
@@ -87,6 +88,11 @@ class Database(ports.Database):
         with self._translated():
             cursor = self._connection.execute(query, parameters or None)
             return cursor.fetchall() if cursor.description else []
+
+    def alter(self, statement: str) -> None:
+        """Run a statement that makes, alters or drops something, all names with their schemas, or commits that."""
+        with self._translated(), self._own_path():
+            self._connection.execute(statement)
 
     def checked_rows(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query that an operator's own condition is part of, which may be wrong: then raise NeedsOperator."""
@@ -167,7 +173,7 @@ class Database(ports.Database):
 
     @contextmanager
     def _own_path(self) -> Iterator[None]:
-        """Have names mean what they do to the role, or in its database, for a statement over rows."""
+        """Have names mean what they do to the role, or in its database."""
         self._connection.execute(_OWN_PATH)
         try:
             yield

@@ -177,7 +177,7 @@ def make_publication(
             )
     database.rows("begin")
     try:
-        database.rows(publication_statement(name, chosen))
+        database.alter(publication_statement(name, chosen))
         refused = find_refused(database, name)
     except BaseException:
         database.rows("rollback")
@@ -194,7 +194,7 @@ def make_publication(
             hint=f"Run 'headrace edge init' again after: {refused[0].remedy} Or leave the table out of "
             "[source.postgresql] tables, or its filter out of row_filters.",
         )
-    database.rows("commit")
+    database.alter("commit")
     what = f"{len(chosen)} tables" if left_out else ", ".join(tables) or "all tables"
     report(f"Made publication {name} for {what}")
     for table in left_out:
@@ -229,7 +229,7 @@ def identify_by_whole_rows(
         return []
     database.rows(f"set lock_timeout = '{_LOCK_SECONDS}s'")
     for statement in statements:
-        database.rows(statement)
+        database.alter(statement)
     return statements
 
 

@@ -70,7 +70,7 @@ class PostgresRetirement:
             self._database.rows("select pg_drop_replication_slot(%s)", self._slot_name)
             report(f"Dropped slot {self._slot_name}")
         if self._owns:
-            self._database.rows(f"drop publication {quoted(self._publication)}")
+            self._database.alter(f"drop publication {quoted(self._publication)}")
             report(f"Dropped publication {self._publication}")
         elif self._owns is False:
             report(f"Left publication {self._publication} to its owner: drop publication {quoted(self._publication)};")

@@ -17,9 +17,10 @@ from typing import Any
 
 from edge.postgres.catalog import tables_above
 from edge.postgres.connection import Database
+from edge.postgres.key_order import one_of
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD
-from edge.postgres.snapshot_table import SnapshotTable, describe, literal, named, published
+from edge.postgres.snapshot_table import SnapshotTable, describe, named, published
 from edge.postgres.visibility import Moment
 from edge.records.column_policy import Policy
 from edge.snapshot.chunk_reader import ChunkReader
@@ -245,14 +246,9 @@ def condition(database: Database, publication: str, name: str, keys: list[dict[s
         if _has_form(base, records):
             raise unclear(name, f"{column!r} is written in one of Debezium's forms")
     check_keys(name, keys, table.key_names)
-    rows = [
-        ", ".join(
-            f"{literal(_text(key[column], bases[column], name))}::{cast}"
-            for column, cast in zip(table.key_names, table.casts, strict=True)
-        )
-        for key in keys
-    ]
-    return f"({table.ordered}) in ({', '.join(f'({row})' for row in rows)})"
+    return one_of(
+        table.compared, [[_text(key[column], bases[column], name) for column in table.key_names] for key in keys]
+    )
 
 
 def _has_form(base: str, records: Records) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from edge.postgres.connection import Database
 from edge.postgres.errors import quoted
+from edge.postgres.key_order import KeyColumn, KeyIndex, behind, find_keys, literal, one_of, ordered
 from edge.postgres.relations import FIRST_NAMED_TYPE
 from edge.snapshot.chunk_reader import where_clause
 from edge.snapshot.plan import Key
@@ -46,21 +47,6 @@ select a.attnum::int, a.attname::text, a.atttypid::int8, a.atttypmod, format_typ
 from pg_attribute a
 where a.attrelid = %s::int8::oid and a.attnum > 0 and not a.attisdropped
 order by a.attnum
-"""
-#: The primary key, and the index that the replica identity names, each with its key columns in order; no deferrable one
-#: (edge/postgres/catalog.py).
-_KEYS = """
-select i.indisprimary, i.indisreplident, array_agg(k.attnum::int order by k.place),
-       array_agg((select quote_ident(cn.nspname) || '.' || quote_ident(co.collname)
-                  from pg_collation co join pg_namespace cn on cn.oid = co.collnamespace
-                  where co.oid = k.collation) order by k.place)
-from pg_index i
-cross join lateral (
-    select (i.indkey::int2[])[number] as attnum, (i.indcollation::oid[])[number] as collation, number as place
-    from generate_series(0, i.indnkeyatts - 1) as number
-) k
-where i.indrelid = %s::int8::oid and (i.indisprimary or i.indisreplident) and i.indimmediate
-group by i.indexrelid, i.indisprimary, i.indisreplident
 """
 _DEFERRABLE = (
     "select exists (select from pg_index where indrelid = %s::int8::oid and indisprimary and not indimmediate)"
@@ -103,11 +89,10 @@ class SnapshotTable:
     #: How many columns are published, and their names in SQL.
     count: int
     selected: str
-    #: Where the key's columns are among them, their names, and how SQL orders by the key and casts to it.
+    #: Where the key's columns are among them, their names, and how SQL compares them.
     key: tuple[int, ...]
     key_names: tuple[str, ...]
-    ordered: str
-    casts: tuple[str, ...]
+    compared: tuple[KeyColumn, ...]
     #: The table in SQL, with its row filter.
     source: str
     row_filter: str | None
@@ -119,7 +104,7 @@ class SnapshotTable:
     @property
     def order(self) -> str:
         """By what rows are ordered, with types and collations: behind a key of another order are other rows."""
-        return f"{self.ordered} ({', '.join(self.casts)})"
+        return f"{ordered(self.compared)} ({', '.join(column.cast for column in self.compared)})"
 
     def is_still(self, database: Database) -> bool:
         """Whether the table is as described."""
@@ -127,8 +112,8 @@ class SnapshotTable:
 
     def select_after(self, where: str | None, after: Key | None, count: int) -> str:
         """Return the statement that copies rows behind a key, in key order."""
-        behind = f"({self.ordered}) > ({self._literal(after)})" if after is not None else None
-        return self._copy([self.row_filter, where, behind], f" order by {self.ordered} limit {count}")
+        parts = behind(self.compared, after) if after is not None else [None]
+        return self._copy([[self.row_filter, where, part] for part in parts], f" limit {count}")
 
     def select_between(self, first: str, before: int) -> str:
         """Return the statement that copies rows by their places, from one on up to a block, each place ahead of its row."""
@@ -138,19 +123,20 @@ class SnapshotTable:
 
     def select_keys(self, where: str | None, keys: list[Key]) -> str:
         """Return the statement that copies the rows of these keys."""
-        listed = ", ".join(f"({self._literal(key)})" for key in keys)
-        return self._copy([self.row_filter, where, f"({self.ordered}) in ({listed})"], f" order by {self.ordered}")
+        return self._copy([[self.row_filter, where, one_of(self.compared, keys)]])
 
     def estimate(self, where: str | None) -> str:
         """Return the statement that estimates how many rows there are."""
         return f"explain (format json) select 1 from {self.source}{where_clause([self.row_filter, where])}"  # noqa: S608
 
-    def _copy(self, conditions: list[str | None], rest: str) -> str:
+    def _copy(self, parts: list[list[str | None]], rest: str = "") -> str:
         # Names are quoted, values are literals; a condition is the operator's own.
-        return f"copy (select {self.selected} from {self.source}{where_clause(conditions)}{rest}) to stdout"  # noqa: S608
-
-    def _literal(self, key: Key) -> str:
-        return ", ".join(f"{literal(value)}::{cast}" for value, cast in zip(key, self.casts, strict=True))
+        rest = f" order by {ordered(self.compared)}{rest}"
+        selects = [f"select {self.selected} from {self.source}{where_clause(part)}{rest}" for part in parts]  # noqa: S608
+        if len(selects) > 1:
+            # Each is read by the index. The server does not see that they are ordered together, and sorts a few chunks' rows.
+            selects = [f"select * from (({') union all ('.join(selects)})) parts{rest}"]  # noqa: S608
+        return f"copy ({selects[0]}) to stdout"
 
 
 def shape(database: Database, oid: int, publication_oid: int) -> str | None:
@@ -199,7 +185,7 @@ def describe(database: Database, publication: str, name: str) -> SnapshotTable:
         if (generated or not column[5]) and (listed is None or column[1] in listed)
     ]
     numbers = [column[0] for column in columns]
-    primary, replica = _indexes(database, oid)
+    primary, replica = find_keys(database, oid)
     key = replica if identity == "i" else primary
     if key is None and database.value(_DEFERRABLE, oid):
         raise NeedsOperator(
@@ -213,25 +199,22 @@ def describe(database: Database, publication: str, name: str) -> SnapshotTable:
             hint="Give it a primary key, or let the publication carry the partitions: publish_via_partition_root = false; "
             "then request the snapshot again.",
         )
-    if key is not None and not set(key[0]) <= set(numbers):
+    if key is not None and not set(key) <= set(numbers):
         raise NeedsOperator(
             f"table {name} has no key that is published, so its rows cannot be distinguished",
             hint="Give it a primary key, or a unique index over columns that are not null: alter table … replica identity "
             "using index …; then request the snapshot again.",
         )
-    key_numbers, collations = key or ([], [])
+    by_number = {column[0]: column for column in columns}
+    keyed = [(by_number[number], index) for number, index in (key or {}).items()]
     return SnapshotTable(
         oid=oid,
         publication_oid=publication_oid,
         count=len(columns),
         selected=", ".join(quoted(column[1]) for column in columns),
-        key=tuple(numbers.index(number) for number in key_numbers),
-        key_names=tuple(_named(columns, number) for number in key_numbers),
-        ordered=", ".join(
-            quoted(_named(columns, number)) + (f" collate {collation}" if collation else "")
-            for number, collation in zip(key_numbers, collations, strict=True)
-        ),
-        casts=tuple(columns[numbers.index(number)][4] for number in key_numbers),
+        key=tuple(numbers.index(column[0]) for column, _ in keyed),
+        key_names=tuple(column[1] for column, _ in keyed),
+        compared=tuple(KeyColumn.of(column[1], column[4], index) for column, index in keyed),
         # Other tables that inherit from this one are published by themselves.
         source=("" if kind == "p" else "only ") + f"{quoted(schema)}.{quoted(table)}",
         row_filter=row_filter,
@@ -243,24 +226,12 @@ def describe(database: Database, publication: str, name: str) -> SnapshotTable:
     )
 
 
-_Index = tuple[list[int], list[str | None]]
-
-
-def _indexes(database: Database, oid: int) -> tuple[_Index | None, _Index | None]:
-    """Return the columns and collations of the primary key and of the replica identity's index."""
-    primary = replica = None
-    for is_primary, is_replica, numbers, collations in database.rows(_KEYS, oid):
-        found = numbers, [None if it == 'pg_catalog."default"' else it for it in collations]
-        primary, replica = found if is_primary else primary, found if is_replica else replica
-    return primary, replica
-
-
-def _identity(identity: str, primary: _Index | None, replica: _Index | None) -> set[int] | None:
+def _identity(identity: str, primary: KeyIndex | None, replica: KeyIndex | None) -> set[int] | None:
     """Return the columns that a Relation message flags; None for all."""
     if identity == "f":
         return None
     index = {"d": primary, "i": replica}.get(identity)
-    return set(index[0]) if index is not None else set()
+    return set(index or ())
 
 
 def _relation_message(
@@ -288,13 +259,3 @@ def _type_messages(database: Database, types: list[int]) -> list[bytes]:
 def _string(schema: str) -> bytes:
     """Return a zero-terminated string; the server leaves the name of its own catalog out."""
     return ("" if schema == "pg_catalog" else schema).encode() + b"\0"
-
-
-def _named(columns: list[tuple[Any, ...]], number: int) -> str:
-    return next(str(column[1]) for column in columns if column[0] == number)
-
-
-def literal(text: str) -> str:
-    """Return a text as SQL takes it, regardless of `standard_conforming_strings`."""
-    mark = "E" if "\\" in text else ""
-    return mark + "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from edge.postgres.connection import Database
-from edge.postgres.snapshot_table import SnapshotTable, literal
+from edge.postgres.key_order import literal
+from edge.postgres.snapshot_table import SnapshotTable
 from edge.snapshot.plan import Key
 from edge.snapshot.ports import Chunk, MomentGone
 from headrace.configuration.edge import Postgresql

@@ -173,6 +173,39 @@ def test_a_row_filter_by_a_column_that_old_rows_lack_is_refused_before_it_harms(
     database.execute("update t set note = 'ID'")
 
 
+#: A log of what was made and altered, as databases have it: its table without a schema, one row checked at the commit.
+NOTED = """
+create schema noted; create table noted.ddl_log (tag text primary key);
+create function noted.checked() returns trigger language plpgsql as $$
+begin perform from ddl_log; return null; end $$;
+create constraint trigger checked after insert on noted.ddl_log deferrable initially deferred
+for each row execute function noted.checked();
+create function noted.note() returns event_trigger language plpgsql as $$
+begin insert into ddl_log values (tg_event || ' ' || tg_tag) on conflict do nothing; end $$;
+create event trigger made on ddl_command_end execute function noted.note();
+create event trigger dropped on sql_drop execute function noted.note();
+"""
+
+
+def test_event_triggers_run_under_the_path_that_the_role_has_in_its_database(fresh, database):
+    database.execute("create table sessions (id int)")
+    database.execute(f"alter database {database.name} set search_path = noted, public")
+    database.execute(NOTED)
+    database.execute("truncate noted.ddl_log")
+
+    done = fresh.command("init", "--replica-identity", "full", "--yes")
+    assert done.returncode == 0, done.stderr
+    gone = fresh.command("retire", "--yes")
+    assert gone.returncode == 0, gone.stderr
+
+    assert {tag for (tag,) in database.execute("select tag from noted.ddl_log")} == {
+        "ddl_command_end ALTER TABLE",
+        "ddl_command_end CREATE PUBLICATION",
+        "ddl_command_end DROP PUBLICATION",
+        "sql_drop DROP PUBLICATION",
+    }
+
+
 def test_the_slot_is_made_when_a_long_transaction_ends_and_what_is_waited_for_is_said(fresh, database, monkeypatch):
     """G6: the connection's statement_timeout ended it after a minute, each time."""
     monkeypatch.setitem(connection._ORDINARY, "statement_timeout", "1s")

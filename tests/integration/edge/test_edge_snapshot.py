@@ -7,7 +7,20 @@ from contextlib import closing
 
 import pytest
 
-from tests.integration.edge.snapshots import ask, copy, ended, folder, held, plans, raw, records, schema_records, stored
+from tests.integration.edge.snapshots import (
+    as_letters,
+    ask,
+    copy,
+    ended,
+    folder,
+    held,
+    plans,
+    raw,
+    records,
+    replay,
+    schema_records,
+    stored,
+)
 from tests.integration.edge.test_edge_values import COLUMNS
 from tests.integration.verify.verify_types import RANDOMS, TABLE_OF_EVERY_TYPE, random_row
 from tests.rules.waiting import eventually
@@ -65,6 +78,44 @@ def test_any_kind_of_key_leads_through_the_whole_table(edge, database, interconn
     assert tables["public.k"].chunks > 1
     assert len(read) == 2300
     assert len({json.dumps(key) for key, _ in read}) == 2300
+
+
+#: Keys whose order is not that of the operators which the role's path finds, as columns, what else the table needs, and values.
+CASES = "(case when i % 2 = 0 then 'a' else 'B' end) || i"
+BACKWARDS = """
+create function apart.cmp(int, int) returns int language sql immutable strict as 'select btint4cmp($2, $1)';
+create operator class apart.backwards for type int using btree as
+operator 1 >, operator 2 >=, operator 3 =, operator 4 <=, operator 5 <, function 1 apart.cmp(int, int)
+"""
+OTHER_ORDERS = [
+    ('c apart.citext collate "C" primary key', "", CASES),
+    ('n int, c apart.citext collate "C", primary key (c, n)', "", f"i % 7, {CASES}"),
+    ('n int, c apart.name collate "C", m int, primary key (n, c, m)', "", f"i % 3, {CASES}, i % 5"),
+    (
+        "c int not null",
+        "create unique index other on k (c apart.backwards); alter table k replica identity using index other",
+        "i",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "more", "values"), OTHER_ORDERS, ids=["single", "first", "second", "class"])
+def test_a_key_of_another_order_than_its_type_has_by_name_leads_through_the_whole_table(
+    edge, database, interconnect, columns, more, values
+):
+    database.execute("create schema apart; create extension citext schema apart")
+    database.execute("create domain apart.name as apart.citext")
+    database.execute(BACKWARDS)
+    database.execute(f"create table k ({columns}); {more}")
+    database.execute(f"insert into k select {values} from generate_series(1, 2300) i")
+    with edge.running():
+        tables = copy(edge, "public.k")
+        read = records(interconnect, "k", "r")
+        replay(edge, as_letters(interconnect, "k", op="r")[:3])
+
+    assert tables["public.k"].chunks > 1
+    assert len(read) == len({json.dumps(key) for key, _ in read}) == 2300
+    assert len(records(interconnect, "k", "r")) == 2303
 
 
 WRITES = [

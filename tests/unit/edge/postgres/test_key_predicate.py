@@ -2,8 +2,8 @@
 
 import pytest
 
+from edge.postgres.key_order import literal
 from edge.postgres.snapshot_reader import _text
-from edge.postgres.snapshot_table import literal
 from headrace.errors import NeedsOperator
 
 
