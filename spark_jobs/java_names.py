@@ -1,6 +1,6 @@
-"""What a Java name stands for is asked of the JVM once.
+"""Looks the names of Java classes and methods up in the JVM once.
 
-PySpark looks up class and method anew for each column that it makes: two questions besides the call, for each of which the JVM
+PySpark looks class and method up again for each column that it makes: two questions besides the call, for each of which the JVM
 searches every jar of its class path, once for each package that might have the class. Called where the session is made.
 """
 
@@ -12,7 +12,7 @@ from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
 
 def remember() -> None:
-    """Let Py4J keep the packages, classes and static methods that it found. Done again it changes nothing."""
+    """Let Py4J keep the packages, classes and static methods that it has looked up. Done again it changes nothing."""
     for kind in (JVMView, JavaPackage, JavaClass):
         if not hasattr(kind.__getattr__, "__wrapped__"):
             kind.__getattr__ = _look_up_once(kind.__getattr__)
@@ -21,10 +21,10 @@ def remember() -> None:
 def _look_up_once(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     @wraps(look_up)
     def remembering(parent: Any, name: str) -> Any:
-        found = look_up(parent, name)
+        member = look_up(parent, name)
         # To the JVM a name that it does not know is a package; a class may have it once it is imported. A field may change.
-        if isinstance(found, JavaClass | JavaMember) or (isinstance(found, JavaPackage) and name.islower()):
-            vars(parent)[name] = found
-        return found
+        if isinstance(member, JavaClass | JavaMember) or (isinstance(member, JavaPackage) and name.islower()):
+            vars(parent)[name] = member
+        return member
 
     return remembering

@@ -2,8 +2,8 @@
 
 One that uses no link any more, because a newer link replaced it or it was revoked, is pending again: so a certificate opens a
 bounded number. One that sends bytes and never a whole frame is closed: to Proton, bytes alone are a sign of life. And where
-clients have certificates a connection ends after a day: the next handshake refuses a certificate that has expired meanwhile, of
-whose dates Proton tells nothing. Sans-I/O. Called in the receiver's thread only.
+clients have certificates a connection ends after a day: the next handshake refuses a certificate that has expired meanwhile;
+Proton does not report its dates. Sans-I/O. Called in the receiver's thread only.
 """
 
 import time

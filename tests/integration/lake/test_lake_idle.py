@@ -86,16 +86,22 @@ def test_l22_bronze_that_was_idle_for_weeks_goes_on_from_its_note(spark, feed, l
     assert silver.load(spark, lake, "bank").changes == {"public.accounts": 1}
 
 
-def test_maintenance_writes_a_note_that_is_gone_ahead_of_what_rows_show_of_it(spark, feed, lake_file, loaded):
-    # given bronze without a note, of which all rows but the last are old
-    source = feed()
-    lake = keeping(lake_file(bank=source.topic), 20)
+def _age(spark, lake, source, loaded, change):
+    """Load a row that is then 30 days old, and a change that is not; return the path of bronze."""
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
     loaded(lake)
     path = bronze.table_path(lake, "bank")
     spark.sql(f"UPDATE delta.`{path}` SET timestamp = timestamp - INTERVAL 30 DAYS")
-    source.commit(source.insert(id=2, name="b", balance="1.00"))
+    source.commit(change)
     loaded(lake)
+    return path
+
+
+def test_maintenance_writes_a_note_that_is_gone_ahead_of_what_rows_show_of_it(spark, feed, lake_file, loaded):
+    # given bronze without a note, of which all rows but the last are old
+    source = feed()
+    lake = keeping(lake_file(bank=source.topic), 20)
+    path = _age(spark, lake, source, loaded, source.insert(id=2, name="b", balance="1.00"))
     lose_notes(spark, lake, path)
     # when
     maintain.maintain(spark, lake, "bank")
@@ -113,12 +119,7 @@ def test_a_load_that_rows_do_not_show_where_to_go_on_is_led_out_by_its_hint(
     # given bronze without a note, of which rows were removed
     source = feed()
     lake = keeping(lake_file(bank=source.topic), 20)
-    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
-    loaded(lake)
-    path = bronze.table_path(lake, "bank")
-    spark.sql(f"UPDATE delta.`{path}` SET timestamp = timestamp - INTERVAL 30 DAYS")
-    source.commit(source.update(id=1, name="b", balance="1.00"))
-    loaded(lake)
+    path = _age(spark, lake, source, loaded, source.update(id=1, name="b", balance="1.00"))
     assert bronze_retention.remove(spark, lake, "bank")
     lose_notes(spark, lake, path)
     if not kafka_has_all:

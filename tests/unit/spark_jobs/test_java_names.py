@@ -1,4 +1,4 @@
-"""What a Java name stands for is asked of the JVM once; what may change is asked each time."""
+"""Names of Java classes are looked up in the JVM once, what may change each time."""
 
 from types import SimpleNamespace
 

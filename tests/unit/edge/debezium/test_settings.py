@@ -143,7 +143,7 @@ say(*[frame("R", change("r", None, {"id": number, "note": "n"}, snapshot="true")
 
 
 EMPTY = 'say(hello())\nline(), line()\nsay(frame("R", heartbeat(500)))\nline()'
-#: As a server with a slot, which it drops where it is told to drop that of this server.
+#: As a server with a slot, which it drops where the request names this server.
 SLOT_KEPT = EMPTY.replace(
     "say(hello())\nline(), line()", "say(hello(has_slot=json.loads(line())['drop_slot_at'] != SYSTEM))\nline()"
 )
