@@ -119,5 +119,5 @@ class LaneState:
                 return None
             is_unsettled, self.phase = self.phase in _UNSETTLED, Phase.GIVEN_UP
             if self.transaction is not None:
-                self.transaction.is_over = True
+                self.transaction.end()
             return self.transaction, is_unsettled

@@ -10,6 +10,7 @@ leave idle. A lane that serves several sources therefore lets more of them becom
 the time that its last transaction took, so that a slow Kafka gets fewer. Called by the lane's thread.
 """
 
+import threading
 import time
 from collections.abc import Callable, Collection
 
@@ -98,6 +99,7 @@ class Transaction:
         self.has_begun = False
         #: Whether its lane was given up: whatever a call that hung returns, it takes nothing more.
         self.is_over = False
+        self._lock = threading.Lock()
 
     @property
     def committed(self) -> list[Part]:
@@ -117,12 +119,25 @@ class Transaction:
             or len(self.parts) >= _MOST_SOURCES
         )
 
+    def end(self) -> None:
+        """Take no other part from now on: those that it has are its successor's."""
+        with self._lock:
+            self.is_over = True
+
+    def _add(self, part: Part) -> bool:
+        with self._lock:
+            if not self.is_over:
+                self.parts.append(part)
+            return not self.is_over
+
     def collect(self, session: Session | None, registry: SourceRegistry, limits: RecordLimits, seconds: float) -> None:
         """Take deliveries of sessions that are ready, in turn, until there are none, it is full, or `seconds` have passed."""
         until = time.monotonic() + seconds
         while session is not None:
             part = Part(session, registry.states[session.source], limits, registry.schemas)
-            self.parts.append(part)
+            if not self._add(part):
+                registry.ready.give_back([session])
+                return
             self._take(part, until)
             self._bytes, self._records = self._bytes + part.bytes, self._records + part.records
             self._unpacked += part.unpacked

@@ -123,3 +123,21 @@ def test_a_lane_that_is_given_up_enters_nothing_more_and_no_phase_follows_anothe
     assert not lane.enter(Phase.IDLE)
     with pytest.raises(AssertionError, match="CLOSED to COMMITTING"):
         LaneState().enter(Phase.COMMITTING)
+
+
+def test_a_session_that_a_lane_takes_while_it_is_given_up_is_nobody_s_for_long(served, monkeypatch):
+    """It stayed with the former lane, and its source rested until it was assigned again."""
+    lane, take, successors = served.lanes[0], served.registry.ready.take, []
+
+    def take_late(seconds, **isolated):
+        session = take(seconds, **isolated)
+        if lane._state.transaction is not None and session is not None and not successors:
+            successors.append(lane.give_up())
+        return session
+
+    monkeypatch.setattr(served.registry.ready, "take", take_late)
+    for _ in range(3):
+        if not successors:
+            lane.turn(0.01)
+    assert lane.given_up
+    assert not any(session.held for source in (ONE, TWO) if (session := served.session(source)) is not None)
