@@ -116,9 +116,9 @@ class Connection(Handler):  # type: ignore[misc]
         doors.AMQP.refuse(error, shown(self.url))
         self.end(self.reasons.unreadable())
 
-    # What Proton calls.
+    # What the loop calls.
 
-    def on_reactor_init(self, _event: Event) -> None:
+    def on_begin(self) -> None:
         """Start to connect."""
         self.connection = self.loop.connect(
             self.url, trusted=self._trusted, credentials=self._credentials, frame_bytes=self._frame_bytes

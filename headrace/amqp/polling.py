@@ -1,93 +1,64 @@
-"""Which of an AMQP loop's sockets are ready, by poll: select, which Proton uses, has no descriptor above 1023.
+"""What an AMQP loop waits for: descriptors, by epoll, and moments, in a heap.
 
-A bridge of a few hundred sources has more than a thousand descriptors, most of them of Kafka's clients; an edge has what its
-process was given. Takes the place of Proton's own selector, whose duties are those of the methods here.
+The cost of a turn follows what is ready or due, not how many connections there are; and no descriptor is too high. Time is the
+monotonic clock's, so a clock that is set moves no deadline. Knows nothing of AMQP. Called in the loop's thread only.
 """
 
-import math
+import heapq
+import itertools
 import select
 import time
-from typing import Any
+from collections.abc import Callable
 
-_WRONG = select.POLLERR | select.POLLHUP | select.POLLNVAL
+READ, WRITE = select.EPOLLIN, select.EPOLLOUT
+_WRONG = select.EPOLLERR | select.EPOLLHUP
+#: Called with whether its descriptor can be read, and whether it can be written.
+Ready = Callable[[bool, bool], None]
 
 
 class Polling:
-    """Proton's selectables, and which of them can be read, written, or have reached their deadline."""
+    """Descriptors with what is called when they are ready, and steps with the moment when they are due."""
 
     def __init__(self) -> None:
-        self._poll = select.poll()
-        self._all: dict[Any, int] = {}
-        self._by_descriptor: dict[int, Any] = {}
+        self._epoll = select.epoll()
+        self._watched: dict[int, tuple[Ready, int]] = {}
+        self._steps: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()
 
-    def add(self, selectable: Any) -> None:
-        """Watch one more."""
-        self.update(selectable)
+    def watch(self, descriptor: int, events: int, ready: Ready) -> None:
+        """Call `ready` whenever a descriptor can do one of the events (READ, WRITE), or fails; replaces what it waited for."""
+        watched = self._watched.get(descriptor)
+        if watched is None:
+            self._epoll.register(descriptor, events)
+        elif watched[1] != events:
+            self._epoll.modify(descriptor, events)
+        self._watched[descriptor] = (ready, events)
 
-    def update(self, selectable: Any) -> None:
-        """Watch one for what it waits for now."""
-        # Proton's timer has none.
-        descriptor = selectable.fileno()
-        wanted = (select.POLLIN if selectable.reading else 0) | (select.POLLOUT if selectable.writing else 0)
-        self._all[selectable] = descriptor
-        if descriptor < 0:
-            return
-        if wanted:
-            self._by_descriptor[descriptor] = selectable
-            self._poll.register(descriptor, wanted)
-        elif self._by_descriptor.get(descriptor) is selectable:
-            self._forget(descriptor)
+    def forget(self, descriptor: int) -> None:
+        """Watch a descriptor no more; call it before it is closed."""
+        if self._watched.pop(descriptor, None) is not None:
+            self._epoll.unregister(descriptor)
 
-    def remove(self, selectable: Any) -> None:
-        """Watch one no more."""
-        descriptor = self._all.pop(selectable, -1)
-        if self._by_descriptor.get(descriptor) is selectable:
-            self._forget(descriptor)
+    def at(self, moment: float, step: Callable[[], None]) -> None:
+        """Take a step at a moment of the monotonic clock, in seconds."""
+        heapq.heappush(self._steps, (moment, next(self._numbers), step))
 
-    def close(self) -> None:
-        """Close all of them."""
-        for selectable in list(self._all):
-            self.remove(selectable)
-            selectable.close()
-
-    def _forget(self, descriptor: int) -> None:
-        del self._by_descriptor[descriptor]
-        self._poll.unregister(descriptor)
-
-    def select(self, timeout: float | None) -> tuple[list[Any], list[Any], list[Any]]:
-        """Wait, at most `timeout` seconds and to the next deadline, and return the readable, the writable and the expired."""
-        # Looked at each time: the deadline of Proton's timers changes without an update.
-        ends = min([selectable.deadline or math.inf for selectable in self._all], default=math.inf)
-        if ends < math.inf:
-            left = max(0.0, ends - time.time())
-            timeout = left if timeout is None else min(timeout, left)
-        readable, writable = [], []
+    def wait(self) -> None:
+        """Wait until something is ready or due, and do it."""
         # Rounded up: woken too early, the loop would spin.
-        for descriptor, events in self._poll.poll(None if timeout is None else int(timeout * 1000) + 1):
-            selectable = self._by_descriptor.get(descriptor)
-            if selectable is None:
-                continue
-            if events & (select.POLLIN | _WRONG) and selectable.reading:
-                readable.append(selectable)
-            if events & (select.POLLOUT | _WRONG) and selectable.writing:
-                writable.append(selectable)
-        now = time.time()
-        expired = [each for each in self._all if each.deadline and each.deadline < now] if ends < now else []
-        return readable, writable, expired
-
-
-class Polled:
-    """What Proton's handler of sockets lacks, to be mixed into it; this module imports no Proton."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._selector = Polling()
+        seconds = max(0.0, self._steps[0][0] - time.monotonic()) + 0.001 if self._steps else None
+        for descriptor, events in self._epoll.poll(seconds):
+            ready, waits = self._watched.get(descriptor, (None, 0))
+            # One that was closed in this turn may have come back as another's: that one then reads nothing.
+            if ready is not None:
+                wrong = bool(events & _WRONG)
+                ready(bool(events & READ) or (wrong and bool(waits & READ)), bool(events & WRITE) or wrong)
+        now = time.monotonic()
+        while self._steps and self._steps[0][0] <= now:
+            heapq.heappop(self._steps)[2]()
 
     def close(self) -> None:
-        """Close the sockets that are left when the loop has ended: Proton closes those alone whose other side has answered."""
-        self._selector.close()
-
-    def on_selectable_expired(self, event: Any) -> None:
-        """Look after a connection whose time has come, unless it ended in the same moment: Proton would fail, and its loop."""
-        if event.selectable._transport is not None:  # noqa: SLF001 - as in Proton's own handler.
-            super().on_selectable_expired(event)  # type: ignore[misc]
+        """Wait for nothing any more."""
+        self._epoll.close()
+        self._watched.clear()
+        self._steps.clear()

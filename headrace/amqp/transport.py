@@ -1,21 +1,30 @@
-"""Proton's loop: sockets, timers, wake-ups, connections in and out. The one module of the project that imports Proton.
+"""Proton's engine, run by a loop of ours: timers, wake-ups, connections in and out. The one module that imports Proton.
 
-A `Loop` runs Proton over a handler, which decides everything. Everything here runs in the loop's thread, but for `Loop.wake`. The
-names that other modules need of Proton are imported from here.
+A `Loop` runs over a handler, which decides everything: its methods `on_...`, and those of its `handlers`, are called with the
+events of that name. An event that nobody handles costs a look at its number: Proton's own loop makes a dozen objects of each,
+and asks all connections at each turn. Everything runs in the loop's thread, but for `Loop.wake`. The names that other modules
+need of Proton are imported from here.
 """
 
 import logging
+import socket
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
+from urllib.parse import urlsplit
 
 from cproton import pn_ssl_domain_set_protocols
+from cproton_ffi import lib
 from proton import (
+    SSL,
+    Collector,
     Condition,
     Connection,
     Delivery,
     Endpoint,
-    Event,
+    EventType,
     Handler,
     Link,
     Message,
@@ -25,15 +34,13 @@ from proton import (
     Transport,
     symbol,
 )
+from proton import Event as ProtonEvent
 from proton import SSLDomain as ProtonDomain
-from proton._reactor import Acceptor as ProtonAcceptor
-from proton.handlers import EndpointStateHandler, IOHandler
-from proton.reactor import AtLeastOnce, Container, LinkOption
+from proton.handlers import EndpointStateHandler
 
-from headrace.amqp.polling import Polled
+from headrace.amqp.polling import READ, Polling
+from headrace.amqp.sockets import Acceptor, Address, Socket, Sockets, number_of
 from headrace.errors import ReplicationError
-from headrace.logs import RateLimitedLog
-from headrace.process import open_file_reason
 from headrace.waiting import Wakeup
 
 __all__ = [
@@ -49,22 +56,17 @@ __all__ = [
     "ProtonException",
     "SSLDomain",
     "SSLException",
-    "Sockets",
     "symbol",
 ]
 
-_log = logging.getLogger(__name__)
 # Proton's own lines are for --verbose: what matters of them is logged here, in our words.
 logging.getLogger("proton").addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.DEBUG))
 
 #: A peer that is silent for so long is gone, in seconds.
 IDLE_SECONDS = 10.0
-#: Connections that wait to be accepted.
-_BACKLOG = 256
-#: Writes in a row, of up to a frame each, before something else has its turn.
-_WRITES = 256
 #: Versions of TLS that are spoken.
 _PROTOCOLS = "TLSv1.2 TLSv1.3"
+_PORTS = {"amqp": 5672, "amqps": 5671}
 
 
 class SSLDomain(ProtonDomain):  # type: ignore[misc]
@@ -75,34 +77,87 @@ class SSLDomain(ProtonDomain):  # type: ignore[misc]
         self._check(pn_ssl_domain_set_protocols(self._domain, _PROTOCOLS))
 
 
-class Loop:
-    """One run of Proton's loop over a handler, which any thread can wake: its `on_wake` is then called.
+class Event(ProtonEvent):  # type: ignore[misc]
+    """An event, whose objects are made when they are first looked at; valid while it is handled."""
 
-    What the handler raises for an event of a peer's does not end the loop: the handler's `refused` is called with it. Used once;
-    call `close` after its end.
+    def __init__(self, impl: Any, number: int) -> None:
+        self._impl = impl
+        self._type = EventType.TYPES[number]
+
+    @cached_property
+    def connection(self) -> Any:
+        """The connection that it is about, or that what it is about belongs to; None for a transport without one."""
+        return Connection.wrap(lib.pn_event_connection(self._impl))
+
+    @cached_property
+    def session(self) -> Any:
+        """The session, or None."""
+        return Session.wrap(lib.pn_event_session(self._impl))
+
+    @cached_property
+    def link(self) -> Any:
+        """The link, or None."""
+        return Link.wrap(lib.pn_event_link(self._impl))
+
+    @cached_property
+    def delivery(self) -> Any:
+        """The delivery, or None."""
+        return Delivery.wrap(lib.pn_event_delivery(self._impl))
+
+    @cached_property
+    def transport(self) -> Any:
+        """The transport, or None where the connection has none."""
+        return Transport.wrap(lib.pn_event_transport(self._impl))
+
+    @property
+    def context(self) -> Any:
+        """What it is about."""
+        return self.delivery or self.link or self.session or self.connection or self.transport
+
+
+class Loop:
+    """One run over a handler, whose `on_begin` comes first; any thread can wake it: `on_wake` is then called.
+
+    What the handler raises for an event does not end the loop: the handler's `refused` is called with it, where there is one.
+    Proton makes Python's values of what came when they are first looked at, so any event may raise. Used once; call `close` after
+    its end.
     """
 
     def __init__(self, handler: Handler, name: str) -> None:
-        self._container = _Guarded(handler, name)
-        # Its own TLS contexts, which hold the system's authorities, are not used: 1.6 MB.
-        self._container.ssl = None
-        self._container.global_handler.base = self._sockets = Sockets()
+        self._handler = handler
+        self._name = name
+        self._collector = Collector()
+        self._polling = Polling()
+        self._sockets = Sockets(self._polling, self._handle_events)
+        #: What to call with each type of event, by its number.
+        self._methods: dict[int, list[Callable[[Event], None]]] = {}
+        #: What was connected out, and its session.
         self._connection: Any = None
+        self._session: Any = None
         self._wakeup = Wakeup()
         self._lock = threading.Lock()
-        self._woken = self._closed = False
-        self._container.selectable(_Waker(self._wakeup.fileno, lambda: self._wake_up(handler)))
+        self._woken = self._closed = self._stopped = False
 
     def run(self) -> None:
         """Run until it is stopped; raise OSError when the address to connect to cannot be resolved or reached."""
-        self._container.run()
+        handlers = list(_with_children(self._handler))
+        for number, kind in EventType.TYPES.items():
+            if methods := [method for each in handlers if (method := getattr(each, kind.method, None)) is not None]:
+                self._methods[number] = methods
+        self._polling.watch(self._wakeup.fileno(), READ, self._wake_up)
+        if (begin := getattr(self._handler, "on_begin", None)) is not None:
+            begin()
+        self._process()
+        while not self._stopped:
+            self._polling.wait()
+            self._process()
 
     def connect(
         self,
         url: str,
         *,
         trusted: SSLDomain | None,
-        credentials: Mapping[str, object],
+        credentials: Mapping[str, Any],
         frame_bytes: int | None = None,
     ) -> Any:
         """Start to connect, and return the connection; once lost, it is not made again.
@@ -112,36 +167,59 @@ class Loop:
             trusted: who is trusted, for an amqps address.
             credentials: who connects (headrace/amqp/security.py).
             frame_bytes: the largest frame to accept; Proton's default when None.
-        """
-        self._connection = self._container.connect(
-            url,
-            reconnect=False,
-            heartbeat=IDLE_SECONDS,
-            ssl_domain=trusted,
-            max_frame_size=frame_bytes,
-            **credentials,
-        )
-        return self._connection
 
-    def listen(self, host: str, port: int) -> "Acceptor":
+        Raises OSError when the address cannot be resolved or reached.
+        """
+        parts = urlsplit(url)
+        address = Address(parts.hostname or "", parts.port or _PORTS[parts.scheme])
+        connection = self._connection = Connection()
+        connection.collect(self._collector)
+        connection.container, connection.hostname, connection.url = self._name, address.host, address
+        if "user" in credentials:
+            connection.user, connection.password = credentials["user"], credentials["password"]
+        transport = Transport()
+        sasl = transport.sasl()
+        sasl.allow_insecure_mechs = True
+        if mechanisms := credentials.get("allowed_mechs"):
+            sasl.allowed_mechs(mechanisms)
+        transport.bind(connection)
+        transport.idle_timeout = IDLE_SECONDS
+        if parts.scheme == "amqps":
+            SSL(transport, trusted).peer_hostname = address.host
+        if frame_bytes is not None:
+            transport.max_frame_size = frame_bytes
+        connection.open()
+
+        def failed(error: OSError) -> None:
+            transport.condition = Condition(error.strerror or type(error).__name__)
+
+        Socket(self._sockets, connection, transport).connect(address, failed)
+        return connection
+
+    def listen(self, host: str, port: int) -> Acceptor:
         """Accept connections, once the loop runs; raise OSError when the address is not available."""
-        return Acceptor(self._container, host, port)
+        acceptor = Acceptor(
+            self._polling, host, port, lambda sock, address: self._accept(sock, address, acceptor.domain)
+        )
+        return acceptor
 
     def attach_sender(self, connection: Any, address: str, name: str) -> Any:
         """Attach a sender to an address, whose deliveries stay unsettled until their outcome; return its link."""
-        return self._container.create_sender(connection, address, name=name, options=[AtLeastOnce(), _Queue()])
+        link = self._session_of(connection).sender(name)
+        return _attach(link, link.target, address)
 
     def attach_receiver(self, connection: Any, address: str, name: str) -> Any:
         """Attach a receiver to an address, which has the credit that `flow` gives it and no more; return its link."""
-        return self._container.create_receiver(connection, address, name=name, options=[AtLeastOnce(), _Queue()])
+        link = self._session_of(connection).receiver(name)
+        return _attach(link, link.source, address)
 
     def after(self, seconds: float, step: Callable[[], None]) -> None:
         """Take a step after some seconds; never when the loop has ended before."""
-        self._container.schedule(seconds, _Timer(step))
+        self._polling.at(time.monotonic() + seconds, step)
 
     def stop(self) -> None:
         """End the run."""
-        self._container.stop()
+        self._stopped = True
 
     def wake(self) -> None:
         """Have the handler's `on_wake` called, soon, and once for several calls; from any thread, also after its end."""
@@ -156,156 +234,91 @@ class Loop:
     def close(self) -> None:
         """Release what it holds.
 
-        The ring from Proton's C objects to the container and back is seen by no collector. Unbroken, every attempt to connect
+        The ring from Proton's C objects to the handler and back is seen by no collector. Unbroken, every attempt to connect
         leaves its buffers and its TLS context behind, and a long outage fills the memory.
         """
         with self._lock:
             self._closed = True
             self._wakeup.close()
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._session = self._connection, None, None
         if connection is not None:
             link = connection.link_head(0)
             while link is not None:
                 link._attrs.clear()  # noqa: SLF001 - Proton has no public method for it.
                 link = link.next(0)
             connection._attrs.clear()  # noqa: SLF001 - as above.
-        self._container.stop_events()
+        self._collector.release()
         self._sockets.close()
+        self._polling.close()
+        self._methods.clear()
 
-    def _wake_up(self, handler: Handler) -> None:
+    def _accept(self, sock: socket.socket, address: Address, domain: SSLDomain | None) -> None:
+        connection, transport = Connection(), Transport(Transport.SERVER)
+        connection.collect(self._collector)
+        connection.url = address
+        if domain is not None:
+            transport.ssl(domain)
+        transport.bind(connection)
+        Socket(self._sockets, connection, transport, sock)
+
+    def _session_of(self, connection: Any) -> Any:
+        if self._session is None:
+            self._session = connection.session()
+            self._session.open()
+        return self._session
+
+    def _wake_up(self, _reading: bool, _writing: bool) -> None:
         self._wakeup.clear()
         # Before the handler looks: calls from now on notify again.
         self._woken = False
-        handler.on_wake()
+        self._handler.on_wake()
 
+    def _process(self) -> None:
+        """Handle all events, and write what came of them, which may be the cause of more."""
+        self._handle_events()
+        while self._sockets.flush():
+            self._handle_events()
 
-class _Guarded(Container):  # type: ignore[misc]
-    """Gives what its handler raises for an event of a peer's to the handler's `refused`, and goes on; costs other events nothing.
+    def _handle_events(self) -> None:
+        collector, methods = self._collector._impl, self._methods  # noqa: SLF001 - as above.
+        while impl := lib.pn_collector_peek(collector):
+            number = lib.pn_event_type(impl)
+            if number == lib.PN_TRANSPORT:
+                self._sockets.touch(number_of(lib.pn_event_transport(impl)))
+            elif number in methods:
+                self._handle(Event(impl, number), methods[number])
+            if number == lib.PN_TRANSPORT_CLOSED:
+                transport = lib.pn_event_transport(impl)
+                self._sockets.drop(number_of(transport))
+                lib.pn_transport_unbind(transport)
+            lib.pn_collector_pop(collector)
 
-    Proton makes Python's values of what came when they are first looked at: any event may raise.
-    """
-
-    def __init__(self, handler: Handler, name: str) -> None:
-        super().__init__(handler, container_id=name)
-        self._guarded = handler
-
-    def process(self) -> bool:
-        """Process events until there are none; as Proton's own, which this runs."""
-        while True:
-            try:
-                return bool(super().process())
-            except (ReplicationError, OSError):
-                # Raised on purpose, or of a socket: not about what came.
+    def _handle(self, event: Event, methods: list[Callable[[Event], None]]) -> None:
+        try:
+            for method in methods:
+                method(event)
+        except (ReplicationError, OSError):
+            # Raised on purpose: not about what came.
+            raise
+        except Exception as error:
+            if not hasattr(self._handler, "refused"):
                 raise
-            except Exception as error:
-                event = self._collector.peek()
-                is_of_peer = event is not None and isinstance(event.context, _OF_PEERS)
-                if not is_of_peer or not hasattr(self._guarded, "refused"):
-                    raise
-                self._guarded.refused(event, error)
-                # What the loop would have done after the handler.
-                event.dispatch(self._global_handler)
-                self._collector.pop()
+            self._handler.refused(event, error)
 
 
-_OF_PEERS = (Connection, Session, Link, Delivery, Transport)
+def _with_children(handler: Any) -> Iterator[Any]:
+    yield handler
+    for each in getattr(handler, "handlers", ()):
+        yield from _with_children(each)
 
 
-class Acceptor(ProtonAcceptor):  # type: ignore[misc]
-    """Accepts connections, and tolerates a moment in which it cannot."""
+def _attach(link: Any, terminus: Any, address: str) -> Any:
+    """Attach a link to an address of the other side, with an outcome for each delivery; return it.
 
-    def __init__(self, container: Container, host: str, port: int) -> None:
-        super().__init__(container, host, port)
-        self._selectable.listen(_BACKLOG)
-        #: The port that is listened on, also where 0 was given.
-        self.port = int(self._selectable.getsockname()[1])
-
-    def on_selectable_readable(self, event: Event) -> None:
-        """Accept a connection."""
-        try:
-            super().on_selectable_readable(event)
-        except OSError as error:
-            _cannot_accept("a connection could not be accepted: %s", open_file_reason(error))
-
-
-_cannot_accept = RateLimitedLog(_log.error)
-
-
-class Sockets(Polled, IOHandler):  # type: ignore[misc]
-    """Proton's reads and writes, for any descriptor, and a socket is written to at once and until it is full.
-
-    One write each time that a socket takes some again would leave TCP short of data on a long link: it then never learns how much
-    the link carries. And to poll first whether a socket takes something costs as much as to write.
+    A queue is asked for: without that Artemis makes an unknown address a topic, and what is sent early is lost.
     """
-
-    def on_transport(self, event: Event) -> None:
-        """Write what is there to be written now."""
-        transport = event.transport
-        selectable = transport._selectable  # noqa: SLF001 - as in Proton's own handler.
-        if selectable and not selectable.is_terminal:
-            self._write(transport, selectable)
-
-    def on_selectable_writable(self, event: Event) -> None:
-        """Write what is left."""
-        selectable = event.selectable
-        transport = selectable._transport  # noqa: SLF001 - as above.
-        if transport is not None:
-            self._write(transport, selectable)
-
-    def _write(self, transport: Any, selectable: Any) -> None:
-        """Write what there is, as far as the socket takes it."""
-        try:
-            for _ in range(_WRITES):
-                pending = transport.pending()
-                if pending <= 0:
-                    break
-                transport.pop(selectable.send(transport.peek(pending)))
-        except (BlockingIOError, ProtonException):
-            # Full; or closed, which the update sees.
-            pass
-        except OSError:
-            transport.close_head()
-        self.update(transport, selectable, selectable._reactor.now)  # noqa: SLF001 - as above.
-
-
-class _Waker:
-    """The loop's end of a wake-up; a handler and a descriptor to Proton."""
-
-    #: Proton's handler of sockets passes over what has none.
-    _transport = None
-
-    def __init__(self, fileno: Callable[[], int], step: Callable[[], None]) -> None:
-        self.fileno = fileno
-        self._step = step
-
-    def close(self) -> None:
-        """Leave the descriptor to the loop, which closes it when nobody can notify any more."""
-
-    def on_selectable_init(self, event: Event) -> None:
-        """Wait until it is readable."""
-        event.selectable.reading = True
-        event.selectable.update()
-
-    def on_selectable_readable(self, _event: Event) -> None:
-        """Take the step."""
-        self._step()
-
-
-class _Timer(Handler):  # type: ignore[misc]
-    """Takes a step when its time has come."""
-
-    def __init__(self, step: Callable[[], None]) -> None:
-        super().__init__()
-        self._step = step
-
-    def on_timer_task(self, _event: Event) -> None:
-        """Take the step."""
-        self._step()
-
-
-class _Queue(LinkOption):  # type: ignore[misc]
-    """Asks a broker for a queue: without it Artemis makes an unknown address a topic, and what is sent early is lost."""
-
-    def apply(self, link: Any) -> None:
-        """Ask on the end of the link that is the broker's."""
-        (link.target if link.is_sender else link.source).capabilities.put_object(symbol("queue"))
+    terminus.address = address
+    terminus.capabilities.put_object(symbol("queue"))
+    link.snd_settle_mode, link.rcv_settle_mode = Link.SND_UNSETTLED, Link.RCV_FIRST
+    link.open()
+    return link

@@ -9,8 +9,6 @@ from proton import Condition, Delivery, SSLDomain
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, AtLeastOnce, Container, EventInjector
 
-from headrace.amqp.transport import Sockets
-
 OUTCOMES = {
     "accept": Delivery.ACCEPTED,
     "release": Delivery.RELEASED,
@@ -46,7 +44,6 @@ class Branch(MessagingHandler):
         self._held: list[Any] = []
         self._links: list[Any] = []
         self._container = Container(self)
-        self._container.global_handler.base = Sockets()
         self._injector = EventInjector()
         self._container.selectable(self._injector)
         self._closed = False

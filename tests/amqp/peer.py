@@ -35,6 +35,9 @@ class Peer(MessagingHandler):
         self._thread.join(60)
         assert not self._thread.is_alive(), f"{self} does not end"
 
+    def on_begin(self) -> None:
+        self.on_start(None)
+
     def on_wake(self) -> None:
         while self._commands:
             self._commands.popleft()()

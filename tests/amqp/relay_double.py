@@ -8,7 +8,6 @@ from proton import Condition
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
-from headrace.amqp.transport import Sockets
 from tests.amqp.branch import OUTCOMES
 
 
@@ -26,7 +25,6 @@ class Relay(MessagingHandler):
         self._credit = credit
         self._links: list[Any] = []
         self._container = Container(self)
-        self._container.global_handler.base = Sockets()
         self._acceptor = self._container.acceptor("127.0.0.1", 0)
         self.port = self._acceptor._selectable.getsockname()[1]
         self._injector = EventInjector()

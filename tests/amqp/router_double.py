@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.amqp.sockets import number_of
 from headrace.amqp.transport import Condition, Delivery, Message
 from tests.amqp.peer import Listener
 
@@ -30,7 +31,7 @@ class Router(Listener):
 
     def _cut(self) -> None:
         for connection in self._connections:
-            connection.transport._selectable._delegate.shutdown(2)
+            self.loop._sockets.all[number_of(connection.transport._impl)]._socket.shutdown(2)
         self._connections.clear()
 
     def stop(self) -> None:

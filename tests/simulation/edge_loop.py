@@ -139,7 +139,7 @@ class EdgeLoop:
 
     def run(self) -> None:
         scheduler = world.scheduler
-        self._connection.on_reactor_init(None)
+        self._connection.on_begin()
         while not self._stopped:
             if not self._events:
                 scheduler.wait(self._waiters, None)

@@ -7,7 +7,7 @@ import time
 from proton.utils import BlockingConnection
 
 from headrace.amqp import connection, transport
-from headrace.amqp.polling import Polling
+from headrace.amqp.sockets import Socket
 from headrace.errors import NeedsOperator
 from headrace.waiting import Backoff
 from infra.local.server import free_port
@@ -112,13 +112,13 @@ def test_a_bridge_that_reads_slowly_holds_the_edge_back_and_no_more(ends):
 
 def test_a_connection_that_ends_when_its_time_has_come_ends_no_loop(ends, proxies, monkeypatch):
     # given sockets whose time has come whenever something comes, as after a machine has stood still
-    select = Polling.select
+    ready = Socket._ready
 
-    def late(polling, timeout):
-        readable, writable, expired = select(polling, timeout)
-        return readable, writable, [*expired, *(each for each in readable if each.deadline and each not in expired)]
+    def late(sock, reading, writing):
+        ready(sock, reading, writing)
+        sock._tick()
 
-    monkeypatch.setattr(Polling, "select", late)
+    monkeypatch.setattr(Socket, "_ready", late)
     far = ends(Far)
     wire = proxies("127.0.0.1", far.receiver.port)
     edge = ends(Edge, f"amqp://127.0.0.1:{wire.port}")

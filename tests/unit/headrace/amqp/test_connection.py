@@ -31,7 +31,7 @@ class Sending(Connection):
         self.link = self.loop.attach_sender(self.connection, "there", "one")
 
     def on_link_flow(self, event):
-        while self.link.credit and self.waiting:
+        while self.link.credit and self.waiting and not self.is_ending:
             self.link.send(Message(body=self.waiting.pop(0)))
 
     def on_delivery(self, event):

@@ -1,22 +1,13 @@
-"""Waiting for sockets, however many descriptors there are."""
+"""Waiting for sockets, however many descriptors and connections there are."""
 
 import os
 import resource
 import socket
 import time
-from types import SimpleNamespace
 
 import pytest
 
-from headrace.amqp.polling import Polling
-
-
-class Watched:
-    def __init__(self, file, *, reading=True, writing=False, deadline=None):
-        self.file, self.reading, self.writing, self.deadline = file, reading, writing, deadline
-
-    def fileno(self):
-        return self.file.fileno()
+from headrace.amqp.polling import READ, WRITE, Polling
 
 
 @pytest.fixture
@@ -26,55 +17,115 @@ def pair():
         yield near, far
 
 
-def test_what_can_be_read_or_written_is_told_and_nothing_else(pair):
+@pytest.fixture
+def polling():
     polling = Polling()
-    near, far = Watched(pair[0], writing=True), Watched(pair[1])
-    polling.add(near)
-    polling.add(far)
-    assert polling.select(0) == ([], [near], [])
-    near.writing = False
-    polling.update(near)
+    yield polling
+    polling.close()
+
+
+def ready(polling, calls):
+    """Wait once, without waiting for long, and return what was called."""
+    polling.at(0, lambda: None)
+    calls.clear()
+    polling.wait()
+    return calls
+
+
+def test_what_can_be_read_or_written_is_called_and_nothing_else(polling, pair):
+    calls = []
+    near, far = (each.fileno() for each in pair)
+    polling.watch(near, READ | WRITE, lambda *can: calls.append(("near", *can)))
+    polling.watch(far, READ, lambda *can: calls.append(("far", *can)))
+    assert ready(polling, calls) == [("near", False, True)]
+    polling.watch(near, READ, lambda *can: calls.append(("near", *can)))
+    assert ready(polling, calls) == []
     pair[0].send(b"x")
-    assert polling.select(5) == ([far], [], [])
-    polling.remove(far)
-    assert polling.select(0) == ([], [], [])
+    assert ready(polling, calls) == [("far", True, False)]
+    polling.forget(far)
+    assert ready(polling, calls) == []
 
 
-def test_the_next_deadline_ends_the_wait():
-    polling = Polling()
-    late = Watched(SimpleNamespace(fileno=lambda: -1))
-    polling.add(late)
-    # Proton's timer has no descriptor, and its deadline moves without an update.
-    late.deadline = time.time() + 0.01
-    while not (found := polling.select(60)[2]):
-        pass
-    assert found == [late]
+def test_one_that_has_failed_can_be_read_or_written_as_it_waits_for(polling, pair):
+    calls = []
+    polling.watch(pair[0].fileno(), WRITE, lambda *can: calls.append(can))
+    pair[1].close()
+    assert ready(polling, calls) == [(False, True)]
+    polling.watch(pair[0].fileno(), READ, lambda *can: calls.append(can))
+    assert ready(polling, calls)[0][0]
 
 
-def test_a_descriptor_that_is_used_again_belongs_to_the_new_one(pair):
-    polling = Polling()
-    former = Watched(pair[0])
-    polling.add(former)
-    polling.remove(former)
-    latter = Watched(SimpleNamespace(fileno=pair[0].fileno))
-    polling.add(latter)
-    polling.remove(former)
+def test_steps_are_taken_when_they_are_due_in_order(polling):
+    steps, now = [], time.monotonic()
+    polling.at(now + 0.02, lambda: steps.append("second"))
+    polling.at(now + 0.01, lambda: steps.append("first"))
+    polling.at(now + 60, lambda: steps.append("later"))
+    while len(steps) < 2:
+        polling.wait()
+    assert steps == ["first", "second"]
+    assert time.monotonic() >= now + 0.02
+
+
+def test_a_step_that_plans_another_does_not_hold_up_what_is_ready(polling, pair):
+    calls = []
+    polling.watch(pair[0].fileno(), READ, lambda *_: calls.append("read"))
+    polling.at(0, lambda: polling.at(time.monotonic() + 60, lambda: calls.append("late")))
     pair[1].send(b"x")
-    assert polling.select(5)[0] == [latter]
+    polling.wait()
+    assert calls == ["read"]
 
 
-def test_descriptors_that_select_does_not_know_are_watched(pair):
+def test_one_that_is_forgotten_by_the_first_of_a_turn_is_not_called(polling, pair):
+    calls = []
+
+    def call(number, other):
+        calls.append(number)
+        polling.forget(pair[other].fileno())
+
+    for number, other in ((0, 1), (1, 0)):
+        polling.watch(pair[number].fileno(), WRITE, lambda *_, number=number, other=other: call(number, other))
+    polling.wait()
+    assert len(calls) == 1
+
+
+def test_a_descriptor_that_is_used_again_belongs_to_the_new_one(polling, pair):
+    calls = []
+    descriptor = pair[0].fileno()
+    polling.watch(descriptor, READ, lambda *_: calls.append("former"))
+    polling.forget(descriptor)
+    polling.forget(descriptor)
+    polling.watch(descriptor, READ, lambda *_: calls.append("latter"))
+    pair[1].send(b"x")
+    assert ready(polling, calls) == ["latter"]
+
+
+def test_descriptors_that_select_does_not_know_are_watched(polling, pair):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2100)), hard))
-    high = os.fdopen(_moved(pair[0]), "rb", buffering=0)
-    with high:
-        polling = Polling()
-        watched = Watched(high)
-        polling.add(watched)
+    calls = []
+    os.dup2(pair[0].fileno(), 2048)
+    with os.fdopen(2048, "rb", buffering=0):
+        polling.watch(2048, READ, lambda *can: calls.append(can))
         pair[1].send(b"x")
-        assert polling.select(5)[0] == [watched]
+        assert ready(polling, calls) == [(True, False)]
+        polling.forget(2048)
 
 
-def _moved(end):
-    os.dup2(end.fileno(), 2048)
-    return 2048
+@pytest.mark.parametrize("connections", [10, 1000])
+def test_x4_a_turn_looks_at_what_is_ready_alone(polling, connections):
+    """The cost of a turn was that of all connections: 74 µs at 500, 835 at 5,000."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2100)), hard))
+    looks, pipes = [], [os.pipe() for _ in range(connections // 2)]
+    try:
+        for read_end, _ in pipes:
+            polling.watch(read_end, READ, lambda *can: looks.append(can))
+            polling.at(time.monotonic() + 600, lambda: looks.append("due"))
+        os.write(pipes[0][1], b"x")
+        polling.wait()
+        assert looks == [(True, False)]
+    finally:
+        for pipe in pipes:
+            polling.forget(pipe[0])
+            for end in pipe:
+                os.close(end)
