@@ -97,7 +97,7 @@ class Demo:
             self._check_running()
             return plan.alerts.keys() <= {alert.id for alert in self._accepted(bank)}
 
-        wait_until(there, seconds=_PATIENCE, otherwise=self._late)
+        wait_until(there, seconds=_PATIENCE, error=self._late)
 
     def _late(self) -> Exception:
         return NeedsOperator(
