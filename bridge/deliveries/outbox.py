@@ -12,7 +12,7 @@ from collections.abc import Callable
 from bridge.deliveries.pending import Entry, PartitionOffsets, Pending, State
 from bridge.deliveries.record import AddressTemplate, DeliveryMetrics, Record, Undeliverable
 from headrace import doors
-from headrace.configuration.delivery import Delivery
+from headrace.configuration.sections import Delivery
 from headrace.waiting import jittered
 
 #: Conditions of dead letters that the bridge itself gives.
