@@ -101,7 +101,7 @@ class ProcessUse:
 
     @property
     def memory_bytes(self) -> int | None:
-        """Resident memory; None where the system does not say."""
+        """Resident memory; None where the system does not report it."""
         try:
             return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, ValueError, IndexError):

@@ -146,7 +146,7 @@ class VerifyRequests:
 
     def handle(self, request: Request) -> tuple[int, Any]:
         """Return the answer of a step; raise NeedsOperator or ConfigurationError for what is none of this release."""
-        asked = contract.parsed(request.arguments)
+        asked = contract.parse_arguments(request.arguments)
         try:
             reply = self._reply(asked, request)
         except ReplicationError as error:

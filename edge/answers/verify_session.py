@@ -189,7 +189,7 @@ class Verification:
             case contract.Count():
                 return side.count()
             case contract.Digests():
-                return contract.shown(side.digests(what.grid, what.cells))
+                return contract.encode_digests(side.digests(what.grid, what.cells))
             case contract.Hashes():
                 return side.hashes(what.grid, what.cells, what.most)
             case contract.Rows():

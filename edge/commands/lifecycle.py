@@ -48,7 +48,7 @@ def initialise(
         checkpoint: Checkpoint | None = engine.state.read(config.source.name)
         is_new = checkpoint is None or checkpoint.stage == "making"
         if config.source.debezium is not None:
-            # Debezium copies rows when it makes the source, as the file says, and no others.
+            # Debezium copies rows when it makes the source, as its file configures it, and no others.
             if snapshot:
                 raise ConfigurationError(
                     NOT_BY_DEBEZIUM.format("--snapshot"), hint='Set mode = "initial" in [snapshot].'

@@ -34,7 +34,7 @@ def main() -> None:
         "isolation.level": "read_committed",
         # The place moves when the result is safe, not by itself.
         "enable.auto.commit": False,
-        # Where a group begins that has never read; afterwards its offsets say.
+        # Where a group begins that has never read; afterwards its offsets decide.
         "auto.offset.reset": "earliest",
         "enable.partition.eof": True,
     }

@@ -58,9 +58,9 @@ def load(path: str | Path, kind: type[T]) -> T:
 def read(path: str | Path, kind: type[T]) -> tuple[T, Resolved]:
     """Return the file as `kind`, as `load` does, and what its texts were resolved to."""
     path = Path(path).absolute()
-    text, given = parsed(path)
+    text, document = parsed(path)
     try:
-        resolved = resolve(given, kind, path.parent)
+        resolved = resolve(document, kind, path.parent)
     except TextError as error:
         line = line_of(text, error.place)
         raise ConfigurationError(f"{path}{f':{line}' if line else ''}: {'.'.join(error.place)}: {error}") from error
@@ -124,15 +124,15 @@ def parsed(path: Path) -> tuple[str, dict[str, Any]]:
         raise ConfigurationError(f"{path}: not TOML: {error}") from error
 
 
-def _convert(given: dict[str, Any], path: Path, kind: type[T]) -> T:
-    def decode(wanted: type, value: Any) -> Any:
-        if wanted is Secret:
+def _convert(document: dict[str, Any], path: Path, kind: type[T]) -> T:
+    def decode(kind: type, value: Any) -> Any:
+        if kind is Secret:
             return Secret(cast("str", value), path.parent)
-        if wanted is Path:
+        if kind is Path:
             if not isinstance(value, str) or not value:
                 raise ValueError("a file is named by its path")
             return (path.parent / value).absolute()
         # By this msgspec knows that the hook has no answer.
-        raise NotImplementedError(wanted)
+        raise NotImplementedError(kind)
 
-    return msgspec.convert(given | {"path": str(path)}, kind, dec_hook=decode)
+    return msgspec.convert(document | {"path": str(path)}, kind, dec_hook=decode)

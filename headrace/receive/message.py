@@ -66,7 +66,7 @@ def decode(data: bytes | bytearray) -> Received | None:
             key=_key(properties.get("key")),
             timestamp=round((message.creation_time or 0) * 1000),
             headers={
-                name.removeprefix(_HEADER): _copied(value)
+                name.removeprefix(_HEADER): _copy(value)
                 for name, value in properties.items()
                 if name.startswith(_HEADER)
             },
@@ -78,7 +78,7 @@ def decode(data: bytes | bytearray) -> Received | None:
         return None
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     if isinstance(value, memoryview):
         return bytes(value)
     # AMQP has more types than JSON; a bridge sends none of them.
@@ -86,8 +86,8 @@ def _copied(value: Any) -> Any:
 
 
 def _key(value: Any) -> str | bytes | None:
-    found = _copied(value)
-    return found if found is None or isinstance(found, str | bytes) else str(found)
+    key = _copy(value)
+    return key if key is None or isinstance(key, str | bytes) else str(key)
 
 
 def _plain(value: Any) -> Any:
@@ -143,19 +143,19 @@ class Inbox:
     def take(self, seconds: float) -> Waiting | None:
         """Return the next message, None when none comes in time; raise what `fail` was given."""
         try:
-            found = self._waiting.get(timeout=seconds)
+            waiting = self._waiting.get(timeout=seconds)
         except queue.Empty:
             return None
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(waiting, Exception):
+            raise waiting
+        return waiting
 
     def take_all(self) -> list[Waiting]:
         """Return all messages that wait now."""
-        found = []
+        messages = []
         while (waiting := self.take(0)) is not None:
-            found.append(waiting)
-        return found
+            messages.append(waiting)
+        return messages
 
     def remember(self, message: Received) -> None:
         """Note that a message was accepted."""

@@ -161,14 +161,14 @@ def piping(command: Sequence[str], *, as_json: bool) -> Handle:
             about["HEADRACE_KEY"] = message.key
         # One that no environment takes is left out, and is in the JSON.
         about = {name: text for name, text in about.items() if "\0" not in text and len(text) <= _LONGEST_VARIABLE}
-        given = message.line() + b"\n" if as_json else message.body
+        data = message.line() + b"\n" if as_json else message.body
         try:
-            done = subprocess.run(command, input=given, env=os.environ | about, check=False)
+            process = subprocess.run(command, input=data, env=os.environ | about, check=False)
         except OSError as error:
             raise NeedsOperator(
                 f"{command[0]!r} cannot be run: {error.strerror}", hint="Check the command after '--'."
             ) from error
-        return done.returncode == 0
+        return process.returncode == 0
 
     return handle
 

@@ -165,8 +165,8 @@ def fields(schema: TableSchema, *, of_key: bool) -> list[tuple[Column, Schema]]:
     """Return the columns of a table's rows, or of its key in key order, each with its field of the record."""
     by_name = {column.name: column for column in schema.columns}
     columns = [by_name[name] for name in schema.key] if of_key else schema.columns
-    named = _names(schema)
-    return [(column, _field(column, named[column.name], required=column.name in schema.key)) for column in columns]
+    names = _names(schema)
+    return [(column, _field(column, names[column.name], required=column.name in schema.key)) for column in columns]
 
 
 def adjusted(name: str) -> str:
@@ -210,24 +210,24 @@ def _record(schema: TableSchema, namespace: str, name: str) -> Schema:
 
 def _names(schema: TableSchema) -> Mapping[str, str]:
     """Return the name of each column's field; two that are the same once adjusted get numbers."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     taken: set[str] = set()
     for column in schema.columns:
-        name = wanted = adjusted(column.name.replace(".", "_"))
+        name = base = adjusted(column.name.replace(".", "_"))
         number = 2
         while name in taken:
-            name, number = f"{wanted}_{number}", number + 1
+            name, number = f"{base}_{number}", number + 1
         taken.add(name)
-        found[column.name] = name
-    return found
+        names[column.name] = name
+    return names
 
 
 def _field(column: Column, name: str, *, required: bool) -> Schema:
     kind = avro_type_of(column)
-    made: Schema = {"name": name, "type": kind} if required else _nullable(name, kind)
+    field: Schema = {"name": name, "type": kind} if required else _nullable(name, kind)
     if name != column.name:
-        made["headrace.column"] = column.name
-    return made
+        field["headrace.column"] = column.name
+    return field
 
 
 def _text(schema: Schema) -> str:
@@ -249,10 +249,10 @@ def _defined_once(kind: Any, defined: set[str]) -> Any:
     return kind | {part: _defined_once(kind[part], defined) for part in _PARTS if part in kind}
 
 
-def same(one: str, other: str) -> bool:
+def same(schema: str, other: str) -> bool:
     """Whether two schemas, as JSON, are the same; registries write names in full or in short. What is no Avro schema is not."""
     try:
-        return bool(_in_full(json.decode(one), "") == _in_full(json.decode(other), ""))
+        return bool(_in_full(json.decode(schema), "") == _in_full(json.decode(other), ""))
     except (MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError):
         return False
 
@@ -266,12 +266,12 @@ def _in_full(kind: Any, namespace: str) -> Any:
         return [_in_full(branch, namespace) for branch in kind]
     if isinstance(kind, str):
         return kind if kind in _PRIMITIVES or "." in kind else f"{namespace}.{kind}"
-    found = {name: value for name, value in kind.items() if name != "namespace"}
+    full = {name: value for name, value in kind.items() if name != "namespace"}
     if kind["type"] == "record":
         namespace = kind.get("namespace", namespace)
-        found["name"] = f"{namespace}.{kind['name']}"
-        found["fields"] = [each | {"type": _in_full(each["type"], namespace)} for each in kind["fields"]]
-    return found | {part: _in_full(kind[part], namespace) for part in _PARTS if part in kind}
+        full["name"] = f"{namespace}.{kind['name']}"
+        full["fields"] = [each | {"type": _in_full(each["type"], namespace)} for each in kind["fields"]]
+    return full | {part: _in_full(kind[part], namespace) for part in _PARTS if part in kind}
 
 
 def source_fields(connector: str) -> list[Schema]:

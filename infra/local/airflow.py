@@ -64,7 +64,7 @@ class DagRun:
                 inside = False
             elif inside and not line.startswith(" "):
                 said.append(line)
-        # The list of jars says nothing.
+        # The list of jars explains nothing.
         return re.sub(r" --jars \S+", "", "\n".join(said))[-4000:].strip() or self.log[-2000:]
 
     def check(self) -> Self:
@@ -80,7 +80,7 @@ class Airflow:
 
     def __init__(self, folder: Path, lake_file: Path, *, jars: Path) -> None:
         self.folder = folder.absolute()
-        #: What Airflow and the tasks say.
+        #: The output of Airflow and the tasks.
         self.log = self.folder / "airflow.log"
         self._environment = environment(self.folder, lake_file.absolute(), jars.absolute())
         self._process: subprocess.Popen[str] | None = None

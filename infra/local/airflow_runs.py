@@ -1,7 +1,7 @@
 """The process in which Airflow runs DAGs, one after the other, for infra/local/airflow.py.
 
 A line of JSON on standard input, a DAG's identifier and parameters, makes one run of the DAG with Airflow's own task runner
-and metadata database; the answer is one line of JSON on standard output. All that Airflow and the tasks say goes to standard
+and metadata database; the answer is one line of JSON on standard output. All output of Airflow and the tasks goes to standard
 error. When standard input ends, this process and all that it started end at once, so nothing outlives the owner.
 """
 # Airflow prints while it is imported, so that comes after standard output was put aside.

@@ -1,6 +1,6 @@
 """Resolves groups of jars with the Ivy that PySpark carries, so that Java and Python are all a machine needs.
 
-Guarantees a clear reason when jars cannot be had. Assumes Ivy's usual repository, unless HEADRACE_IVY_SETTINGS names an
+Guarantees a clear reason when jars cannot be obtained. Assumes Ivy's usual repository, unless HEADRACE_IVY_SETTINGS names an
 Ivy settings file. Used by infra/local/jars.py.
 """
 
@@ -36,7 +36,7 @@ class Group:
     beside_spark: bool = False
     #: `organisation:module` of what is not wanted.
     excluded: tuple[str, ...] = ()
-    #: What the files are. Anything but a jar is taken alone, without what its description says that it needs.
+    #: What the files are. Anything but a jar is taken alone, without its dependencies.
     extension: str = "jar"
     #: Whether the jars are taken alone too: the pins are all that is wanted.
     alone: bool = False
@@ -50,7 +50,7 @@ class Group:
 def resolve(group: Group, into: Path, cache: Path, console: Console) -> None:
     """Put the group's jars and all that they need into the folder.
 
-    Raises NotConnected if the repository cannot be reached, NeedsOperator if a jar cannot be had.
+    Raises NotConnected if the repository cannot be reached, NeedsOperator if a jar cannot be obtained.
     """
     request = into / "ivy.xml"
     request.write_text(_ivy_file(group))

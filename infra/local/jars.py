@@ -131,7 +131,7 @@ def read_sums(file: Path = SUMS) -> dict[str, str]:
 def fetch(group: Group, into: Path, console: Console, sums: Mapping[str, str]) -> None:
     """Make the group complete in its folder, of files with these sums; do nothing if it is.
 
-    Raises NotConnected if the repository cannot be reached, NeedsOperator if a file cannot be had or has another sum.
+    Raises NotConnected if the repository cannot be reached, NeedsOperator if a file cannot be obtained or has another sum.
     """
     target = into / group.name
     if _complete(group, target):

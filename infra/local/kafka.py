@@ -2,7 +2,7 @@
 
 It is its own controller, or joins a broker that is; then that one has to run. Guarantees that storage is formatted once,
 completely or not at all, that its ports stay the same, that nothing is ever deleted by age, and that it ends with its owner
-unless it is detached. Everything replicated has one replica, unless settings say otherwise; topics are never created by
+unless it is detached. Everything replicated has one replica, unless settings differ; topics are never created by
 themselves. The defaults suit one broker on a small machine that starts often and forgets nothing. Clients on this machine are
 trusted. Used by infra/local/stack.py and tests.
 """

@@ -2,7 +2,7 @@
 
 Guarantees that `start` returns when the server answers on a port of its own and raises otherwise, with the server's last lines;
 that the port stays the same; and that the server ends with its owner unless it is detached (infra/local/process.py). A kind of
-server says how it is made, launched and asked. infra/local/stack.py knows servers by nothing else.
+server defines how it is made, launched and queried. infra/local/stack.py knows servers by nothing else.
 
 Ports are free TCP ports on 127.0.0.1. They lie below the range from which the kernel takes the local end of outgoing
 connections. Otherwise, while a server is down, some client's connection (even one to that very server, which then talks to

@@ -2,7 +2,7 @@
 
 Guarantees that the servers end with the process that started them, unless the stack is detached; that what a crashed
 stack left behind is recognised and the next start works; that two processes never start the same folder at once. Every
-server keeps its own files in a folder of its own, and its log in `logs/`; `stack.json` says which servers there are.
+server keeps its own files in a folder of its own, and its log in `logs/`; `stack.json` lists the servers.
 Used by infra/local/command.py, the demo and tests.
 """
 

@@ -44,10 +44,10 @@ class ValueReader:
             raise ValueError("the schema is not of a Headrace envelope")
         namespace = envelope.get("namespace", envelope["name"].rpartition(".")[0])
         # In the schema's order: a record is defined where it is first.
-        named: dict[str, Read] = {}
-        self._source = Source(fields["source"]["fields"], namespace, named)
-        self._former = Row(fields["former_key"][1]["fields"], named) if keyed else None
-        self._row = Row(fields["before"][1]["fields"], named)
+        records: dict[str, Read] = {}
+        self._source = Source(fields["source"]["fields"], namespace, records)
+        self._former = Row(fields["former_key"][1]["fields"], records) if keyed else None
+        self._row = Row(fields["before"][1]["fields"], records)
         #: Whether rows have all columns, also those that the log does not carry.
         self._whole = envelope.get("headrace.unavailable") == "placeholder"
         #: How times and transaction of the record before are encoded; nothing begins with an empty tuple.
@@ -126,14 +126,14 @@ def _optional(read: Callable[[bytes, int], tuple[Any, int]], data: bytes, at: in
 
 
 def _names(data: bytes, at: int) -> tuple[list[str], int]:
-    found: list[str] = []
+    names: list[str] = []
     while True:
         count, at = read_long(data, at)
         if count <= 0:
-            return found, at
+            return names, at
         for _ in range(count):
             name, at = read_plain_text(data, at)
-            found.append(name)
+            names.append(name)
 
 
 def _size(data: bytes, at: int) -> tuple[str, int]:
