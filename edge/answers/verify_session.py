@@ -173,10 +173,10 @@ class Verification:
 
     def _acknowledged_since(self, database: Database, commit: int) -> bool:
         """Whether the edge has read its log up to the snapshot, and had nothing acknowledged after a transaction meanwhile."""
-        place, known = database.place, self._checkpoint() if self._checkpoint else None
-        if place is None or known is None or known.promised is not None:
+        place, checkpoint = database.place, self._checkpoint() if self._checkpoint else None
+        if place is None or checkpoint is None or checkpoint.promised is not None:
             return False
-        return known.confirmed >= place.commit and known.position.commit <= commit
+        return checkpoint.confirmed >= place.commit and checkpoint.position.commit <= commit
 
     def _of_table(
         self,
@@ -209,14 +209,14 @@ class Verification:
             self._tables = self._leaving(database.tables())
         return self._tables
 
-    def _side(self, database: Database, asked: contract.ComparedTable) -> SourceSide:
+    def _side(self, database: Database, compared: contract.ComparedTable) -> SourceSide:
         """Return a table as a side, by columns of its catalog that leave: no text that came is in a statement."""
-        table = next((each for each in self._read_tables(database) if str(each) == asked.name), None)
+        table = next((each for each in self._read_tables(database) if str(each) == compared.name), None)
         if table is None or not table.captured:
             raise CorruptInput(
-                f"the source has no captured table {asked.name!r} in this snapshot, or it does not leave the region"
+                f"the source has no captured table {compared.name!r} in this snapshot, or it does not leave the region"
             )
-        columns, key = contract.columns_of(asked, table, database.forms)
+        columns, key = contract.columns_of(compared, table, database.forms)
         return database.side(table, columns, key, on_progress=self._summed)
 
     def _summed(self, rows: int) -> None:

@@ -60,21 +60,21 @@ def initialise(
             )
             report("Requested a snapshot of every published table: 'headrace edge run' begins with it")
         spool = Spool(engine.state.folder, config.source.name, config.spool.megabytes << 20)
-        kept = spool.promised() if checkpoint is None else None
-        if kept is None:
-            made = engine.initialise(checkpoint, adoption, report)
+        spooled = spool.promised() if checkpoint is None else None
+        if spooled is None:
+            checkpoint = engine.initialise(checkpoint, adoption, report)
             if adoption is not None and config.spool.megabytes:
                 report(
                     "There is no spool here. If the lost folder held one, its changes are lost too: 'headrace verify' shows"
                 )
-            return made
+            return checkpoint
         if adoption is None or adoption.position is None:
             raise NeedsOperator(
-                f"spool {spool.path} is of a former epoch, and has batches up to {kept} that may not have been sent",
+                f"spool {spool.path} is of a former epoch, and has batches up to {spooled} that may not have been sent",
                 hint="Send them: 'headrace edge init --adopt --position POSITION' with the position that 'headrace bridge "
                 "positions' prints. To give them up, move the spool to another folder first.",
             )
-        return _with_spool(engine, engine.initialise(checkpoint, adoption, report), spool, kept, report)
+        return _with_spool(engine, engine.initialise(checkpoint, adoption, report), spool, spooled, report)
 
 
 def alter_replica_identities(

@@ -165,18 +165,20 @@ def identities(context: CheckContext) -> Iterator[Finding]:
 def unlogged(context: CheckContext) -> Iterator[Finding]:
     """Look for tables that are published and have no log."""
     # A publication for all tables leaves them out; one that lists them cannot.
-    found = [table.name for table in _tables(context) if table.unlogged]
-    if found:
-        yield Finding("unlogged", "warning", f"not captured: {_listed(found)}", f"alter table {found[0]} set logged;")
+    tables = [table.name for table in _tables(context) if table.unlogged]
+    if tables:
+        yield Finding("unlogged", "warning", f"not captured: {_listed(tables)}", f"alter table {tables[0]} set logged;")
 
 
 def select_privilege(context: CheckContext) -> Iterator[Finding]:
-    """Look whether tables may be read, which snapshots and `verify` do."""
-    found = [table.name for table in _tables(context) if not table.may_select]
+    """Check whether tables may be read, which snapshots and `verify` do."""
+    tables = [table.name for table in _tables(context) if not table.may_select]
     user = quoted(context.names.user)
-    if found:
-        summary = f"missing on {_listed(found)}: no snapshot and no 'headrace verify' of them"
-        yield Finding("select privilege", "warning", summary, f"grant select on {', '.join(found[:_NAMED])} to {user};")
+    if tables:
+        summary = f"missing on {_listed(tables)}: no snapshot and no 'headrace verify' of them"
+        yield Finding(
+            "select privilege", "warning", summary, f"grant select on {', '.join(tables[:_NAMED])} to {user};"
+        )
     elif _tables(context):
         yield Finding("select privilege", "ok", f"{context.names.user} may read all published tables")
 

@@ -179,7 +179,9 @@ def _rounds(old: KnownColumn, new: KnownColumn) -> bool:
     """Return whether MariaDB and MySQL, which refuse what does not fit, make other values of a column's in its new type."""
     if old.type == "DECIMAL" == new.type:
         return (new.scale or 0) < (old.scale or 0)
-    if old.type != new.type and not any(old.type in given and new.type in taking for given, taking in _HOLDS):
+    if old.type != new.type and not any(
+        old.type in contained and new.type in containing for contained, containing in _HOLDS
+    ):
         return old.type.isupper()
     # Digits of a second.
     return new.type in {"TIME", "DATETIME", "TIMESTAMP"} and (new.length or 0) < (old.length or 0)

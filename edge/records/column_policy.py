@@ -104,8 +104,8 @@ class Policy:
         it masks, truncates or excludes a column of the key.
         """
         names = None if above is None else [(schema, table), *above]
-        found = [self._treatment(names, column) for column in columns]
-        for column, treatment in zip(columns, found, strict=True):
+        treatments = [self._treatment(names, column) for column in columns]
+        for column, treatment in zip(columns, treatments, strict=True):
             if treatment is not None and column in key and treatment.action != "hash":
                 problem = LeftOut(
                     f"{schema}.{table} is left out: [policy] would {treatment.action} {column}, a column of its key, and rows "
@@ -116,7 +116,7 @@ class Policy:
                 self._left_out[f"{schema}.{table}"] = problem.message
                 raise problem
         self._left_out.pop(f"{schema}.{table}", None)
-        return found
+        return treatments
 
     def unused(self, tables: Iterable[PolicyTable]) -> list[str]:
         """Return the patterns that match none of these tables and their columns, as the file has them."""
@@ -167,8 +167,8 @@ def _matches(name: tuple[str, ...], patterns: Sequence[str], *, any_case: bool =
     """Whether a name matches one of the patterns, part by part, so that `*` does not reach into the next part."""
     form = _folded if any_case else str
     return any(
-        all(fnmatchcase(form(part), form(pattern)) for part, pattern in zip(name, wanted.split("."), strict=True))
-        for wanted in patterns
+        all(fnmatchcase(form(part), form(wild)) for part, wild in zip(name, pattern.split("."), strict=True))
+        for pattern in patterns
     )
 
 
