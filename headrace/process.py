@@ -42,7 +42,7 @@ def open_file_reason(error: OSError) -> str:
 
 
 def examine_open_files(needed: int) -> "Iterator[Finding]":
-    """Look whether a process with this user's limit may have so many descriptors, about."""
+    """Check whether a process with this user's limit may have so many descriptors, about."""
     from headrace.findings import Finding  # noqa: PLC0415 - its printing is imported for the doctors only.
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

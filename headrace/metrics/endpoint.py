@@ -140,5 +140,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, template: str, *values: Any) -> None:
-        """Say who asked what for --verbose only."""
+        """Log who asked what for --verbose only."""
         _log.debug(template, *values)

@@ -24,23 +24,23 @@ def main() -> None:
     # Tasks print; the answers need standard output for themselves.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    wanted: queue.SimpleQueue[str] = queue.SimpleQueue()
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     # DAGs run on the main thread: Airflow handles signals there.
-    threading.Thread(target=_read, args=(wanted,), daemon=True).start()
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
     _prepare()
     _answer(answers, {"ready": True})
     while True:
-        asked = json.loads(wanted.get())
+        request = json.loads(requests.get())
         try:
-            _answer(answers, _run(asked["dag"], asked["params"]))
+            _answer(answers, _run(request["dag"], request["params"]))
         except Exception as error:  # noqa: BLE001 - whatever it is, the owner must get it.
-            _log.exception("the run of %s could not be made", asked["dag"])
+            _log.exception("the run of %s could not be made", request["dag"])
             _answer(answers, {"error": f"{type(error).__name__}: {error}"})
 
 
-def _read(wanted: "queue.SimpleQueue[str]") -> None:
+def _read(requests: "queue.SimpleQueue[str]") -> None:
     for line in sys.stdin:
-        wanted.put(line.strip())
+        requests.put(line.strip())
     # The group is this process's own: its tasks and their spark-submit are in it.
     os.killpg(os.getpgid(0), signal.SIGKILL)
 

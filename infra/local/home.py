@@ -75,8 +75,8 @@ def readable_copy(root: Path, parts: Sequence[str], name: str, account: pwd.stru
         return root
     copy = _ELSEWHERE / f"headrace-{name}"
     lock = os.open(_ELSEWHERE / f".headrace-{os.geteuid()}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(lock) as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with os.fdopen(lock) as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         if not copy.exists():
             partial = Path(tempfile.mkdtemp(prefix=".headrace-", dir=_ELSEWHERE))
             for part in parts:
@@ -108,7 +108,7 @@ def run_as(
 
 
 def can_reach(folder: Path, account: pwd.struct_passwd | None) -> bool:
-    """Say whether the account may enter the folder and read it."""
+    """Return whether the account may enter the folder and read it."""
     if account is None:
         return os.access(folder, os.R_OK | os.X_OK)
     # Asked of the kernel, which knows about access lists too.
@@ -138,8 +138,8 @@ def _sweep() -> None:
 
 
 def _owned(folder: Path, owners: set[int]) -> Path:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners or found.st_mode & 0o022:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners or status.st_mode & 0o022:
         raise NeedsOperator(
             f"{folder} is not ours, or others may write to it, so it is not used.",
             hint="Find out who made it and remove it.",

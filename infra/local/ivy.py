@@ -83,8 +83,8 @@ def _run(command: list[str], console: Console, name: str) -> tuple[int, str]:
         assert ivy.stdout is not None
         for line in ivy.stdout:
             output.append(line)
-            if found := re.search(r"(?:SUCCESSFUL \]|found) \S+#(\S+?)(?:!| in|$)", line):
-                status.update(f"jars/{name}: {found[1]}")
+            if match := re.search(r"(?:SUCCESSFUL \]|found) \S+#(\S+?)(?:!| in|$)", line):
+                status.update(f"jars/{name}: {match[1]}")
     return ivy.returncode, "".join(output)
 
 
@@ -154,14 +154,14 @@ def _carried_by_spark() -> list[str]:
 
 
 def _pyspark_jars() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise NeedsOperator("PySpark is not installed.", hint="Run make setup.")
-    return Path(found.origin).parent / "jars"
+    return Path(spec.origin).parent / "jars"
 
 
 def _ivy_jar() -> Path:
-    found = sorted(_pyspark_jars().glob("ivy-*.jar"))
-    if not found:
+    jars = sorted(_pyspark_jars().glob("ivy-*.jar"))
+    if not jars:
         raise NeedsOperator(f"There is no Ivy in {_pyspark_jars()}.", hint="Run make setup.")
-    return found[-1]
+    return jars[-1]

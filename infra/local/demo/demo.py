@@ -63,7 +63,7 @@ def wait_until(is_done: Callable[[], bool], *, seconds: float, error: Callable[[
         time.sleep(0.1)
 
 
-class Written:
+class Writers:
     """The writers of all regions, at the same pace."""
 
     def __init__(self, regions: list[Region], *, clients: int, rate: int) -> None:
@@ -135,9 +135,9 @@ class Demo:
                     report(f"{region.name}: tables, begin of capture, rows")
                     ending.callback(self._unless_kept, region.edge.stop)
                     region.prepare(scale)
-            written = Written(regions, clients=clients, rate=rate)
-            ending.callback(written.stop)
-            written.go_on(seconds)
+            writers = Writers(regions, clients=clients, rate=rate)
+            ending.callback(writers.stop)
+            writers.go_on(seconds)
             for what in dict.fromkeys(region.workload for region in regions):
                 names = " and ".join(region.name for region in regions if region.workload == what)
                 self._console.print(f"  {names}: {what}, {clients} clients, {rate} transactions/s each, {seconds} s")
@@ -145,22 +145,22 @@ class Demo:
                 first = airflow.run(f"headrace_load_{STREAM}").check()
             again = max(_AGAIN_SECONDS, seconds // 4)
             with stages.stage(f"wait for the writers to end; they write again, for {again} s"):
-                written.wait()
-                written.go_on(again)
-                written.wait()
+                writers.wait()
+                writers.go_on(again)
+                writers.wait()
             with stages.stage("every change acknowledged by Kafka, every edge confirmed"):
                 self._catch_up(regions)
             with stages.stage("second load, by Airflow: what came since"):
                 second = airflow.run(f"headrace_load_{STREAM}").check()
-            self._finish(stages, regions, [first, second], written)
+            self._finish(stages, regions, [first, second], writers)
 
-    def _finish(self, stages: Stages, regions: list[Region], runs: list[DagRun], written: Written) -> None:
+    def _finish(self, stages: Stages, regions: list[Region], runs: list[DagRun], writers: Writers) -> None:
         screen = Screen(self._console, self._bridge_file, self._lake_file)
         with stages.stage("compare every table with its source"):
             screen.verify()
         with stages.stage("ask the lake in Spark SQL"):
             screen.ask()
-        equal = screen.show(regions, runs, written.reported)
+        equal = screen.show(regions, runs, writers.reported)
         self._console.print(f"\n[dim]{stages.seconds:.0f} s in all[/]")
         if self._keep:
             self._show_what_to_try()
