@@ -237,7 +237,7 @@ def decode(
     if content_encoding != CONTENT_ENCODING:
         raise CorruptInput(f"content-encoding is {content_encoding!r}, not {CONTENT_ENCODING!r}")
     try:
-        raw = zstandard.ZstdDecompressor().decompress(_bounded(body, largest))
+        raw = zstandard.ZstdDecompressor().decompress(_check_size(body, largest))
         headers: Headers = {}
         written: list[_WrittenWith] = []
         if names["version"] == 1:
@@ -292,7 +292,7 @@ class TooLarge(CorruptInput):
     """A body unpacks to more than its reader takes."""
 
 
-def _bounded(body: bytes, largest: int) -> bytes:
+def _check_size(body: bytes, largest: int) -> bytes:
     size = zstandard.frame_content_size(body)
     if size < 0:
         raise CorruptInput("the body does not declare the size of its content")

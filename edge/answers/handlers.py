@@ -204,22 +204,22 @@ def _busy(current: Verification, source: str) -> Retryable:
     )
 
 
-def of_policy(config: EdgeFile) -> Callable[[list[SourceTable]], list[SourceTable]]:
+def policy_filter(config: EdgeFile) -> Callable[[list[SourceTable]], list[SourceTable]]:
     """Return what takes out of tables what does not leave; raises ConfigurationError for a policy without its key."""
 
     def leaving(tables: list[SourceTable]) -> list[SourceTable]:
         policy = Policy.of(config)
-        return [_leaving(policy, table) for table in tables if _admitted(policy, table)]
+        return [_apply_policy(policy, table) for table in tables if _is_admitted(policy, table)]
 
     return leaving
 
 
-def _admitted(policy: Policy, table: SourceTable) -> bool:
+def _is_admitted(policy: Policy, table: SourceTable) -> bool:
     # Rows of a partition may leave under the name of the table that it is a partition of.
     return policy.admits_name(f"{table.schema}.{table.name}", sorted(table.partition_of))
 
 
-def _leaving(policy: Policy, table: SourceTable) -> SourceTable:
+def _apply_policy(policy: Policy, table: SourceTable) -> SourceTable:
     if not table.captured:
         return replace(table, columns={}, key=(), treated={})
     names = list(table.columns)
@@ -315,7 +315,7 @@ def _handlers(config: EdgeFile, service: EdgeService, checkpoint: Callable[[], C
         findings = list(examine(config))
         return NeedsOperator.exit_code * is_wrong(findings), [finding._asdict() for finding in findings]
 
-    verification = VerifyRequests(config, of_policy(config), checkpoint)
+    verification = VerifyRequests(config, policy_filter(config), checkpoint)
     return {
         "status": Handler(status),
         "doctor": Handler(doctor),

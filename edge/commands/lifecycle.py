@@ -160,7 +160,7 @@ def retire(
         checkpoint: Checkpoint | None = engine.state.read(config.source.name)
         with contextlib.ExitStack() as stack:
             server = None if state_only else stack.enter_context(engine.retirement(checkpoint))
-            unsent = list(filter(None, (server.unsent if server else "", _spooled(config, folder, checkpoint))))
+            unsent = list(filter(None, (server.unsent if server else "", _describe_unsent(config, folder, checkpoint))))
             unsent += _open_copies(SnapshotStore(folder, config.source.name))
             if state_only:
                 unsent.append("the server was not asked whether it holds changes that were not sent")
@@ -184,7 +184,7 @@ def retire(
     return True
 
 
-def _spooled(config: EdgeFile, folder: Path, checkpoint: Checkpoint | None) -> str:
+def _describe_unsent(config: EdgeFile, folder: Path, checkpoint: Checkpoint | None) -> str:
     """Return what the spool holds that was not acknowledged; empty for nothing."""
     spool = Spool(folder, config.source.name, config.spool.megabytes << 20)
     try:

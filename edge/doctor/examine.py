@@ -71,7 +71,7 @@ def mysql_provider(database: Any) -> Provider | None:
     return GOOGLE if "-google" in database.version else None
 
 
-def fitted(finding: Finding, provider: Provider | None) -> Finding:
+def fit_to_provider(finding: Finding, provider: Provider | None) -> Finding:
     """Return a finding with what fixes it on such a server."""
     return finding if provider is None or not finding.fix else finding._replace(fix=fix(finding.fix, provider))
 
@@ -118,7 +118,7 @@ def _postgres(config: EdgeFile) -> Iterator[Finding]:
         provider = postgres_provider(database)
         all_checks = (*postgres.CHECKS, *tables.CHECKS)
         for finding in run(all_checks, postgres.CheckContext(config, names, database, complete)):
-            yield fitted(finding, provider)
+            yield fit_to_provider(finding, provider)
 
     return _run_connected(config, lambda: Database(names, config.source.name), checks)
 
@@ -133,7 +133,7 @@ def _mysql(config: EdgeFile) -> Iterator[Finding]:
     def checks(database: Database, checkpoint: Any) -> Iterator[Finding]:
         provider = mysql_provider(database)
         for finding in run(mysql.CHECKS, mysql.CheckContext(config, names, database, checkpoint)):
-            yield fitted(finding, provider)
+            yield fit_to_provider(finding, provider)
 
     return _run_connected(config, lambda: Database(names, config.source.name), checks)
 

@@ -262,12 +262,12 @@ class Figures:
             "commit_ms": self.commit_ms,
             "read_lsn": self.read_lsn,
             "confirmed_lsn": self.confirmed_lsn,
-            "captured_lag_seconds": _rounded(self.captured_lag),
-            "accepted_lag_seconds": _rounded(self.accepted_lag),
+            "captured_lag_seconds": _round(self.captured_lag),
+            "accepted_lag_seconds": _round(self.accepted_lag),
             "retained_wal_bytes": self.retained_wal_bytes,
             "safe_wal_bytes": self.safe_wal_bytes,
             "log_retention_seconds": self.log_retention_seconds,
-            "unconfirmed_log_seconds": _rounded(self.unconfirmed_log),
+            "unconfirmed_log_seconds": _round(self.unconfirmed_log),
             "unacknowledged_batches": self.unacknowledged_batches,
             "unacknowledged_bytes": self.unacknowledged_bytes,
             "spool_bytes": self.spool_bytes,
@@ -291,5 +291,5 @@ class Figures:
         return f"{self.state}, " + ", ".join(f"{name} {getattr(self, name)}" for name in numbers) + f", {lags}"
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)

@@ -106,7 +106,7 @@ class Spooler:
             _log.warning("nothing is accepted: batches go to the spool %s", self._spool.path)
         if now < self._full_until:
             return False
-        written = self._written(entries)
+        written = self._append(entries)
         if not written:
             return False
         with outbox.lock:
@@ -116,7 +116,7 @@ class Spooler:
         outbox.wake_capture()
         return True
 
-    def _written(self, entries: list[Entry]) -> list[Entry]:
+    def _append(self, entries: list[Entry]) -> list[Entry]:
         """Return those of the batches that the spool has durably now; the more the better."""
         with self._room():
             while entries:

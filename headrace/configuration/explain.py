@@ -79,7 +79,7 @@ def _section(table: Mapping[str, Any], kind: inspect.Type, place: Place, reading
         if not isinstance(text, str):
             raise TextError(here, f'is given as text with its unit, such as {name} = "{_example(unit)}"')
         try:
-            values[full] = value_types.converted(text, unit)
+            values[full] = value_types.convert(text, unit)
         except ValueError as error:
             raise TextError(here, str(error)) from error
         reading.resolved.renamed[*place, full] = name

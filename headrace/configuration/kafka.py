@@ -94,7 +94,7 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
             settings |= {
                 "sasl.mechanism": self.sasl_mechanism,
                 "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
-                f"username={_quoted(self.user)} password={_quoted(self.password.reveal())};",
+                f"username={_quote(self.user)} password={_quote(self.password.reveal())};",
             }
         if self.authority is not None:
             # As text: Spark's executors read Kafka on machines that do not have the file.
@@ -110,7 +110,7 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
         return settings
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

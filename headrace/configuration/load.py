@@ -75,7 +75,7 @@ def read(path: str | Path, kind: type[T]) -> tuple[T, Resolved]:
         if secret.command is not None:
             secret.command.timeout_seconds = file.commands.timeout_seconds
             secret.command.refresh_seconds = file.commands.refresh_seconds
-    if file.profile == "production" and (refused := list(_refused(file, ""))):
+    if file.profile == "production" and (refused := list(_find_refusals(file, ""))):
         raise ConfigurationError(
             f"{path}: not fit for production: {'; '.join(refused)}",
             hint='Change these fields, or take out profile = "production" where the file is for a trial.',
@@ -83,15 +83,15 @@ def read(path: str | Path, kind: type[T]) -> tuple[T, Resolved]:
     return file, resolved
 
 
-def _refused(value: Any, place: str) -> Iterator[str]:
+def _find_refusals(value: Any, place: str) -> Iterator[str]:
     """Return what the profile of production refuses, with the section that it is in."""
     if isinstance(value, Section):
         yield from (f"[{place}] {reason}" if place else reason for reason in value.not_for_production())
         for name in value.__struct_fields__:
-            yield from _refused(getattr(value, name), f"{place}.{name}" if place else name)
+            yield from _find_refusals(getattr(value, name), f"{place}.{name}" if place else name)
     elif isinstance(value, dict):
         for name, each in value.items():
-            yield from _refused(each, f"{place}.{name}")
+            yield from _find_refusals(each, f"{place}.{name}")
 
 
 def _secrets(value: Any) -> Iterator[Secret]:

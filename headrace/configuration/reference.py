@@ -242,7 +242,7 @@ def schema(kind: type[File]) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.json.schema(kind, schema_hook=_custom)
     for name, definition in document["$defs"].items():
         if "properties" in definition:
-            _described(definition, _class_named(kind, name))
+            _describe(definition, _class_named(kind, name))
     document["$defs"][kind.__name__]["properties"].pop("path")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -273,7 +273,7 @@ def _classes(kind: Any) -> list[type]:
     return [inner for each in inside for inner in _classes(each)]
 
 
-def _described(definition: dict[str, Any], cls: type) -> None:
+def _describe(definition: dict[str, Any], cls: type) -> None:
     """Add comments, references in place of values, and the names without units."""
     comments, properties = comments_of(cls), definition["properties"]
     for name, each in list(properties.items()):

@@ -84,7 +84,7 @@ def plain_name(field: str) -> tuple[str, str] | None:
     return None
 
 
-def converted(text: str, unit: str) -> int | float:
+def convert(text: str, unit: str) -> int | float:
     """Return a duration or a size, such as `"30s"` or `"64MiB"`, in a field's unit; whole numbers stay whole.
 
     Raises ValueError, with a message for the person who wrote it, when it is neither or of the other kind.

@@ -114,10 +114,10 @@ class Collector:
         content = content_of("".join(contents[number] for number in range(last + 1)))
         if part.outcome == "done":
             return content
-        raise _meaning(part, content)
+        raise _error_of(part, content)
 
 
-def _meaning(part: Part, content: Content) -> ReplicationError:
+def _error_of(part: Part, content: Content) -> ReplicationError:
     message = f"{part.source}: {content.message}"
     match part.outcome:
         case "failed":

@@ -108,7 +108,7 @@ class Schemas(NamedTuple):
 
     def with_prefix(self, prefix: str) -> "Schemas":
         """Return the schemas with names that begin with a prefix: the stream's, as its tables' topics do."""
-        begins = f'"{adjusted(prefix)}.'
+        begins = f'"{adjust_name(prefix)}.'
         key, value = (text and text.replace(f'"{PREFIX}.', begins) for text in self)
         return Schemas(key, value or "")
 
@@ -169,7 +169,7 @@ def fields(schema: TableSchema, *, of_key: bool) -> list[tuple[Column, Schema]]:
     return [(column, _field(column, names[column.name], required=column.name in schema.key)) for column in columns]
 
 
-def adjusted(name: str) -> str:
+def adjust_name(name: str) -> str:
     """Return a name as Debezium adjusts it for Avro: what a name may not hold is an underscore; dots separate names."""
     parts = (_NO_NAME.sub("_", part) for part in name.split("."))
     return ".".join(f"_{part}" if part[:1].isdigit() or not part else part for part in parts)
@@ -177,8 +177,8 @@ def adjusted(name: str) -> str:
 
 def namespace(schema: str, table: str, prefix: str) -> str:
     """Return the namespace of a table's records; dots in a name are no separators."""
-    names = ".".join(adjusted(name.replace(".", "_")) for name in (schema, table))
-    return f"{prefix if prefix == PREFIX else adjusted(prefix)}.{names}"
+    names = ".".join(adjust_name(name.replace(".", "_")) for name in (schema, table))
+    return f"{prefix if prefix == PREFIX else adjust_name(prefix)}.{names}"
 
 
 def _namespace(schema: TableSchema, prefix: str) -> str:
@@ -213,7 +213,7 @@ def _names(schema: TableSchema) -> Mapping[str, str]:
     names: dict[str, str] = {}
     taken: set[str] = set()
     for column in schema.columns:
-        name = base = adjusted(column.name.replace(".", "_"))
+        name = base = adjust_name(column.name.replace(".", "_"))
         number = 2
         while name in taken:
             name, number = f"{base}_{number}", number + 1
@@ -231,13 +231,13 @@ def _field(column: Column, name: str, *, required: bool) -> Schema:
 
 
 def _text(schema: Schema) -> str:
-    return json.encode(_defined_once(schema, set())).decode()
+    return json.encode(_define_once(schema, set())).decode()
 
 
-def _defined_once(kind: Any, defined: set[str]) -> Any:
+def _define_once(kind: Any, defined: set[str]) -> Any:
     """Return a schema in which each record is defined where it is first, and named after that, as Avro wants it."""
     if isinstance(kind, list):
-        return [_defined_once(branch, defined) for branch in kind]
+        return [_define_once(branch, defined) for branch in kind]
     if isinstance(kind, str):
         return kind
     if kind["type"] == "record":
@@ -245,8 +245,8 @@ def _defined_once(kind: Any, defined: set[str]) -> Any:
         if name in defined:
             return name
         defined.add(name)
-        return kind | {"fields": [each | {"type": _defined_once(each["type"], defined)} for each in kind["fields"]]}
-    return kind | {part: _defined_once(kind[part], defined) for part in _PARTS if part in kind}
+        return kind | {"fields": [each | {"type": _define_once(each["type"], defined)} for each in kind["fields"]]}
+    return kind | {part: _define_once(kind[part], defined) for part in _PARTS if part in kind}
 
 
 def same(schema: str, other: str) -> bool:

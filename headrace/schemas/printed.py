@@ -42,7 +42,7 @@ def connect_value(schema: TableSchema, connector: str, prefix: str) -> Schema:
 
 
 def _base(schema: TableSchema, prefix: str) -> str:
-    return ".".join(avro.adjusted(name) for name in (prefix, schema.schema, schema.table))
+    return ".".join(avro.adjust_name(name) for name in (prefix, schema.schema, schema.table))
 
 
 def _field(column: Column, schema: TableSchema) -> Schema:
@@ -73,7 +73,7 @@ def _optional(kind: Schema, name: str) -> Schema:
     return kind | {"optional": True, "field": name}
 
 
-def printed(form: str, schema: TableSchema, connector: str, prefix: str, *, of_key: bool) -> str:
+def render_schema(form: str, schema: TableSchema, connector: str, prefix: str, *, of_key: bool) -> str:
     """Return the schema of a table's values, or keys, on one line where it is JSON; `prefix` is that of the stream's topics.
 
     Raises ConfigurationError for the keys of a table without one, or as SQL.
@@ -189,10 +189,10 @@ _WITH_LENGTH: Final = {"varchar": "varchar", "bpchar": "char", "VARCHAR": "varch
 
 def create_table(schema: TableSchema) -> str:
     """Return the statement, with a semicolon."""
-    lines = [f"    {_quoted(column.name)} {_type(column)}{_constraint(column, schema)}" for column in schema.columns]
+    lines = [f"    {_quote(column.name)} {_type(column)}{_constraint(column, schema)}" for column in schema.columns]
     if schema.key:
-        lines.append(f"    primary key ({', '.join(map(_quoted, schema.key))})")
-    return f"create table {_quoted(schema.schema)}.{_quoted(schema.table)} (\n" + ",\n".join(lines) + "\n);"
+        lines.append(f"    primary key ({', '.join(map(_quote, schema.key))})")
+    return f"create table {_quote(schema.schema)}.{_quote(schema.table)} (\n" + ",\n".join(lines) + "\n);"
 
 
 def _type(column: Column) -> str:
@@ -214,6 +214,6 @@ def _constraint(column: Column, schema: TableSchema) -> str:
     return " not null" if column.name in schema.key else ""
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     doubled = name.replace('"', '""')
     return f'"{doubled}"'

@@ -41,7 +41,7 @@ def fetch(path: Path, at: tuple[str, ...] = ()) -> Answer:
         ConfigurationError: it is neither.
         NotConnected, NeedsOperator: nobody answers, and what is durable cannot be read.
     """
-    file = _loaded(path)
+    file = _load_file(path)
     part = "edge" if isinstance(file, EdgeFile) else "bridge"
     listens = at or tuple(filter(None, [file.metrics.listen]))
     answers, silences = [], []
@@ -54,7 +54,7 @@ def fetch(path: Path, at: tuple[str, ...] = ()) -> Answer:
     if answers:
         return _merge(answers, silences)
     why = "; ".join(silences) or "[metrics] listen is not in the file, so the status of what runs cannot be read"
-    return Answer(part=part, running=False, version=__version__, reason=why, sources=_durable(part)(file))
+    return Answer(part=part, running=False, version=__version__, reason=why, sources=_find_status_reader(part)(file))
 
 
 def _merge(answers: list[Answer], silences: list[str]) -> Answer:
@@ -84,7 +84,7 @@ def rank(source: SourceStatus) -> int:
     return {_SERVING: 2, _ELSEWHERE: 0}.get(source.state, 1)
 
 
-def _loaded(path: Path) -> EdgeFile | BridgeFile:
+def _load_file(path: Path) -> EdgeFile | BridgeFile:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError):
@@ -120,7 +120,7 @@ def answer_of(listen: str, timeout: float = _TIMEOUT) -> tuple[Answer | None, st
     return answer, ""
 
 
-def _durable(part: str) -> Durable:
+def _find_status_reader(part: str) -> Durable:
     (point,) = entry_points(group="headrace.status", name=part)
     read_status: Durable = point.load()
     return read_status

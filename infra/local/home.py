@@ -48,7 +48,7 @@ def make_home(folder: Path, account: pwd.struct_passwd | None) -> Path:
         if len(bytes(home.absolute())) <= _LONGEST and can_reach(folder, account):
             home.mkdir()
         else:
-            home.symlink_to(_made_elsewhere(folder, account))
+            home.symlink_to(_make_elsewhere(folder, account))
     home = home.resolve()
     home.chmod(0o755)
     if account:
@@ -83,7 +83,7 @@ def readable_copy(root: Path, parts: Sequence[str], name: str, account: pwd.stru
                 shutil.copytree(root / part, partial / part, symlinks=True)
             partial.chmod(0o755)
             partial.rename(copy)
-    return _owned(copy, {os.geteuid()})
+    return _check_owner(copy, {os.geteuid()})
 
 
 def run_as(
@@ -116,7 +116,7 @@ def can_reach(folder: Path, account: pwd.struct_passwd | None) -> bool:
     return run_as(account, test, folder=Path("/")).returncode == 0
 
 
-def _made_elsewhere(folder: Path, account: pwd.struct_passwd | None) -> Path:
+def _make_elsewhere(folder: Path, account: pwd.struct_passwd | None) -> Path:
     _sweep()
     digest = hashlib.sha256(bytes(folder.absolute())).hexdigest()[:12]
     home = _ELSEWHERE / f"headrace-{digest}"
@@ -125,7 +125,7 @@ def _made_elsewhere(folder: Path, account: pwd.struct_passwd | None) -> Path:
         (home / _BELONGS_TO).write_text(str(folder.absolute()))
     except FileExistsError:
         # Everybody may make folders there: one that is not ours is never taken for a home.
-        _owned(home, {os.geteuid(), account.pw_uid if account else os.geteuid()})
+        _check_owner(home, {os.geteuid(), account.pw_uid if account else os.geteuid()})
     return home
 
 
@@ -137,7 +137,7 @@ def _sweep() -> None:
                 shutil.rmtree(home, ignore_errors=True)
 
 
-def _owned(folder: Path, owners: set[int]) -> Path:
+def _check_owner(folder: Path, owners: set[int]) -> Path:
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners or status.st_mode & 0o022:
         raise NeedsOperator(

@@ -108,7 +108,7 @@ def _ivy_file(group: Group) -> str:
     def attributes(coordinates: str, *names: str) -> str:
         return " ".join(f"{name}={quoteattr(part)}" for name, part in zip(names, coordinates.split(":"), strict=True))
 
-    excluded = [*group.excluded, *(f"*:{name}" for name in (_carried_by_spark() if group.beside_spark else []))]
+    excluded = [*group.excluded, *(f"*:{name}" for name in (_list_spark_modules() if group.beside_spark else []))]
     return "\n".join(
         [
             '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
@@ -148,7 +148,7 @@ def _alone(coordinates: str, extension: str) -> str:
     )
 
 
-def _carried_by_spark() -> list[str]:
+def _list_spark_modules() -> list[str]:
     names = (re.sub(r"-\d[\w.]*(-.*)?$", "", jar.stem) for jar in _pyspark_jars().glob("*.jar"))
     return sorted(set(names))
 

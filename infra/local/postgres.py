@@ -206,7 +206,7 @@ class Postgres(Server):
 
     def dsn(self, dbname: str = "postgres", user: str = "postgres") -> str:
         """Return libpq's connection string for the database."""
-        return f"host=127.0.0.1 port={self.port} user={_quoted(user)} dbname={_quoted(dbname)}"
+        return f"host=127.0.0.1 port={self.port} user={_quote(user)} dbname={_quote(dbname)}"
 
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
         """Stop the cluster and wait until it is gone; do nothing if it does not run."""
@@ -310,7 +310,7 @@ def _programs(account: pwd.struct_passwd | None) -> Path:
     return readable_copy(packages, parts, name, account) / parts[0]
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     if re.fullmatch(r"[\w.-]+", value):
         return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

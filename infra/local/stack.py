@@ -56,7 +56,7 @@ class Stack:
         #: The clusters by name.
         self.postgres = {
             name: Postgres(
-                self.folder / "postgres" / _checked(name),
+                self.folder / "postgres" / _check_name(name),
                 settings=postgres_settings,
                 log=logs / f"{name}.log",
                 detached=detached,
@@ -65,7 +65,7 @@ class Stack:
         }
         #: The MariaDB servers by name.
         self.mariadb = {
-            name: Mariadb(self.folder / "mariadb" / _checked(name), log=logs / f"{name}.log", detached=detached)
+            name: Mariadb(self.folder / "mariadb" / _check_name(name), log=logs / f"{name}.log", detached=detached)
             for name in mariadb
         }
         self._kafka: Kafka | None = None
@@ -213,7 +213,7 @@ def _identity(pid: int) -> dict[str, float] | None:
         return None
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if not name.replace("-", "").replace("_", "").isalnum() or name == Kafka.kind:
         raise ConfigurationError(
             f"{name!r} cannot be a server's name.",

@@ -123,14 +123,14 @@ def _requirements(package: str, extras: tuple[str, ...] | frozenset[str]) -> dic
     """Return what a package with some extras needs on this platform: names, each with the extras that are wanted of it."""
     environment = [{**default_environment(), "extra": extra} for extra in ("", *extras)]
     needs: dict[str, frozenset[str]] = {}
-    for need in _declared(package):
+    for need in _read_requirements(package):
         if need.marker is None or any(need.marker.evaluate(each) for each in environment):
             name = canonicalize_name(need.name)
             needs[name] = needs.get(name, frozenset()) | need.extras
     return needs
 
 
-def _declared(package: str) -> Iterator[Requirement]:
+def _read_requirements(package: str) -> Iterator[Requirement]:
     return map(Requirement, requires(package) or ())
 
 
@@ -204,13 +204,13 @@ def build(into: Path) -> list[Path]:
         for jar in (java_build.LOG_STORE, java_build.SERVE, java_build.DEBEZIUM):
             file = java_build.build(jar, Path(scratch, "java"), Console(stderr=True))
             shutil.copy(file, tree / jar.package)
-        sdist = _built("sdist", tree, into)
+        sdist = _build("sdist", tree, into)
         with tarfile.open(sdist) as archive:
             # Python 3.11.0 to 3.11.3 have no filters; the archive was made here.
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(source)  # noqa: S202
         (unpacked,) = source.iterdir()
-        wheel = _built("wheel", unpacked, into)
+        wheel = _build("wheel", unpacked, into)
     limits = (into / "constraints.txt").absolute()
     limits.write_text(constraints())
     files = [sdist, wheel, write_bill(into / f"headrace-{__version__}.cdx.json").absolute(), limits]
@@ -232,7 +232,7 @@ def _copy_tracked(tree: Path) -> None:
             copy.write_bytes((_ROOT / name).read_bytes())
 
 
-def _built(kind: str, source: Path, into: Path) -> Path:
+def _build(kind: str, source: Path, into: Path) -> Path:
     """Build one of them in a process of its own, since setuptools works in the current folder."""
     with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
         subprocess.run([sys.executable, "-c", _BUILD, kind, scratch], cwd=source, check=True, stdout=subprocess.DEVNULL)

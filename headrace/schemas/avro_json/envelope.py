@@ -172,7 +172,7 @@ class Records:
         data = bytes(key)
         reader = self._keys.get(data[:HEAD])
         if reader is None:
-            reader = self._keys[data[:HEAD]] = _made(KeyReader, self._schema(data))
+            reader = self._keys[data[:HEAD]] = _make_reader(KeyReader, self._schema(data))
         try:
             return reader.read(data)
         except _OTHERS as error:
@@ -185,7 +185,7 @@ class Records:
         data = bytes(value)
         reader = self._values.get(data[:HEAD])
         if reader is None:
-            reader = self._values[data[:HEAD]] = _made(ValueReader, self._schema(data))
+            reader = self._values[data[:HEAD]] = _make_reader(ValueReader, self._schema(data))
         try:
             return reader.read(data)
         except _OTHERS as error:
@@ -198,7 +198,7 @@ class Records:
         return self._schemas[number]
 
 
-def _made(kind: Callable[[str], Any], schema: str) -> Any:
+def _make_reader(kind: Callable[[str], Any], schema: str) -> Any:
     """Return a reader of a schema; raise ValueError for one that no edge writes, whatever it is."""
     try:
         return kind(schema)
@@ -212,7 +212,7 @@ def reader_of(schema: str) -> KeyReader | ValueReader:
     def kind(text: str) -> KeyReader | ValueReader:
         return ValueReader(text) if json.loads(text).get("name") == "Envelope" else KeyReader(text)
 
-    reader: KeyReader | ValueReader = _made(kind, schema)
+    reader: KeyReader | ValueReader = _make_reader(kind, schema)
     return reader
 
 

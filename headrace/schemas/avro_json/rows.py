@@ -177,7 +177,7 @@ class Source:
         texts, table = self._texts, self._ahead[2].seen
         if table is not self._checked:
             names = (json.loads(texts[name].partition(":")[2]) or "" for name in ("schema", "table"))
-            if not self._namespace.endswith("".join(f".{_adjusted(name)}" for name in names)):
+            if not self._namespace.endswith("".join(f".{_adjust_name(name)}" for name in names)):
                 # An id that a registry gave again, after it was emptied.
                 raise ValueError("the schema is of another table")
             self._checked = table
@@ -185,7 +185,7 @@ class Source:
         return '"source":{' + ",".join([texts[name] for name in order]) + ',"position":'
 
 
-def _adjusted(name: str) -> str:
+def _adjust_name(name: str) -> str:
     """Return a name as headrace.schemas.avro has it in a namespace."""
     part = _NO_NAME.sub("_", name.replace(".", "_"))
     return f"_{part}" if part[:1].isdigit() or not part else part

@@ -64,7 +64,7 @@ class MysqlSide:
         if grid.span.by == "key":
             return self._by_key(grid, numbers)
         cell = f"(p - {grid.span.low}) div {grid.width}"
-        chosen = "" if cells is None else f" AND {cell} IN ({_listed(numbers)})"
+        chosen = "" if cells is None else f" AND {cell} IN ({_join(numbers)})"
         # Hashed again for each sum rather than kept: what is kept would grow with the table.
         hashed = f"SELECT {_number(self._key_hash, 1)} AS p, {self._row_hash} AS h FROM {self._from} WHERE {self._within(grid)}"
         sums = self._ask(
@@ -145,7 +145,7 @@ def _sums() -> str:
     return "count(*), " + ", ".join(f"coalesce(sum({_number('h', start)}), 0)" for start in (1, 1 + DIGITS))
 
 
-def _listed(numbers: Collection[int]) -> str:
+def _join(numbers: Collection[int]) -> str:
     return ", ".join(map(str, numbers))
 
 

@@ -101,7 +101,7 @@ class SourceDatabase:
             if not placed:
                 yield cls(source, address, connection, None, reading)
                 return
-            with _exported(source, address, reading.settings) as exported, connection.cursor() as cursor:
+            with _export_snapshot(source, address, reading.settings) as exported, connection.cursor() as cursor:
                 cursor.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(exported.snapshot))
             _mark(source, address, reading.settings)
             yield cls(source, address, connection, exported.place, reading)
@@ -200,7 +200,7 @@ def _connect(
 
 
 @contextmanager
-def _exported(source: str, address: PostgresqlConnection, settings: str) -> Iterator[_Exported]:
+def _export_snapshot(source: str, address: PostgresqlConnection, settings: str) -> Iterator[_Exported]:
     """Give a snapshot and where in the log it sits; both are gone with the context, unless a transaction took the snapshot."""
     connection = _connect(
         source, address, settings, f"-c lock_timeout={_SLOT_TIMEOUT}", replication="database", autocommit=True

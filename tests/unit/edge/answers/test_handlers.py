@@ -4,7 +4,7 @@ policy."""
 import msgspec
 import pytest
 
-from edge.answers.handlers import EdgeService, of_policy, request_service
+from edge.answers.handlers import EdgeService, policy_filter, request_service
 from edge.observability.figures import Figures
 from headrace.configuration.edge import EdgeFile
 from headrace.findings import Finding
@@ -152,7 +152,7 @@ def left(policy, *tables):
         "state": {"folder": "state"},
         "policy": policy,
     }
-    return {str(each): each for each in of_policy(msgspec.convert(given, EdgeFile))(list(tables))}
+    return {str(each): each for each in policy_filter(msgspec.convert(given, EdgeFile))(list(tables))}
 
 
 def table(name, *columns, partition_of=()):

@@ -28,7 +28,7 @@ folder = "state"
 def edge(tmp_path, monkeypatch):
     """Return what writes an edge's file; what is durable is made up."""
     durable = [SourceStatus(source="jakarta/bank", state="not running")]
-    monkeypatch.setattr(client, "_durable", lambda part: lambda file: durable if part == "edge" else [])
+    monkeypatch.setattr(client, "_find_status_reader", lambda part: lambda file: durable if part == "edge" else [])
 
     def write(listen=None):
         path = tmp_path / "edge.toml"
