@@ -167,18 +167,18 @@ def _command(*arguments: str) -> None:
     command, last = [sys.executable, "-m", "headrace", *arguments], deque[str](maxlen=20)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-    ) as process:
+    ) as running:
         try:
-            for line in process.stdout or ():
+            for line in running.stdout or ():
                 print(line, end="", flush=True)
                 last.append(line)
         except BaseException:
             # The task ends, and with it the command.
-            process.kill()
+            running.kill()
             raise
-    if process.returncode:
-        message = f"headrace {' '.join(arguments)} ended with exit code {process.returncode}:\n{''.join(last)[-2000:]}"
-        raise AirflowFailException(message) if process.returncode in _FINAL else RuntimeError(message)
+    if running.returncode:
+        message = f"headrace {' '.join(arguments)} ended with exit code {running.returncode}:\n{''.join(last)[-2000:]}"
+        raise AirflowFailException(message) if running.returncode in _FINAL else RuntimeError(message)
 
 
 def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path]) -> DAG:

@@ -141,7 +141,7 @@ class Decoder:
 #: Of a larger message all sections but its body, which are small in ours, have no more bytes than this.
 LARGE = 1 << 20
 #: How a section begins, how those of a large body of bytes or text do, and how many bytes are ahead of that body; the types of
-#: the other sections, by the number of bytes of their size.
+#: the other sections, by how many bytes say their size.
 _SECTION, _BODY_HEAD = b"\x00\x53", 8
 _BODIES = (b"\x00\x53\x75\xb0", b"\x00\x53\x77\xb0", b"\x00\x53\x77\xb1")
 _SIZED = {0x45: 0, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}

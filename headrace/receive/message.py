@@ -66,7 +66,7 @@ def decode(data: bytes | bytearray) -> Received | None:
             key=_key(properties.get("key")),
             timestamp=round((message.creation_time or 0) * 1000),
             headers={
-                name.removeprefix(_HEADER): _copy(value)
+                name.removeprefix(_HEADER): _copied(value)
                 for name, value in properties.items()
                 if name.startswith(_HEADER)
             },
@@ -78,7 +78,7 @@ def decode(data: bytes | bytearray) -> Received | None:
         return None
 
 
-def _copy(value: Any) -> Any:
+def _copied(value: Any) -> Any:
     if isinstance(value, memoryview):
         return bytes(value)
     # AMQP has more types than JSON; a bridge sends none of them.
@@ -86,8 +86,8 @@ def _copy(value: Any) -> Any:
 
 
 def _key(value: Any) -> str | bytes | None:
-    key = _copy(value)
-    return key if key is None or isinstance(key, str | bytes) else str(key)
+    found = _copied(value)
+    return found if found is None or isinstance(found, str | bytes) else str(found)
 
 
 def _plain(value: Any) -> Any:
