@@ -177,11 +177,11 @@ def schema(path: Path, form: str | None, table: str, source: str | None, *, of_k
     One of --connect, --json-schema, --avro and --sql has to be given. Reads all of the stream's own topic.
     """
     from bridge.table_schemas import newest
-    from headrace.schemas.printed import printed
+    from headrace.schemas.printed import render_schema
 
     if form is None:
         raise click.UsageError("one of --connect, --json-schema, --avro, --sql is missing")
-    print(printed(form, *newest(load(path, BridgeFile), table, source), of_key=of_key))
+    print(render_schema(form, *newest(load(path, BridgeFile), table, source), of_key=of_key))
 
 
 @bridge.command()

@@ -24,7 +24,7 @@ from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import check_assignment
 from bridge.positions.survey import positions_of, withheld_tables
 from headrace import process
-from headrace.amqp.errors import shown
+from headrace.amqp.errors import hide_password
 from headrace.certificates import files
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
@@ -285,10 +285,10 @@ def interconnect(cluster: Cluster) -> Iterator[Finding]:
             socket.create_connection((parts.hostname or "", parts.port or _PORTS[parts.scheme]), _SECONDS).close()
         except OSError as error:
             yield Finding(
-                "interconnect", "wrong", f"{shown(url)}: {error.strerror or error}", "Is it up, and reachable?"
+                "interconnect", "wrong", f"{hide_password(url)}: {error.strerror or error}", "Is it up, and reachable?"
             )
         else:
-            yield Finding("interconnect", "ok", f"{shown(url)} answers")
+            yield Finding("interconnect", "ok", f"{hide_password(url)} answers")
 
 
 def _listens(host: str, port: int) -> Finding:

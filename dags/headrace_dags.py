@@ -45,12 +45,12 @@ _OWN_JARS = {"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"}
 
 def _lake_file() -> tuple[Path, dict[str, Any]]:
     """Return the lake's file and what it holds; raise ValueError saying what is wrong with it."""
-    named = os.environ.get("HEADRACE_LAKE_CONFIG")
-    if not named:
+    name = os.environ.get("HEADRACE_LAKE_CONFIG")
+    if not name:
         raise ValueError(
             "HEADRACE_LAKE_CONFIG is not set. Set it to the path of the lake's file (TOML) wherever Airflow runs."
         )
-    path = Path(named).absolute()
+    path = Path(name).absolute()
     try:
         return path, tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -59,9 +59,9 @@ def _lake_file() -> tuple[Path, dict[str, Any]]:
         raise ValueError(f"{path} (HEADRACE_LAKE_CONFIG) is not TOML: {error}") from error
 
 
-def _streams(path: Path, given: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _streams(path: Path, document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the schedule of each stream; raise ValueError naming file, field and rule."""
-    streams = given.get("streams")
+    streams = document.get("streams")
     if not isinstance(streams, dict) or not streams:
         raise ValueError(f"{path}: streams: the file has no [streams.NAME]")
     schedules = {}
@@ -89,9 +89,9 @@ def _schedule(path: Path, where: str, section: dict[str, Any], defaults: dict[st
     return defaults | schedule
 
 
-def _spark(path: Path, given: dict[str, Any]) -> dict[str, Any]:
+def _spark(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     """Return how the jobs run; raise ValueError naming file, field and rule."""
-    section = given.get("spark", {})
+    section = document.get("spark", {})
     if not isinstance(section, dict):
         raise ValueError(f"{path}: spark: expected a table")  # noqa: TRY004 - the file is wrong.
     settings = section.get("settings", {})
@@ -113,7 +113,7 @@ def _spark(path: Path, given: dict[str, Any]) -> dict[str, Any]:
     return section
 
 
-def _jars(given: dict[str, Any]) -> list[Path]:
+def _jars(document: dict[str, Any]) -> list[Path]:
     """Return the jars for Spark, and for the lake's file system; raise ValueError when they were not fetched."""
     folder = _jar_folder()
     jars = sorted((folder / "spark").glob("*.jar"))
@@ -122,7 +122,7 @@ def _jars(given: dict[str, Any]) -> list[Path]:
             f"no Spark jars in {folder / 'spark'}. Run 'headrace jars' ('make setup' in a checkout), or set "
             "HEADRACE_JARS to the folder that holds spark/*.jar."
         )
-    root, settings = str(given.get("lake", {}).get("root", "")), given.get("spark", {}).get("settings", {})
+    root, settings = str(document.get("lake", {}).get("root", "")), document.get("spark", {}).get("settings", {})
     if root.startswith(("s3:", "s3a:", "s3n:")):
         own = [] if _OWN_JARS & settings.keys() else sorted((folder / "object-store").glob("*.jar"))
         return jars + own + sorted((folder / "log-store").glob("*.jar"))
@@ -146,20 +146,20 @@ def _known_ahead(jars: list[Path], settings: dict[str, str]) -> dict[str, str]:
     archive = jars[0].parent / "classes.jsa"
     if archive.exists():
         java += [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"]
-    given = {name: value for name, value in settings.items() if name.startswith(_AHEAD) or name in _AHEAD_TOO}
+    kept = {name: value for name, value in settings.items() if name.startswith(_AHEAD) or name in _AHEAD_TOO}
     # Added to ours, not in their place: ours name the log settings.
-    options = " ".join(filter(None, [*java, given.get(_JAVA)]))
-    return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))} | given | {_JAVA: options}
+    options = " ".join(filter(None, [*java, kept.get(_JAVA)]))
+    return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))} | kept | {_JAVA: options}
 
 
 def _spark_jobs() -> Path:
     """Return the folder of the package with the jobs, without importing it."""
-    found = find_spec("spark_jobs")
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec("spark_jobs")
+    if spec is None or not spec.submodule_search_locations:
         raise ValueError(
             "the package spark_jobs is not installed next to Airflow. Install the wheel of Headrace with its extra 'spark' there."
         )
-    return Path(found.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])
 
 
 def _command(*arguments: str) -> None:
@@ -193,7 +193,7 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
         "env_vars": {"PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"},
     }
 
-    def named(task_id: str) -> dict[str, Any]:
+    def task_options(task_id: str) -> dict[str, Any]:
         return spark_submit | {"task_id": task_id, "name": f"headrace_{stream}_{task_id}"}
 
     def arguments_of(step: str, *more: str) -> list[str]:
@@ -210,9 +210,9 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
             _command("lake", "check", stream, "--config", str(path))
 
         checked, count = check(), schedule["table_groups"]
-        bronze = SparkSubmitOperator(**named("bronze"), application_args=arguments_of("bronze"))
+        bronze = SparkSubmitOperator(**task_options("bronze"), application_args=arguments_of("bronze"))
         silver = SparkSubmitOperator(
-            **named("silver"),
+            **task_options("silver"),
             # What is published is published, whatever table stopped: the task after this one reports it.
             application_args=arguments_of("silver", "--report-stopped"),
             outlets=[Asset(name=f"headrace/{stream}", uri=f"headrace://lake/{stream}")],
@@ -225,7 +225,7 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
         silver >> stopped_tables()
         if count > 1:
             each = [arguments_of("silver", "--group", f"{number}/{count}") for number in range(1, count + 1)]
-            tables = SparkSubmitOperator.partial(**named("tables")).expand(application_args=each)
+            tables = SparkSubmitOperator.partial(**task_options("tables")).expand(application_args=each)
             checked >> bronze >> tables >> silver
         else:
             checked >> bronze >> silver

@@ -179,8 +179,8 @@ class Agent:
                 capture.finish(self._stop_seconds)
             except LogTaken as error:
                 taken_since = taken_since or time.monotonic()
-                patience = error.may_last if self._patience_seconds is None else self._patience_seconds
-                if time.monotonic() - taken_since > patience:
+                timeout = error.may_last if self._patience_seconds is None else self._patience_seconds
+                if time.monotonic() - taken_since > timeout:
                     raise error.lasting() from error
                 self._pause(backoff.pause(), error, progress, outbox)
             except CheckpointChanged as error:
@@ -207,8 +207,8 @@ class Agent:
         """Wait before the next session; what was read before is sent and acknowledged meanwhile."""
         _log.warning("%s; trying again in %.1f s", error.message, seconds)
         self.figures.database_problem = error.message
-        bell = select.poll()
-        bell.register(self._wakeup.fileno(), select.POLLIN)
+        poll = select.poll()
+        poll.register(self._wakeup.fileno(), select.POLLIN)
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self._wakeup.clear()
@@ -217,4 +217,4 @@ class Agent:
             outbox.check()
             progress.save(time.monotonic())
             self._heartbeat.tick()
-            bell.poll(min(left, self._config.heartbeat_seconds) * 1000)
+            poll.poll(min(left, self._config.heartbeat_seconds) * 1000)

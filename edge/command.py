@@ -1,4 +1,7 @@
-"""The commands of an edge: `init` makes a source, `run` captures it, `position` shows where it is, `pass` passes over one."""
+"""The commands of an edge: `init` makes a source, `run` captures it, `position` shows where it is, `pass` passes over one.
+
+`headrace status` has the status of an edge that does not run from here, by the entry point of pyproject.toml.
+"""
 
 import gc
 import json
@@ -12,20 +15,25 @@ import click
 from edge.commands.snapshot import snapshot
 from edge.engine_registry import engine_of
 from edge.progress.passed import Passed, PassedTransactions
+from edge.snapshot.store import SnapshotStore
+from edge.snapshot.table_history import TableHistory
 from headrace import logs
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_edge
-from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
 from headrace.hold import HOLD
 from headrace.position import Position
 from headrace.requests.asking import caller
+from headrace.status.answer import SourceStatus
+
+_CONFIG = click.option(
+    "--config", "path", required=True, metavar="FILE", help="The edge's TOML file (docs/edge.md describes it)."
+)
 
 
 @click.command("pass")
-@click.option(
-    "--config", "path", required=True, metavar="FILE", help="The edge's TOML file (docs/edge.md describes it)."
-)
+@_CONFIG
 @click.option("--gtid", metavar="GTID", help="The transaction, of MariaDB or MySQL.")
 @click.option("--lsn", metavar="LSN", help="The transaction's commit LSN, of PostgreSQL.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -84,11 +92,6 @@ def pass_transaction(config: EdgeFile, transaction: str, consents: Callable[[], 
         passed = Passed(transaction, caller(), time.time_ns() // 1_000_000)
         transactions.add(passed)
         return passed
-
-
-_CONFIG = click.option(
-    "--config", "path", required=True, metavar="FILE", help="The edge's TOML file (docs/edge.md describes it)."
-)
 
 
 @click.group()
@@ -252,12 +255,45 @@ def retire(path: str, *, dry_run: bool, yes: bool, force: bool, state_only: bool
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def position(path: str, *, as_json: bool) -> None:
     """Show the checkpoint and the slot."""
-    from edge.offline_status import position_and_server
-
-    found = position_and_server(load(path, EdgeFile))
+    values = read_position(load(path, EdgeFile))
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(values))
         return
-    width = max(map(len, found))
-    for name, value in found.items():
+    width = max(map(len, values))
+    for name, value in values.items():
         click.echo(f"{name:{width}}  {'-' if value is None else value}")
+
+
+def read_position(config: EdgeFile) -> dict[str, str | int | None]:
+    """Return the checkpoint's values and the server's, by their names; what does not exist is None."""
+    engine = engine_of(config)
+    checkpoint = engine.state.read(config.source.name)
+    return {
+        "source": config.source.name,
+        "acknowledged": checkpoint.acknowledged if checkpoint else None,
+        "spooled": checkpoint.spooled or None if checkpoint else None,
+        "epoch": checkpoint.position.epoch if checkpoint else None,
+    } | engine.server_status(checkpoint)
+
+
+def read_status(config: EdgeFile) -> list[SourceStatus]:
+    """Return the status of the edge's source by its checkpoint and, if it answers, its server."""
+    engine = engine_of(config)
+    checkpoint = engine.state.read(config.source.name)
+    warnings, retained = [], None
+    try:
+        retained = engine.server_status(checkpoint)["retained_wal_bytes"]
+    except ReplicationError as error:
+        warnings.append(error.message)
+    warnings += TableHistory(engine.state.folder, config.source.name).warnings.values()
+    warnings += SnapshotStore(engine.state.folder, config.source.name).plan().failures()
+    return [
+        SourceStatus(
+            source=config.source.name,
+            state="running" if engine.state.in_use() else "not running",
+            reason="" if checkpoint else f"no checkpoint in {engine.state.path}: 'headrace edge init' was not run",
+            position=checkpoint.acknowledged if checkpoint else None,
+            retained_wal_bytes=retained if isinstance(retained, int) else None,
+            warnings=warnings,
+        )
+    ]

@@ -126,9 +126,9 @@ class CaptureSession:
 
     def run(self, stopping: Callable[[], bool]) -> None:
         """Capture until `stopping` is true; raise what ends the session otherwise."""
-        both, bell = select.poll(), select.poll()
-        both.register(self._session.fileno(), select.POLLIN)
-        for poll in (both, bell):
+        log_and_wakeup, wakeup = select.poll(), select.poll()
+        log_and_wakeup.register(self._session.fileno(), select.POLLIN)
+        for poll in (log_and_wakeup, wakeup):
             poll.register(self._wakeup.fileno(), select.POLLIN)
         outbox, read, take = self._outbox, self._session.read, self._batcher.take
         while True:
@@ -154,7 +154,7 @@ class CaptureSession:
             # A session may have work without a frame, as a prepared transaction that is decoded.
             self._listen(now, heard=bool(full or fed))
             if not fed:
-                (bell if full else both).poll(wait * 1000)
+                (wakeup if full else log_and_wakeup).poll(wait * 1000)
 
     def _note_stop(self, error: CorruptInput | NeedsOperator) -> None:
         """Note the transaction that was being decoded when an error ended that, and add the last resort to the error."""
@@ -169,14 +169,14 @@ class CaptureSession:
         """Read no more, wait at most `seconds` until what was read is acknowledged, and confirm it."""
         if self._batcher.open_bytes and not self._session.in_transaction:
             self._seal()
-        bell = select.poll()
-        bell.register(self._wakeup.fileno(), select.POLLIN)
+        poll = select.poll()
+        poll.register(self._wakeup.fileno(), select.POLLIN)
         deadline = time.monotonic() + seconds
         while not self._outbox.empty and (left := deadline - time.monotonic()) > 0:
             self._wakeup.clear()
             self._outbox.check()
             self._report(time.monotonic())
-            bell.poll(min(left, _STATUS_SECONDS) * 1000)
+            poll.poll(min(left, _STATUS_SECONDS) * 1000)
         self._progress.save_now()
         self._confirm(time.monotonic())
         self._session.flush(1.0)

@@ -145,14 +145,14 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     def part(self, indexes: Sequence[int]) -> "Batch":
         """Return a batch of some of the records, named by their indexes in ascending order; there must be one."""
-        wanted = set(indexes)
+        chosen = set(indexes)
         segments: list[Segment] = []
         at = 0
         for commit, ordinal, count in self.segments:
             # Those of one segment stay together where they were: others may have one position, and are apart for that.
             length = 0
             for number in range(count + 1):
-                if number < count and at + number in wanted:
+                if number < count and at + number in chosen:
                     length += 1
                 elif length:
                     segments.append((commit, ordinal + number - length, length))
@@ -237,7 +237,7 @@ def decode(
     if content_encoding != CONTENT_ENCODING:
         raise CorruptInput(f"content-encoding is {content_encoding!r}, not {CONTENT_ENCODING!r}")
     try:
-        raw = zstandard.ZstdDecompressor().decompress(_bounded(body, largest))
+        raw = zstandard.ZstdDecompressor().decompress(_check_size(body, largest))
         headers: Headers = {}
         written: list[_WrittenWith] = []
         if names["version"] == 1:
@@ -267,7 +267,7 @@ def decode(
 
 
 def unpacked_size(body: bytes) -> int:
-    """Return the bytes that a body unpacks to, as it says; `decode` keeps to it."""
+    """Return the size in bytes that a body declares for its content; `decode` enforces it."""
     try:
         return max(0, zstandard.frame_content_size(body))
     except zstandard.ZstdError:
@@ -292,10 +292,10 @@ class TooLarge(CorruptInput):
     """A body unpacks to more than its reader takes."""
 
 
-def _bounded(body: bytes, largest: int) -> bytes:
+def _check_size(body: bytes, largest: int) -> bytes:
     size = zstandard.frame_content_size(body)
     if size < 0:
-        raise CorruptInput("the body does not say to how many bytes it unpacks")
+        raise CorruptInput("the body does not declare the size of its content")
     if size > min(largest, LARGEST_BODY):
         raise TooLarge(f"the body unpacks to {size} bytes, the limit is {min(largest, LARGEST_BODY)}")
     return body
@@ -337,12 +337,12 @@ def _decode_headers(encoded: msgspec.Raw) -> Headers:
         count = sum(map(_length, _RAW_HEADERS.decode(encoded).values()))
         if count > _MOST_HEADERS_OF_ALL:
             raise CorruptInput(f"a batch has {count} headers: {_MOST_HEADERS_OF_ALL} are the limit")
-    found: Headers = _HEADERS.decode(encoded)
-    return found
+    headers: Headers = _HEADERS.decode(encoded)
+    return headers
 
 
 def _length(encoded: msgspec.Raw) -> int:
-    """Return the length of a list in MessagePack, as it says itself."""
+    """Return the length that a list in MessagePack declares."""
     data = memoryview(encoded)
     size = {0xDC: 2, 0xDD: 4}.get(data[0], 0)
     return int.from_bytes(data[1 : 1 + size], "big") if size else data[0] & 15

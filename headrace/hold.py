@@ -52,11 +52,11 @@ def run_part(
         reload: called on SIGHUP, from the main thread between any two of its steps; without it SIGHUP ends the process.
         hold: whether to stay up after an error that only a person can pass, until a signal.
     """
-    asked = False
+    is_stopping = False
 
     def on_signal(_number: int, _frame: object) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal is_stopping
+        is_stopping = True
         stop()
 
     raise_open_files()
@@ -67,23 +67,23 @@ def run_part(
     try:
         work()
     except (NeedsOperator, CorruptInput) as error:
-        if hold and not asked:
-            _hold(HeldService(part, sources, error), listen, lambda: asked)
+        if hold and not is_stopping:
+            _hold(HeldService(part, sources, error), listen, lambda: is_stopping)
         raise
 
 
-def _hold(held: "HeldService", listen: str | None, asked: Callable[[], bool]) -> None:
-    error = held.error
+def _hold(service: "HeldService", listen: str | None, is_stopping: Callable[[], bool]) -> None:
+    error = service.error
     _log.error("%s. %s", error.message, error.hint)
     _log.error("not ready, and held until it is stopped; the exit code will be %d", error.exit_code)
     endpoint = None
     try:
         if listen is not None:
             try:
-                endpoint = Endpoint(listen, held)
-            except ConfigurationError as taken:
-                _log.error("%s: nobody can see the reason but in this log", taken.message)
-        while not asked():
+                endpoint = Endpoint(listen, service)
+            except ConfigurationError as problem:
+                _log.error("%s: nobody can see the reason but in this log", problem.message)
+        while not is_stopping():
             time.sleep(_LOOK_SECONDS)
     finally:
         if endpoint is not None:

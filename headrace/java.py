@@ -12,8 +12,8 @@ from pathlib import Path
 
 def jar_folder() -> Path:
     """Return the folder that holds, or will hold, a folder of jars for each purpose."""
-    if named := os.environ.get("HEADRACE_JARS"):
-        return Path(named).absolute()
+    if folder := os.environ.get("HEADRACE_JARS"):
+        return Path(folder).absolute()
     checkout = Path(__file__).resolve().parents[1]
     if (checkout / "pyproject.toml").exists():
         return checkout / ".setup" / "jars"

@@ -84,7 +84,7 @@ def _to_json() -> None:
 
 def printable(text: str) -> str:
     """Return a text in one line: what is not printable as an escape that JSON takes as well."""
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class TextFormatter(logging.Formatter):

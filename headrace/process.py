@@ -42,7 +42,7 @@ def open_file_reason(error: OSError) -> str:
 
 
 def examine_open_files(needed: int) -> "Iterator[Finding]":
-    """Look whether a process with this user's limit may have so many descriptors, about."""
+    """Check whether a process with this user's limit may have so many descriptors, about."""
     from headrace.findings import Finding  # noqa: PLC0415 - its printing is imported for the doctors only.
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -101,7 +101,7 @@ class ProcessUse:
 
     @property
     def memory_bytes(self) -> int | None:
-        """Resident memory; None where the system does not say."""
+        """Resident memory; None where the system does not report it."""
         try:
             return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, ValueError, IndexError):

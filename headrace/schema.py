@@ -122,16 +122,16 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 def copy_mark(value: str | bytes) -> str | None:
     """Return which mark of a table's copy a schema record is, COPY_BEGINS or COPY_ENDS; None for neither."""
-    found = msgspec.json.decode(value, type=_Marked).source.snapshot
-    return found if found in {COPY_BEGINS, COPY_ENDS} else None
+    mark = msgspec.json.decode(value, type=_Marked).source.snapshot
+    return mark if mark in {COPY_BEGINS, COPY_ENDS} else None
 
 
 def _as_json(column: Column) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(column)
+    fields: dict[str, Any] = msgspec.to_builtins(column)
     for name in ("form", "policy", "enumValues"):
-        if found[name] is None:
-            del found[name]
-    return found
+        if fields[name] is None:
+            del fields[name]
+    return fields
 
 
 class _Table(msgspec.Struct):

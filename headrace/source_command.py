@@ -16,7 +16,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.configuration.value_types import IN_WORDS, SOURCE_NAME
 from headrace.errors import ConfigurationError
-from headrace.source_plan import Engine, Step, Wanted, plan
+from headrace.source_plan import Engine, NewSource, Step, plan
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _LOOK_SECONDS = 120
@@ -60,7 +60,7 @@ def add(
     bridge = load(bridge_path, BridgeFile)
     edge_path = edge_path or Path(f"{name.replace('/', '-')}.toml")
     edge = load(edge_path, EdgeFile) if edge_path.exists() else None
-    wanted = Wanted(
+    new = NewSource(
         source=name,
         engine=_engine(edge, engine),
         bridge=bridge,
@@ -70,38 +70,38 @@ def add(
         lake=load(lake_path, LakeFile) if lake_path is not None else None,
         interconnect=interconnect or _address(bridge),
     )
-    steps = plan(wanted)
-    found = _looked(wanted) if look else {}
+    steps = plan(new)
+    findings_of = _run_doctors(new) if look else {}
     if as_json:
         click.echo(
             json.dumps(
-                [step._asdict() for step in steps] + [{"place": place, "found": f} for place, f in found.items()]
+                [step._asdict() for step in steps] + [{"place": place, "found": f} for place, f in findings_of.items()]
             )
         )
         return
     _show(name, steps)
-    for place, findings in found.items():
+    for place, findings in findings_of.items():
         for finding in findings:
             click.echo(f"{place} doctor, {finding['level']}: {finding['check']}: {finding['text']}")
 
 
-def _engine(edge: EdgeFile | None, given: Engine | None) -> Engine:
+def _engine(edge: EdgeFile | None, option: Engine | None) -> Engine:
     if edge is None:
-        return given or "postgresql"
+        return option or "postgresql"
     engines: tuple[Engine, ...] = get_args(Engine)
     return next(each for each in engines if getattr(edge.source, each) is not None)
 
 
-def _stream(bridge: BridgeFile, name: str, given: str | None) -> str:
+def _stream(bridge: BridgeFile, name: str, option: str | None) -> str:
     """Return the stream that the source is in, or joins."""
-    has = next((each for each, stream in bridge.streams.items() if name in stream.sources), None)
-    if has is not None and given not in (None, has):
-        raise ConfigurationError(f"{name} is in stream {has} of {bridge.path}, not in {given}")
-    if has is None and given is None and len(bridge.streams) > 1:
+    present = next((each for each, stream in bridge.streams.items() if name in stream.sources), None)
+    if present is not None and option not in (None, present):
+        raise ConfigurationError(f"{name} is in stream {present} of {bridge.path}, not in {option}")
+    if present is None and option is None and len(bridge.streams) > 1:
         raise ConfigurationError(
             f"{bridge.path} has several streams: {', '.join(sorted(bridge.streams))}", hint="Name one with --stream."
         )
-    chosen = has or given or next(iter(bridge.streams))
+    chosen = present or option or next(iter(bridge.streams))
     bridge.stream(chosen)
     return chosen
 
@@ -114,12 +114,12 @@ def _address(bridge: BridgeFile) -> str:
     return f"{'amqps' if bridge.interconnect.certificate else 'amqp'}://BRIDGE:{port}"
 
 
-def _looked(wanted: Wanted) -> dict[str, list[dict[str, str]]]:
+def _run_doctors(new: NewSource) -> dict[str, list[dict[str, str]]]:
     """Return what the doctors find that is not right, by part; they are commands of their own packages."""
-    files = {"bridge": wanted.bridge.path} | ({"edge": str(wanted.edge_path)} if wanted.edge is not None else {})
-    found = {}
+    files = {"bridge": new.bridge.path} | ({"edge": str(new.edge_path)} if new.edge is not None else {})
+    findings_of = {}
     for part, path in files.items():
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "headrace", part, "doctor", "--json", "--config", path],
             capture_output=True,
             text=True,
@@ -127,12 +127,12 @@ def _looked(wanted: Wanted) -> dict[str, list[dict[str, str]]]:
             check=False,
         )
         try:
-            findings = json.loads(done.stdout)
+            findings = json.loads(process.stdout)
         except ValueError:
-            last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+            last = process.stderr.strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
             findings = [{"check": "doctor", "level": "wrong", "text": last[0], "fix": ""}]
-        found[part] = [each for each in findings if each["level"] != "ok"]
-    return found
+        findings_of[part] = [each for each in findings if each["level"] != "ok"]
+    return findings_of
 
 
 def _show(name: str, steps: list[Step]) -> None:

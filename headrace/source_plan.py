@@ -32,7 +32,7 @@ class Step(NamedTuple):
     content: str = ""
 
 
-class Wanted(NamedTuple):
+class NewSource(NamedTuple):
     """The source, and the files that there are."""
 
     source: str
@@ -48,26 +48,26 @@ class Wanted(NamedTuple):
     interconnect: str = ""
 
 
-def plan(wanted: Wanted) -> list[Step]:
-    """Return the steps; raise ConfigurationError when what the files say does not fit the source."""
-    if wanted.edge is not None and wanted.edge.source.name != wanted.source:
+def plan(new: NewSource) -> list[Step]:
+    """Return the steps; raise ConfigurationError when the files do not fit the source."""
+    if new.edge is not None and new.edge.source.name != new.source:
         raise ConfigurationError(
-            f"{wanted.edge_path} is the file of {wanted.edge.source.name}, not of {wanted.source}",
+            f"{new.edge_path} is the file of {new.edge.source.name}, not of {new.source}",
             hint="Name another file in --edge: each source has an edge, a file and a state folder of its own.",
         )
-    return [*_database(wanted), *_identity(wanted), *_edge(wanted), *_bridge(wanted), *_lake(wanted), _check(wanted)]
+    return [*_database(new), *_identity(new), *_edge(new), *_bridge(new), *_lake(new), _check(new)]
 
 
-def partitions_of(wanted: Wanted) -> list[int]:
+def partitions_of(new: NewSource) -> list[int]:
     """Return the partitions that the source has by the bridge's file, else the first that no source of the stream owns."""
-    owned = wanted.bridge.stream(wanted.stream).sources
-    if wanted.source in owned:
-        return list(owned[wanted.source])
+    owned = new.bridge.stream(new.stream).sources
+    if new.source in owned:
+        return list(owned[new.source])
     return [1 + max(partition for partitions in owned.values() for partition in partitions)]
 
 
-def _database(wanted: Wanted) -> Iterator[Step]:
-    if wanted.engine == "postgresql":
+def _database(new: NewSource) -> Iterator[Step]:
+    if new.engine == "postgresql":
         run = [
             "alter system set wal_level = 'logical';  -- then restart the server",
             "alter system set max_slot_wal_keep_size = '50GB'; select pg_reload_conf();  -- what the disk can spare",
@@ -77,14 +77,14 @@ def _database(wanted: Wanted) -> Iterator[Step]:
         ]
     else:
         mariadb = "replication slave, replication master admin, binlog monitor"
-        grants = mariadb if wanted.engine == "mariadb" else "replication slave, replication client"
+        grants = mariadb if new.engine == "mariadb" else "replication slave, replication client"
         run = [
             "set global binlog_format = 'ROW'; set global binlog_row_image = 'FULL'; set global binlog_row_metadata = 'FULL';",
             "create user headrace identified by '…';",
             f"grant {grants} on *.* to headrace;",
             "grant select on *.* to headrace;",
         ]
-        if wanted.engine == "mysql":
+        if new.engine == "mysql":
             run.append("grant reload on *.* to headrace;  -- for 'headrace verify'")
     yield Step(
         "database",
@@ -94,27 +94,27 @@ def _database(wanted: Wanted) -> Iterator[Step]:
     )
 
 
-def _identity(wanted: Wanted) -> Iterator[Step]:
+def _identity(new: NewSource) -> Iterator[Step]:
     """Yield how the interconnect knows the edge."""
-    interconnect = wanted.bridge.interconnect
-    name = wanted.source.replace("/", "-")
-    certs = [f"headrace certs certs --source {wanted.source}"]
+    interconnect = new.bridge.interconnect
+    name = new.source.replace("/", "-")
+    certs = [f"headrace certs certs --source {new.source}"]
     if interconnect.listen is not None and interconnect.certificate is None:
         yield Step("certificate", "done", "The bridge listens without certificates and takes whoever reaches it.", [])
         return
     yield Step(
         "certificate",
         "look",
-        f"The edge has a certificate with the common name {wanted.source}: {name}.pem and {name}.key, on its machine alone.",
+        f"The edge has a certificate with the common name {new.source}: {name}.pem and {name}.key, on its machine alone.",
         certs,
     )
     if interconnect.listen is None:
-        region = wanted.source.partition("/")[0]
+        region = new.source.partition("/")[0]
         group = {
-            "users": wanted.source,
+            "users": new.source,
             "remoteHosts": "*",
-            "targets": f"cdc/{wanted.source}, answers/{wanted.source}",
-            "sources": f"requests/{wanted.source}",
+            "targets": f"cdc/{new.source}, answers/{new.source}",
+            "sources": f"requests/{new.source}",
         }
         yield Step(
             "router",
@@ -127,25 +127,23 @@ def _identity(wanted: Wanted) -> Iterator[Step]:
         )
 
 
-def _edge(wanted: Wanted) -> Iterator[Step]:
-    path = wanted.edge_path
-    database = {"postgresql": "postgresql://headrace@HOST/DATABASE"}.get(
-        wanted.engine, f"{wanted.engine}://headrace@HOST"
-    )
-    where = wanted.interconnect or "amqps://HOST:PORT"
-    new = f"headrace edge new --source {wanted.source} --database {database} --interconnect {where} --output {path}"
-    if wanted.edge is None:
-        yield Step("edge", "to do", f"There is no file {path} yet.", [new])
+def _edge(new: NewSource) -> Iterator[Step]:
+    path = new.edge_path
+    database = {"postgresql": "postgresql://headrace@HOST/DATABASE"}.get(new.engine, f"{new.engine}://headrace@HOST")
+    where = new.interconnect or "amqps://HOST:PORT"
+    command = f"headrace edge new --source {new.source} --database {database} --interconnect {where} --output {path}"
+    if new.edge is None:
+        yield Step("edge", "to do", f"There is no file {path} yet.", [command])
     else:
-        yield Step("edge", "done", f"{path} is the file of {wanted.source}.", [f"headrace config check {path}"])
+        yield Step("edge", "done", f"{path} is the file of {new.source}.", [f"headrace config check {path}"])
 
 
-def _bridge(wanted: Wanted) -> Iterator[Step]:
-    file, name = wanted.bridge, wanted.stream
-    stream, partitions = file.stream(name), partitions_of(wanted)
+def _bridge(new: NewSource) -> Iterator[Step]:
+    file, name = new.bridge, new.stream
+    stream, partitions = file.stream(name), partitions_of(new)
     init = f"headrace bridge init --config {file.path}"
     topics = ", ".join(f"{topic}{partitions}" for topic in file.topics(name))
-    if wanted.source in stream.sources:
+    if new.source in stream.sources:
         yield Step("bridge", "done", f"The source owns {topics} by {file.path}.", [])
     else:
         yield Step(
@@ -155,7 +153,7 @@ def _bridge(wanted: Wanted) -> Iterator[Step]:
             f"bridges of the group {file.group}.",
             [],
             file.path,
-            f"[streams.{name}.sources]\n{json.dumps(wanted.source)} = {partitions}\n",
+            f"[streams.{name}.sources]\n{json.dumps(new.source)} = {partitions}\n",
         )
     yield Step("topic", "look", "Kafka has the partitions.", [init])
     yield Step(
@@ -167,7 +165,7 @@ def _bridge(wanted: Wanted) -> Iterator[Step]:
             f"headrace bridge doctor --config {file.path}",
         ],
     )
-    path = wanted.edge_path
+    path = new.edge_path
     yield Step(
         "edge",
         "look",
@@ -180,27 +178,27 @@ def _bridge(wanted: Wanted) -> Iterator[Step]:
     )
 
 
-def _lake(wanted: Wanted) -> Iterator[Step]:
-    lake = wanted.lake
+def _lake(new: NewSource) -> Iterator[Step]:
+    lake = new.lake
     if lake is None:
         return
-    if wanted.stream not in lake.streams:
-        names = json.dumps(sorted({*wanted.bridge.stream(wanted.stream).sources, wanted.source}))
-        content = f"[streams.{wanted.stream}]\nsources = {names}\n"
-        yield Step("lake", "to do", f"{lake.path} has no stream {wanted.stream}.", [], lake.path, content)
-    elif wanted.source in lake.stream(wanted.stream).sources:
+    if new.stream not in lake.streams:
+        names = json.dumps(sorted({*new.bridge.stream(new.stream).sources, new.source}))
+        content = f"[streams.{new.stream}]\nsources = {names}\n"
+        yield Step("lake", "to do", f"{lake.path} has no stream {new.stream}.", [], lake.path, content)
+    elif new.source in lake.stream(new.stream).sources:
         yield Step("lake", "done", f"{lake.path} has the source.", [])
     else:
-        names = json.dumps([*lake.stream(wanted.stream).sources, wanted.source])
+        names = json.dumps([*lake.stream(new.stream).sources, new.source])
         text = "The next load then takes its records, from the first."
-        yield Step("lake", "to do", text, [], lake.path, f"[streams.{wanted.stream}]\nsources = {names}\n")
+        yield Step("lake", "to do", text, [], lake.path, f"[streams.{new.stream}]\nsources = {names}\n")
 
 
-def _check(wanted: Wanted) -> Step:
-    run = [f"headrace status --config {wanted.bridge.path}"]
-    if wanted.lake is not None:
+def _check(new: NewSource) -> Step:
+    run = [f"headrace status --config {new.bridge.path}"]
+    if new.lake is not None:
         run += [
-            f"headrace lake load {wanted.stream} --config {wanted.lake.path}",
-            f"headrace verify {wanted.stream} --config {wanted.lake.path}",
+            f"headrace lake load {new.stream} --config {new.lake.path}",
+            f"headrace verify {new.stream} --config {new.lake.path}",
         ]
     return Step("check", "look", "Its changes arrive.", run)

@@ -13,7 +13,7 @@ import random
 import time
 import weakref
 
-#: How often it is looked whether the request was made, in seconds.
+#: Seconds between two checks for the request.
 _LOOK_SECONDS = 0.05
 
 
@@ -21,22 +21,22 @@ class StopRequest:
     """Made once, from any thread or a signal handler; anybody may wait for it. There is no lock."""
 
     def __init__(self) -> None:
-        self._made = False
+        self._is_set = False
 
     def set(self) -> None:
         """Make the request."""
-        self._made = True
+        self._is_set = True
 
     def is_set(self) -> bool:
         """Whether it was made."""
-        return self._made
+        return self._is_set
 
     def wait(self, seconds: float) -> bool:
         """Wait for it, at most so many seconds; return whether it was made."""
         until = time.monotonic() + seconds
-        while not self._made and (left := until - time.monotonic()) > 0:
+        while not self._is_set and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _LOOK_SECONDS))
-        return self._made
+        return self._is_set
 
 
 class Wakeup:
@@ -80,13 +80,13 @@ class Backoff:
         """Return the next pause in seconds, at least a tenth of its bound, so that a loop never spins."""
         bound: float = self._first * 2 ** min(self._attempts, 30)
         self._attempts += 1
-        return jittered(bound, self._longest)
+        return jitter(bound, self._longest)
 
     def reset(self) -> None:
         """Start again from the shortest pause: the attempt succeeded."""
         self._attempts = 0
 
 
-def jittered(bound: float, longest: float) -> float:
+def jitter(bound: float, longest: float) -> float:
     """Return a pause in seconds drawn at random below `bound` and `longest`, and at least a tenth of that."""
     return min(bound, longest) * (0.1 + 0.9 * random.random())  # noqa: S311 - spreading load, not guarding a secret.

@@ -24,7 +24,7 @@ from bridge.deliveries.outbox import Outbox
 from bridge.model.delivery import Granted, Outcome
 from bridge.requests.pending import PendingRequests
 from headrace.amqp.connection import Connection, Connector
-from headrace.amqp.errors import Role, shown
+from headrace.amqp.errors import Role, hide_password
 from headrace.amqp.security import abort
 from headrace.amqp.transport import EndpointStateHandler, Loop
 from headrace.configuration.bridge import Interconnect
@@ -44,7 +44,7 @@ class Outgoing(LinkEvents, Connection):
         self.handlers = [EndpointStateHandler(False, self)]
         #: Called when it is up, and when it is not any more.
         self._connected = connected
-        _log.info("connecting to interconnect %s", shown(url))
+        _log.info("connecting to interconnect %s", hide_password(url))
 
     def attach(self) -> None:
         """Do what was asked for while there was no connection; links are attached once the other side has answered."""
@@ -64,7 +64,7 @@ class Outgoing(LinkEvents, Connection):
         """Attach to the sources' addresses."""
         self.worked = True
         self._connected(True)
-        _log.info("connected to interconnect %s", shown(self.url))
+        _log.info("connected to interconnect %s", hide_password(self.url))
         self.links.attach_by(self)
 
     def on_link_remote_close(self, _event: Any) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from bridge.deliveries.pending import Entry, PartitionOffsets, Pending, State
 from bridge.deliveries.record import AddressTemplate, DeliveryMetrics, Record, Undeliverable
 from headrace import doors
-from headrace.configuration.delivery import Delivery
-from headrace.waiting import jittered
+from headrace.configuration.sections import Delivery
+from headrace.waiting import jitter
 
 #: Conditions of dead letters that the bridge itself gives.
 NO_ADDRESS, TOO_LARGE, TOO_OLD = "headrace:no-address", "amqp:link:message-size-exceeded", "headrace:expired"
@@ -275,4 +275,4 @@ class Outbox:
 
 
 def _pause(sends: int) -> float:
-    return jittered(0.1 * 2 ** min(sends - 1, 10), longest=10.0)
+    return jitter(0.1 * 2 ** min(sends - 1, 10), longest=10.0)

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headrace.configuration.delivery import FIELD
+from headrace.configuration.sections import ADDRESS_FIELD
 from headrace.metrics.figure import Rate, counter, gauge, states, worked_out
 
 STATES = ("starting", "delivering", "waiting for Kafka", "needs an operator", "stopped")
@@ -100,15 +100,15 @@ class AddressTemplate:
         self._text = text
         pattern = "".join(
             re.escape(part) if number % 2 == 0 else (_REGION if part == "region" else _SEGMENTS)
-            for number, part in enumerate(FIELD.split(text))
+            for number, part in enumerate(ADDRESS_FIELD.split(text))
         )
         self._pattern = re.compile(pattern)
-        self._fields = FIELD.findall(text)
+        self._fields = ADDRESS_FIELD.findall(text)
 
     def address(self, record: Record) -> str:
         """Return a record's address; raise Undeliverable, with the reason and without the value, when it has none."""
         values = {field: _value(field, record) for field in self._fields}
-        address = FIELD.sub(lambda match: values[match.group(1)], self._text)
+        address = ADDRESS_FIELD.sub(lambda match: values[match.group(1)], self._text)
         if len(address) > _LONGEST:
             raise Undeliverable(f"the address would be longer than {_LONGEST} characters")
         return address

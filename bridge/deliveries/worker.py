@@ -21,7 +21,6 @@ from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import DeliveryMetrics, Headers
 from bridge.kafka.writing import RecordWriter, Usability
 from headrace.configuration.bridge import BridgeFile
-from headrace.configuration.delivery import topics
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.logs import RateLimitedLog
 
@@ -82,7 +81,7 @@ class Worker:
         #: Has the addresses' records sent; from any thread.
         self._wake = wake
         self._settings = file.deliveries[name]
-        self._topic, dead_letters = topics(name, self._settings)
+        self._topic, dead_letters = self._settings.topics(name)
         self._open_reader = partial(
             open_reader,
             file.kafka,

@@ -15,7 +15,6 @@ from bridge.kafka.entries import NOBODY, Entries
 from bridge.kafka.errors import translated
 from bridge.kafka.topics import Wanted, check
 from headrace.configuration.bridge import BridgeFile
-from headrace.configuration.delivery import topics
 from headrace.configuration.sections import Registry
 from headrace.findings import Finding
 from headrace.registry.client import RegistryClient
@@ -66,7 +65,7 @@ def _listed(names: Collection[str]) -> str:
 def deliveries(file: BridgeFile, name: str) -> Iterator[Finding]:
     """Yield what is found of one delivery; raise what keeps it from being looked at."""
     settings = file.deliveries[name]
-    topic, dead_letters = topics(name, settings)
+    topic, dead_letters = settings.topics(name)
     client = consumer(file.kafka, file.delivery_group(name))
     try:
         with translated(f"look at topic {dead_letters} of delivery {name}"):

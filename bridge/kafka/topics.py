@@ -11,9 +11,8 @@ from typing import Any, Final, NamedTuple
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
 from bridge.kafka.errors import translated
 from bridge.model.route import TablePatterns
-from headrace.configuration import delivery
 from headrace.configuration.bridge import BridgeFile, Stream
-from headrace.configuration.sections import Requests
+from headrace.configuration.sections import Delivery, Requests
 from headrace.errors import ConfigurationError, NeedsOperator
 
 #: Settings of a topic from which Kafka removes nothing.
@@ -198,12 +197,12 @@ def _make_for_deliveries(admin: Any, file: BridgeFile, there: Mapping[str, int])
     return [
         made
         for name, section in file.deliveries.items()
-        for made in _make_missing(admin, section, delivery.topics(name, section), there)
+        for made in _make_missing(admin, section, section.topics(name), there)
     ]
 
 
 def _make_missing(
-    admin: Any, section: delivery.Delivery | Requests, topics: Iterable[str], there: Mapping[str, int]
+    admin: Any, section: Delivery | Requests, topics: Iterable[str], there: Mapping[str, int]
 ) -> list[Made]:
     done = []
     for topic in topics:
@@ -217,7 +216,7 @@ def _make_missing(
     return done
 
 
-def _settings(stream: Stream | delivery.Delivery | Requests) -> dict[str, str]:
+def _settings(stream: Stream | Delivery | Requests) -> dict[str, str]:
     hours = stream.retention_hours
     return {
         "retention.ms": str(hours * 3_600_000 if hours else -1),

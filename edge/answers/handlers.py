@@ -146,14 +146,14 @@ class VerifyRequests:
 
     def handle(self, request: Request) -> tuple[int, Any]:
         """Return the answer of a step; raise NeedsOperator or ConfigurationError for what is none of this release."""
-        asked = contract.parsed(request.arguments)
+        arguments = contract.parse_arguments(request.arguments)
         try:
-            reply = self._reply(asked, request)
+            reply = self._reply(arguments, request)
         except ReplicationError as error:
             reply = Reply(state="failed", failure=contract.failure(error))
         return 0, msgspec.to_builtins(reply)
 
-    def goes_on(self, request: Request) -> bool:
+    def is_continued(self, request: Request) -> bool:
         """Whether a request goes on with a verification, whose beginning was logged."""
         return request.arguments.get("step") != 0
 
@@ -163,10 +163,10 @@ class VerifyRequests:
             self._current.end()
             self._current = None
 
-    def _reply(self, asked: contract.Arguments, request: Request) -> Reply:
+    def _reply(self, arguments: contract.Arguments, request: Request) -> Reply:
         current = self._current
-        mine = current if current is not None and current.session == asked.session else None
-        match asked.what:
+        mine = current if current is not None and current.session == arguments.session else None
+        match arguments.what:
             case contract.Close():
                 if mine is not None:
                     self.close()
@@ -175,23 +175,23 @@ class VerifyRequests:
                 if current is not None and not current.is_over:
                     raise _busy(current, self._source.name)
                 mine = self._current = Verification(
-                    asked.session,
+                    arguments.session,
                     request.caller,
                     engines.engine_of(self._source),
                     self._connect,
                     self._leaving,
                     checkpoint=self._checkpoint,
                 )
-        if mine is None or (mine.is_over and not mine.has_answer(asked.step)):
+        if mine is None or (mine.is_over and not mine.has_answer(arguments.step)):
             raise NotConnected(
                 f"source {self._source.name}: the edge has no such verification any more: it was restarted, its database ended "
                 f"the snapshot, or nothing was asked for {IDLE_SECONDS} s",
                 hint="Its snapshot is gone. Verify again.",
             )
-        if isinstance(asked.what, contract.Keep):
+        if isinstance(arguments.what, contract.Keep):
             mine.keep()
             return Reply(state="done")
-        return mine.ask(asked.step, asked.what, min(_WAIT_SECONDS, request.seconds_left() * _SHARE))
+        return mine.ask(arguments.step, arguments.what, min(_WAIT_SECONDS, request.seconds_left() * _SHARE))
 
     def _connect(self, placed: bool) -> AbstractContextManager[Database]:
         return engines.connect(self._source.name, self._source, placed=placed, reading=self._reading)
@@ -204,30 +204,30 @@ def _busy(current: Verification, source: str) -> Retryable:
     )
 
 
-def of_policy(config: EdgeFile) -> Callable[[list[SourceTable]], list[SourceTable]]:
+def policy_filter(config: EdgeFile) -> Callable[[list[SourceTable]], list[SourceTable]]:
     """Return what takes out of tables what does not leave; raises ConfigurationError for a policy without its key."""
 
     def leaving(tables: list[SourceTable]) -> list[SourceTable]:
         policy = Policy.of(config)
-        return [_leaving(policy, table) for table in tables if _admitted(policy, table)]
+        return [_apply_policy(policy, table) for table in tables if _is_admitted(policy, table)]
 
     return leaving
 
 
-def _admitted(policy: Policy, table: SourceTable) -> bool:
+def _is_admitted(policy: Policy, table: SourceTable) -> bool:
     # Rows of a partition may leave under the name of the table that it is a partition of.
     return policy.admits_name(f"{table.schema}.{table.name}", sorted(table.partition_of))
 
 
-def _leaving(policy: Policy, table: SourceTable) -> SourceTable:
+def _apply_policy(policy: Policy, table: SourceTable) -> SourceTable:
     if not table.captured:
         return replace(table, columns={}, key=(), treated={})
     names = list(table.columns)
     try:
-        found = policy.treatments(table.schema, table.name, names, table.key)
+        treatments = policy.treatments(table.schema, table.name, names, table.key)
     except LeftOut:
         return replace(table, columns={}, key=(), treated={}, captured=False)
-    treated = {name: each.action for name, each in zip(names, found, strict=True) if each is not None}
+    treated = {name: each.action for name, each in zip(names, treatments, strict=True) if each is not None}
     treated |= {
         name: f"as in {above}"
         for above in sorted(table.partition_of)
@@ -259,23 +259,23 @@ def snapshot(config: EdgeFile, request: Request) -> tuple[int, Any]:
     Raises ConfigurationError for arguments that do not fit, NoSpace or NeedsOperator where the state folder cannot be used.
     """
     try:
-        asked = msgspec.convert(request.arguments, Arguments)
+        arguments = msgspec.convert(request.arguments, Arguments)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"a request for a snapshot is not understood: {error}") from error
-    tables = [unquoted(name) for name in asked.tables]
+    tables = [unquoted(name) for name in arguments.tables]
     folder = store.SnapshotStore(config.resolve(config.state.folder), config.source.name)
-    if asked.do == "status":
-        return 0, _status(folder, asked.width)
+    if arguments.do == "status":
+        return 0, _status(folder, arguments.width)
     if bad := [name for name in tables if "." not in name]:
         raise ConfigurationError(f"{bad[0]!r} is no table's name", hint="Name it with its schema: public.orders.")
-    if asked.replace and asked.do != "copy":
+    if arguments.replace and arguments.do != "copy":
         raise ConfigurationError("--replace goes with tables to copy, or --all")
-    if asked.do == "copy":
-        folder.request(store.Request(kind="snapshot", tables=tables, replace=asked.replace))
+    if arguments.do == "copy":
+        folder.request(store.Request(kind="snapshot", tables=tables, replace=arguments.replace))
         reply = f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it."
     else:
-        folder.request(store.Request(kind=asked.do, tables=tables))
-        reply = f"Asked to {asked.do} snapshots."
+        folder.request(store.Request(kind=arguments.do, tables=tables))
+        reply = f"Asked to {arguments.do} snapshots."
     return 0, {"lines": [reply]}
 
 
@@ -298,8 +298,8 @@ def request_service(
         allowed = [kind for kind in allowed if kind in {"status", "doctor"}]
     if not allowed:
         return None
-    known = KnownRequests(config.resolve(config.state.folder))
-    return RequestService(config.source.name, allowed, _handlers(config, service, checkpoint), known)
+    known_requests = KnownRequests(config.resolve(config.state.folder))
+    return RequestService(config.source.name, allowed, _handlers(config, service, checkpoint), known_requests)
 
 
 def _handlers(config: EdgeFile, service: EdgeService, checkpoint: Callable[[], Checkpoint]) -> dict[str, Handler]:
@@ -315,10 +315,10 @@ def _handlers(config: EdgeFile, service: EdgeService, checkpoint: Callable[[], C
         findings = list(examine(config))
         return NeedsOperator.exit_code * is_wrong(findings), [finding._asdict() for finding in findings]
 
-    verification = VerifyRequests(config, of_policy(config), checkpoint)
+    verification = VerifyRequests(config, policy_filter(config), checkpoint)
     return {
         "status": Handler(status),
         "doctor": Handler(doctor),
-        "verify": Handler(verification.handle, close=verification.close, is_quiet=verification.goes_on),
+        "verify": Handler(verification.handle, close=verification.close, is_quiet=verification.is_continued),
         "snapshot": Handler(lambda request: snapshot(config, request), changes=True),
     }

@@ -118,16 +118,16 @@ class Verification:
             with self._connect(first.placed) as database:
                 self._database = database
                 _log.info("a snapshot is held for the verification of %r", self.caller)
-                self._answer(Reply(state="done", result=self._opened(database)))
+                self._answer(Reply(state="done", result=self._open(database)))
                 while (what := self._next_step(database)) is not None and not self._over.is_set():
-                    self._answer(self._tried(database, what))
+                    self._answer(self._try_step(database, what))
         except ReplicationError as error:
             if self._database is not None:
                 _log.warning("the snapshot of the verification of %r is lost: %s", self.caller, error.message)
             self._answer(Reply(state="failed", failure=contract.failure(error)))
         except Exception:  # noqa: BLE001 - the verification fails, the edge goes on.
             _log.exception("a verification failed: unexpected error")
-            self._answer(Reply(state="failed", failure=_unexpected()))
+            self._answer(Reply(state="failed", failure=_unexpected_failure()))
         finally:
             self._database = None
             self._over.set()
@@ -145,25 +145,25 @@ class Verification:
         self._reply = reply
         self._answered.set()
 
-    def _opened(self, database: Database) -> contract.Opened:
+    def _open(self, database: Database) -> contract.Opened:
         place = database.place
         if place is None:
             return contract.Opened(engine=self._engine)
         return contract.Opened(engine=self._engine, commit=place.commit, place=place.text)
 
-    def _tried(self, database: Database, what: contract.Step) -> Reply:
+    def _try_step(self, database: Database, what: contract.Step) -> Reply:
         try:
             return Reply(state="done", rows=self._rows, result=self._result(database, what))
         except ReplicationError as error:
             return Reply(state="failed", failure=contract.failure(error))
         except Exception:  # noqa: BLE001 - as above.
             _log.exception("a step of a verification failed: unexpected error")
-            return Reply(state="failed", failure=_unexpected())
+            return Reply(state="failed", failure=_unexpected_failure())
 
     def _result(self, database: Database, what: contract.Step) -> Any:
         match what:
             case contract.Tables():
-                return self._listed(database, what.start)
+                return self._list_tables(database, what.start)
             case contract.Idle():
                 return self._acknowledged_since(database, what.commit) or database.idle_since(what.commit)
             case contract.Open() | contract.Keep() | contract.Close():
@@ -173,10 +173,10 @@ class Verification:
 
     def _acknowledged_since(self, database: Database, commit: int) -> bool:
         """Whether the edge has read its log up to the snapshot, and had nothing acknowledged after a transaction meanwhile."""
-        place, known = database.place, self._checkpoint() if self._checkpoint else None
-        if place is None or known is None or known.promised is not None:
+        place, checkpoint = database.place, self._checkpoint() if self._checkpoint else None
+        if place is None or checkpoint is None or checkpoint.promised is not None:
             return False
-        return known.confirmed >= place.commit and known.position.commit <= commit
+        return checkpoint.confirmed >= place.commit and checkpoint.position.commit <= commit
 
     def _of_table(
         self,
@@ -189,13 +189,13 @@ class Verification:
             case contract.Count():
                 return side.count()
             case contract.Digests():
-                return contract.shown(side.digests(what.grid, what.cells))
+                return contract.encode_digests(side.digests(what.grid, what.cells))
             case contract.Hashes():
                 return side.hashes(what.grid, what.cells, what.most)
             case contract.Rows():
                 return side.rows(what.grid, what.cells, what.key_hashes)
 
-    def _listed(self, database: Database, start: int) -> contract.Listed:
+    def _list_tables(self, database: Database, start: int) -> contract.Listed:
         tables = self._read_tables(database)
         columns, end = 0, start
         while end < len(tables) and (end == start or columns + len(tables[end].columns) <= MOST_COLUMNS):
@@ -209,19 +209,19 @@ class Verification:
             self._tables = self._leaving(database.tables())
         return self._tables
 
-    def _side(self, database: Database, asked: contract.ComparedTable) -> SourceSide:
+    def _side(self, database: Database, compared: contract.ComparedTable) -> SourceSide:
         """Return a table as a side, by columns of its catalog that leave: no text that came is in a statement."""
-        table = next((each for each in self._read_tables(database) if str(each) == asked.name), None)
+        table = next((each for each in self._read_tables(database) if str(each) == compared.name), None)
         if table is None or not table.captured:
             raise CorruptInput(
-                f"the source has no captured table {asked.name!r} in this snapshot, or it does not leave the region"
+                f"the source has no captured table {compared.name!r} in this snapshot, or it does not leave the region"
             )
-        columns, key = contract.columns_of(asked, table, database.forms)
-        return database.side(table, columns, key, on_progress=self._summed)
+        columns, key = contract.columns_of(compared, table, database.forms)
+        return database.side(table, columns, key, on_progress=self._add_rows)
 
-    def _summed(self, rows: int) -> None:
+    def _add_rows(self, rows: int) -> None:
         self._rows += rows
 
 
-def _unexpected() -> Failure:
+def _unexpected_failure() -> Failure:
     return Failure(kind="NeedsOperator", message=f"unexpected error ({UNEXPECTED})", hint="See the edge's log.")

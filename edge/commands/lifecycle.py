@@ -48,7 +48,7 @@ def initialise(
         checkpoint: Checkpoint | None = engine.state.read(config.source.name)
         is_new = checkpoint is None or checkpoint.stage == "making"
         if config.source.debezium is not None:
-            # Debezium copies rows when it makes the source, as the file says, and no others.
+            # Debezium copies rows when it makes the source, as its file configures it, and no others.
             if snapshot:
                 raise ConfigurationError(
                     NOT_BY_DEBEZIUM.format("--snapshot"), hint='Set mode = "initial" in [snapshot].'
@@ -60,21 +60,21 @@ def initialise(
             )
             report("Requested a snapshot of every published table: 'headrace edge run' begins with it")
         spool = Spool(engine.state.folder, config.source.name, config.spool.megabytes << 20)
-        kept = spool.promised() if checkpoint is None else None
-        if kept is None:
-            made = engine.initialise(checkpoint, adoption, report)
+        spooled = spool.promised() if checkpoint is None else None
+        if spooled is None:
+            checkpoint = engine.initialise(checkpoint, adoption, report)
             if adoption is not None and config.spool.megabytes:
                 report(
                     "There is no spool here. If the lost folder held one, its changes are lost too: 'headrace verify' shows"
                 )
-            return made
+            return checkpoint
         if adoption is None or adoption.position is None:
             raise NeedsOperator(
-                f"spool {spool.path} is of a former epoch, and has batches up to {kept} that may not have been sent",
+                f"spool {spool.path} is of a former epoch, and has batches up to {spooled} that may not have been sent",
                 hint="Send them: 'headrace edge init --adopt --position POSITION' with the position that 'headrace bridge "
                 "positions' prints. To give them up, move the spool to another folder first.",
             )
-        return _with_spool(engine, engine.initialise(checkpoint, adoption, report), spool, kept, report)
+        return _with_spool(engine, engine.initialise(checkpoint, adoption, report), spool, spooled, report)
 
 
 def alter_replica_identities(
@@ -160,7 +160,7 @@ def retire(
         checkpoint: Checkpoint | None = engine.state.read(config.source.name)
         with contextlib.ExitStack() as stack:
             server = None if state_only else stack.enter_context(engine.retirement(checkpoint))
-            unsent = list(filter(None, (server.unsent if server else "", _spooled(config, folder, checkpoint))))
+            unsent = list(filter(None, (server.unsent if server else "", _describe_unsent(config, folder, checkpoint))))
             unsent += _open_copies(SnapshotStore(folder, config.source.name))
             if state_only:
                 unsent.append("the server was not asked whether it holds changes that were not sent")
@@ -184,7 +184,7 @@ def retire(
     return True
 
 
-def _spooled(config: EdgeFile, folder: Path, checkpoint: Checkpoint | None) -> str:
+def _describe_unsent(config: EdgeFile, folder: Path, checkpoint: Checkpoint | None) -> str:
     """Return what the spool holds that was not acknowledged; empty for nothing."""
     spool = Spool(folder, config.source.name, config.spool.megabytes << 20)
     try:

@@ -71,11 +71,11 @@ def snapshot(
             hint="See docs/debezium.md.",
         )
     folder = SnapshotStore(config.resolve(config.state.folder), config.source.name)
-    steer = [kind for kind, given in zip(_STEERING, (pause, resume, cancel), strict=True) if given]
+    steering = [kind for kind, is_set in zip(_STEERING, (pause, resume, cancel), strict=True) if is_set]
     shows = status or watch
     copies = (bool(tables) and not cancel) or every
     if (
-        len(steer) + shows + copies + (letters is not None) != 1
+        len(steering) + shows + copies + (letters is not None) != 1
         or (tables and every)
         or ((where or replace) and not copies)
     ):
@@ -97,29 +97,29 @@ def snapshot(
         click.echo(f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it.")
     elif letters is not None:
         _ask_again(folder, config, letters.read())
-    elif steer:
-        (kind,) = steer
+    elif steering:
+        (kind,) = steering
         folder.request(Request(kind=kind, tables=[unquoted(name) for name in tables]))  # type: ignore[arg-type]
         click.echo(f"Asked to {kind} snapshots.")
     else:
         _show(folder, watch=watch, as_json=as_json)
 
 
-def _ask_again(folder: SnapshotStore, config: EdgeFile, listed: bytes) -> None:
+def _ask_again(folder: SnapshotStore, config: EdgeFile, letters: bytes) -> None:
     from edge.engine_registry import engine_of
     from edge.snapshot.dead_letters import choose, parse, requests
 
-    chosen = choose(parse(listed), config)
+    choice = choose(parse(letters), config)
     # All of them are made before one is left: a table that is refused leaves no request behind.
-    made = requests(chosen, config, engine_of(config).condition)
-    for request in made:
+    copies = requests(choice, config, engine_of(config).condition)
+    for request in copies:
         folder.request(request)
-    for words in chosen.left_out:
+    for words in choice.left_out:
         click.echo(words)
-    if not made:
+    if not copies:
         click.echo("No row is to be copied.")
         return
-    tables = ", ".join(f"{len(keys)} of {table}" for table, keys in chosen.keys.items())
+    tables = ", ".join(f"{len(keys)} of {table}" for table, keys in choice.keys.items())
     click.echo(f"Asked for rows by their keys: {tables}. --status shows them.")
 
 

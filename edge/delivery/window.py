@@ -99,9 +99,9 @@ class Window:
 
     def note(self, place: int) -> None:
         """Let `place` be confirmed once all that is held now is accepted or spooled: nothing below it is still to come."""
-        held = self._behind or (() if self.unloaded else self._flight.entries)
+        entries = self._behind or (() if self.unloaded else self._flight.entries)
         # An empty batch holds nothing back.
-        newest = next((entry for entry in reversed(held) if entry.batch.count), None)
+        newest = next((entry for entry in reversed(entries) if entry.batch.count), None)
         if newest is None or newest.row:
             self.confirmable = max(self.confirmable, place)
             self._cursor.rely(self.confirmable)
@@ -144,13 +144,13 @@ class Window:
 
     def unspooled(self, limit_bytes: int) -> list[Entry]:
         """Return the oldest batches with changes that are in memory alone, about as many bytes as the limit allows."""
-        found, size = list[Entry](), 0
+        entries, size = list[Entry](), 0
         for entry in self._in_memory_alone():
-            if found and size + len(entry.batch.body) > limit_bytes:
+            if entries and size + len(entry.batch.body) > limit_bytes:
                 break
-            found.append(entry)
+            entries.append(entry)
             size += len(entry.batch.body)
-        return found
+        return entries
 
     def spool(self, entries: list[Entry]) -> None:
         """Note that the oldest batches in memory alone are durable in the spool, in its next rows."""

@@ -71,7 +71,7 @@ def mysql_provider(database: Any) -> Provider | None:
     return GOOGLE if "-google" in database.version else None
 
 
-def fitted(finding: Finding, provider: Provider | None) -> Finding:
+def fit_to_provider(finding: Finding, provider: Provider | None) -> Finding:
     """Return a finding with what fixes it on such a server."""
     return finding if provider is None or not finding.fix else finding._replace(fix=fix(finding.fix, provider))
 
@@ -83,8 +83,8 @@ def fix(text: str, provider: Provider) -> str:
     if role := _REPLICATION.fullmatch(text):
         return provider.replication.format(role=role[1])
     for pattern in (_SET, _SET_GLOBAL):
-        if found := pattern.fullmatch(text):
-            name, value, rest = found.groups()
+        if match := pattern.fullmatch(text):
+            name, value, rest = match.groups()
             if name == "binlog_expire_logs_seconds" and provider is AMAZON:
                 return f"call mysql.rds_set_configuration('binlog retention hours', {int(value) // 3600})"
             restart = ", and restart the instance" if "restart" in rest else ""
@@ -114,13 +114,13 @@ def _postgres(config: EdgeFile) -> Iterator[Finding]:
     assert names is not None
 
     def checks(database: Database, checkpoint: Any) -> Iterator[Finding]:
-        made = checkpoint if checkpoint is not None and checkpoint.stage == "made" else None
+        complete = checkpoint if checkpoint is not None and checkpoint.stage == "made" else None
         provider = postgres_provider(database)
-        found = (*postgres.CHECKS, *tables.CHECKS)
-        for finding in run(found, postgres.CheckContext(config, names, database, made)):
-            yield fitted(finding, provider)
+        all_checks = (*postgres.CHECKS, *tables.CHECKS)
+        for finding in run(all_checks, postgres.CheckContext(config, names, database, complete)):
+            yield fit_to_provider(finding, provider)
 
-    return _connected(config, lambda: Database(names, config.source.name), checks)
+    return _run_connected(config, lambda: Database(names, config.source.name), checks)
 
 
 def _mysql(config: EdgeFile) -> Iterator[Finding]:
@@ -133,9 +133,9 @@ def _mysql(config: EdgeFile) -> Iterator[Finding]:
     def checks(database: Database, checkpoint: Any) -> Iterator[Finding]:
         provider = mysql_provider(database)
         for finding in run(mysql.CHECKS, mysql.CheckContext(config, names, database, checkpoint)):
-            yield fitted(finding, provider)
+            yield fit_to_provider(finding, provider)
 
-    return _connected(config, lambda: Database(names, config.source.name), checks)
+    return _run_connected(config, lambda: Database(names, config.source.name), checks)
 
 
 def look_at_jars(names: Debezium) -> Iterator[Finding]:
@@ -148,18 +148,18 @@ def look_at_java(names: Debezium) -> Iterator[Finding]:
     """Look at the Java that runs Debezium's engine."""
     fix = "Install Java 21 or newer, and name it in [source.debezium] java."
     try:
-        said = subprocess.run([names.java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+        output = subprocess.run([names.java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     except (OSError, subprocess.SubprocessError):
         yield Finding("java", "wrong", f"{names.java} does not run", fix)
         return
-    version = re.search(r'version "(\d+)', said)
+    version = re.search(r'version "(\d+)', output)
     if version is None or int(version[1]) < _OLDEST_JAVA:
         yield Finding("java", "wrong", f"{names.java} is older than Java {_OLDEST_JAVA}", fix)
     else:
         yield Finding("java", "ok", f"{names.java} is Java {version[1]}")
 
 
-def _connected(
+def _run_connected(
     config: EdgeFile, connect: Callable[[], D], checks: Callable[[D, Any], Iterator[Finding]]
 ) -> Iterator[Finding]:
     """Yield what an engine's checks find, given a connection and the checkpoint, or why there is none."""

@@ -26,7 +26,7 @@ _SPACE = 64 << 20
 #: Files and connections that an edge has open at most, about.
 _DESCRIPTORS = 256
 #: How long the far side may take to let this source attach and to give it credit, in seconds.
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 #: So many tables are named; of more there is a count.
 _NAMED = 10
 _NO_CREDIT = (
@@ -59,14 +59,14 @@ def state_folder(config: EdgeFile) -> Iterator[Finding]:
 def checkpoint(config: EdgeFile) -> Iterator[Finding]:
     """Look at the checkpoint, and whether an edge runs."""
     state = engine_of(config).state
-    found = state.read(config.source.name)
-    if found is None:
+    existing = state.read(config.source.name)
+    if existing is None:
         yield Finding("checkpoint", "ok", "none yet: 'headrace edge init' makes it")
-    elif found.stage != "made":
+    elif existing.stage != "made":
         yield Finding("checkpoint", "warning", "'init' did not finish", "headrace edge init --config FILE")
     else:
         running = "an edge runs" if state.in_use() else "no edge runs"
-        yield Finding("checkpoint", "ok", f"acknowledged {found.acknowledged}; {running}")
+        yield Finding("checkpoint", "ok", f"acknowledged {existing.acknowledged}; {running}")
 
 
 def certificates(config: EdgeFile) -> Iterator[Finding]:
@@ -91,12 +91,12 @@ def interconnect(config: EdgeFile) -> Iterator[Finding]:
 def _of_running(config: EdgeFile) -> Finding:
     """Return what the edge that runs reports of its link."""
     answer = fetch(Path(config.path)) if config.metrics.listen is not None else None
-    found = answer.sources[0] if answer is not None and answer.running else None
-    if found is None:
+    source = answer.sources[0] if answer is not None and answer.running else None
+    if source is None:
         summary = "not tried, because the edge that runs has the link; with [metrics] listen its status could be read"
         return Finding("interconnect", "ok", summary)
-    summary = f"the edge that runs is {found.state!r}{found.reason and f': {found.reason}'}"
-    if found.state in {"interconnect down", "not acknowledged"}:
+    summary = f"the edge that runs is {source.state!r}{source.reason and f': {source.reason}'}"
+    if source.state in {"interconnect down", "not acknowledged"}:
         return Finding("interconnect", "warning", summary, _NO_CREDIT)
     return Finding("interconnect", "ok", summary)
 
@@ -104,7 +104,7 @@ def _of_running(config: EdgeFile) -> Finding:
 def _attach(config: EdgeFile, url: str) -> Finding:
     outbox = Outbox(limit_bytes=1, tail=Position.start(0), confirmed=0)
     connection = SourceConnection(config.interconnect, url, config.source.name, outbox, Figures())
-    timer = threading.Timer(_PATIENCE, connection.close)
+    timer = threading.Timer(_TIMEOUT, connection.close)
     connection.on_credit = connection.close
     timer.start()
     try:
@@ -116,11 +116,11 @@ def _attach(config: EdgeFile, url: str) -> Finding:
     if connection.worked:
         return Finding("interconnect", "ok", f"{url} takes batches of {config.source.name}")
     if not connection.attached:
-        summary = f"{url} did not answer within {_PATIENCE:.0f} s"
+        summary = f"{url} did not answer within {_TIMEOUT:.0f} s"
         return Finding(
             "interconnect", "wrong", summary, "Check the address, and that firewalls permit connections out."
         )
-    summary = f"{url} lets {config.source.name} attach, and gave no credit within {_PATIENCE:.0f} s"
+    summary = f"{url} lets {config.source.name} attach, and gave no credit within {_TIMEOUT:.0f} s"
     return Finding("interconnect", "warning", summary, _NO_CREDIT)
 
 

@@ -36,10 +36,10 @@ class CheckContext(NamedTuple):
 
 def connection(context: CheckContext) -> Iterator[Finding]:
     """Look at the server's kind and version, and at TLS."""
-    named = "mariadb" if context.config.source.mariadb is not None else "mysql"
+    configured = "mariadb" if context.config.source.mariadb is not None else "mysql"
     kind = "mariadb" if context.database.is_mariadb else "mysql"
     summary = f"{context.database.version} at {context.names} as {context.names.user}"
-    if kind != named:
+    if kind != configured:
         yield Finding("connection", "wrong", f"{summary}: that is {kind}", f"Name it in [source.{kind}].")
     elif kind == "mysql":
         yield Finding("connection", "ok", f"{summary}; what was tested with MySQL is in docs/mariadb.md")
@@ -51,21 +51,21 @@ def connection(context: CheckContext) -> Iterator[Finding]:
 def settings(context: CheckContext) -> Iterator[Finding]:
     """Look at what the log carries."""
     for setting in checks.settings(context.database):
-        found = setting.found or "empty"
+        value = setting.found or "empty"
         if setting.holds:
-            yield Finding(setting.name, "ok", f"{found}: {setting.why}")
+            yield Finding(setting.name, "ok", f"{value}: {setting.why}")
         else:
             yield Finding(
-                setting.name, "wrong", f"{found}, {setting.why} needs {setting.wanted or 'nothing'}", setting.sql
+                setting.name, "wrong", f"{value}, {setting.why} needs {setting.wanted or 'nothing'}", setting.sql
             )
 
 
 def coverage(context: CheckContext) -> Iterator[Finding]:
-    """Look whether the log has the changes of what is captured, and whether what the file names is there."""
-    found = gaps(context.database, context.names)
-    for gap in found:
+    """Check whether the log has the changes of what is captured, and whether what the file names is there."""
+    missing = gaps(context.database, context.names)
+    for gap in missing:
         yield Finding("coverage", "wrong", f"the log lacks changes that are captured: {gap.what}", gap.hint)
-    if not found:
+    if not missing:
         yield Finding("coverage", "ok", "no filter keeps captured databases out of the log")
     for line in unmatched(context.database, context.names):
         yield Finding("names", "warning", line, "Correct databases or tables of the source in the edge's file.")
@@ -100,7 +100,7 @@ def retention(context: CheckContext) -> Iterator[Finding]:
 
 
 def server_id(context: CheckContext) -> Iterator[Finding]:
-    """Look whether the edge's number is its own."""
+    """Check whether the edge's number is its own."""
     number = context.names.server_id
     if number == int(context.database.value("select @@global.server_id")):
         yield Finding("server_id", "wrong", f"{number} is the server's own", "Give the edge another server_id.")
@@ -124,16 +124,16 @@ def _is_own(context: CheckContext) -> bool:
 
 
 def checkpoint(context: CheckContext) -> Iterator[Finding]:
-    """Look whether the binlog still continues the checkpoint."""
-    made = context.checkpoint
-    if made is None:
+    """Check whether the binlog still continues the checkpoint."""
+    existing = context.checkpoint
+    if existing is None:
         yield Finding("checkpoint", "warning", "none yet", f"headrace edge init --config {context.config.path}")
         return
-    checks.check_identity(context.database, made)
-    found = checks.check_log(context.database, made)
-    checks.check_gtids(context.database, made)
+    checks.check_identity(context.database, existing)
+    log = checks.check_log(context.database, existing)
+    checks.check_gtids(context.database, existing)
     yield Finding(
-        "checkpoint", "ok", f"after {made.place}; {found.retained(made.confirmed):,} bytes of binlog are after it"
+        "checkpoint", "ok", f"after {existing.place}; {log.retained(existing.confirmed):,} bytes of binlog are after it"
     )
 
 
@@ -146,14 +146,14 @@ def tables(context: CheckContext) -> Iterator[Finding]:
         if str(database) not in SYSTEM and chosen(str(database), str(table))
     ]
     yield Finding("tables", "ok" if listed else "warning", f"{len(listed)} are captured")
-    for what, found in (
+    for problem, rows in (
         ("have no key: their records have none, and a copy is one long statement", [it for it in listed if not it[3]]),
         ("do not roll back", [it for it in listed if it[2].lower() not in _TRANSACTIONAL]),
     ):  # fmt: skip
-        if found:
-            yield Finding("tables", "warning", f"{len(found)} {what}: {_names([(it[0], it[1]) for it in found])}")
+        if rows:
+            yield Finding("tables", "warning", f"{len(rows)} {problem}: {_names([(it[0], it[1]) for it in rows])}")
     names = {(it[0], it[1]) for it in listed}
-    by_statement = [found for found in _pairs(context.database.rows(_BY_STATEMENT)) if found in names]
+    by_statement = [name for name in _pairs(context.database.rows(_BY_STATEMENT)) if name in names]
     if by_statement:
         yield Finding(
             "versions",
@@ -161,11 +161,11 @@ def tables(context: CheckContext) -> Iterator[Finding]:
             f"{len(by_statement)} tables have versions by transaction and are logged as statements: {_names(by_statement)}",
             "Let ROW START and ROW END be timestamp(6).",
         )
-    known = charset.known()
+    readable = charset.known()
     unread = {
         (str(database), str(table), str(name))
         for database, table, name in context.database.rows(_CHARSETS)
-        if (str(database), str(table)) in names and str(name) not in known
+        if (str(database), str(table)) in names and str(name) not in readable
     }
     for database, table, name in sorted(unread):
         summary = f"{database}.{table} has text in {name}, which is not read"
@@ -189,16 +189,16 @@ def foreign_keys(context: CheckContext) -> Iterator[Finding]:
         yield Finding("foreign keys", "ok", "rows that CASCADE or SET NULL changes are in the log")
         return
     chosen = Chosen(context.names.databases, context.names.tables, Policy.of(context.config))
-    found = [
+    changed = [
         table for table in _pairs(context.database.rows(_REFERRING)) if chosen(*table) and _cascades(context, *table)
     ]
     if (context.database.variable("innodb_native_foreign_keys") or "").upper() == "OFF":
         yield Finding("foreign keys", "ok", "rows that CASCADE or SET NULL changes are in the log")
-    elif found:
+    elif changed:
         yield Finding(
             "foreign keys",
             "warning",
-            f"{len(found)} tables have rows that CASCADE or SET NULL changes, which is not in the log: {_names(found)}",
+            f"{len(changed)} tables have rows that CASCADE or SET NULL changes, which is not in the log: {_names(changed)}",
             "Let the application change such rows itself, or copy the tables now and then: headrace edge snapshot --replace. "
             "MySQL 9.7 logs them, with innodb_native_foreign_keys = OFF",
         )
@@ -221,8 +221,8 @@ def _pairs(rows: list[tuple[Any, ...]]) -> list[tuple[str, str]]:
     return [(str(database), str(table)) for database, table in rows]
 
 
-def _names(found: list[tuple[str, str]]) -> str:
-    return ", ".join(f"{database}.{table}" for database, table in found[:5]) + (", ..." if len(found) > 5 else "")
+def _names(tables: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{database}.{table}" for database, table in tables[:5]) + (", ..." if len(tables) > 5 else "")
 
 
 _TABLES = """

@@ -84,7 +84,7 @@ def replication_privilege(context: CheckContext) -> Iterator[Finding]:
 
 
 def wal_level(context: CheckContext) -> Iterator[Finding]:
-    """Look whether the log carries rows, on a server that may be written."""
+    """Check whether the log carries rows, on a server that may be written."""
     check_server(context.database)
     if context.database.value("select pg_is_in_recovery()"):
         yield Finding("wal_level", "wrong", "the server is a standby", "Name the primary in [source.postgresql] host.")
@@ -163,7 +163,7 @@ def row_decoder(_context: CheckContext) -> Iterator[Finding]:
 
 
 def slots_and_senders(context: CheckContext) -> Iterator[Finding]:
-    """Look whether the server has a slot and a walsender to spare."""
+    """Check whether the server has a slot and a walsender to spare."""
     slots, senders = context.row(
         "select (select count(*) from pg_replication_slots), (select count(*) from pg_stat_replication)"
     )
@@ -184,24 +184,24 @@ def slots_and_senders(context: CheckContext) -> Iterator[Finding]:
 def slot(context: CheckContext) -> Iterator[Finding]:
     """Look at the slot: whether it can go on where the checkpoint is, and what it retains."""
     names, database = context.names, context.database
-    found = find_slot(database, names.slot)
+    existing = find_slot(database, names.slot)
     if context.checkpoint is not None:
         # An edge that runs moves slot and checkpoint between two looks at them.
         running = engine_of(context.config).state.in_use()
         if not running and timeline(database) == context.checkpoint.timeline:
             check_log_end(log_end(database), context.checkpoint)
         (present_slot if running else check_slot)(database, context.checkpoint)
-    elif found is not None:
+    elif existing is not None:
         fix = "Name another one, or take it over with 'headrace edge init --adopt': see docs/edge.md."
         yield Finding("slot", "warning", f"{names.slot} is there, and this edge has no checkpoint", fix)
-    if found is None:
+    if existing is None:
         yield Finding("slot", "ok", f"no {names.slot} yet: 'headrace edge init' makes it")
         yield from _long_transactions(context)
         return
-    retained = retained_bytes(database, found)
-    summary = f"{found.name}: {found.wal_status}, retains {retained / (1 << 20):,.0f} MB"
-    limit = retained + found.safe_bytes if found.safe_bytes is not None else None
-    if found.wal_status == "unreserved" or (limit and retained > 0.5 * limit):
+    retained = retained_bytes(database, existing)
+    summary = f"{existing.name}: {existing.wal_status}, retains {retained / (1 << 20):,.0f} MB"
+    limit = retained + existing.safe_bytes if existing.safe_bytes is not None else None
+    if existing.wal_status == "unreserved" or (limit and retained > 0.5 * limit):
         fix = "Start the edge, or restore the connection to the bridge; else raise max_slot_wal_keep_size."
         yield Finding("slot", "warning", f"{summary}, of at most {(limit or 0) / (1 << 20):,.0f} MB", fix)
     elif not limit and retained > 10 * _GIGABYTE:
@@ -211,14 +211,14 @@ def slot(context: CheckContext) -> Iterator[Finding]:
 
 
 def failover(context: CheckContext) -> Iterator[Finding]:
-    """Look whether a standby that is promoted would have the slot."""
+    """Check whether a standby that is promoted would have the slot."""
     standbys = context.database.value(
         "select count(*) from pg_replication_slots where slot_type = 'physical' and active"
     )
-    found = find_slot(context.database, context.names.slot)
+    existing = find_slot(context.database, context.names.slot)
     if not standbys or context.database.version < 170_000:
         return
-    if found is not None and not found.failover:
+    if existing is not None and not existing.failover:
         summary = f"{standbys} standbys follow, and none would have the slot after a failover"
         fix = "[source.postgresql] failover = true, then 'headrace edge init'; sync_replication_slots = on at the standby."
         yield Finding("failover", "warning", summary, fix)

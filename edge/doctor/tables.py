@@ -69,7 +69,7 @@ def publication(context: CheckContext) -> Iterator[Finding]:
     absent = [table for table in context.names.tables if table not in published]
     if absent:
         fix = f"alter publication {quoted(name)} add table {', '.join(absent)};"
-        yield Finding("publication", "wrong", f"{name} lacks {_listed(absent)} of [source.postgresql] tables", fix)
+        yield Finding("publication", "wrong", f"{name} lacks {_join(absent)} of [source.postgresql] tables", fix)
     if not missing and not absent:
         how = ", partitions as their root" if via_root else ""
         summary = f"{name}: {'all tables' if every else 'listed tables'}, {len(_tables(context))} now{how}"
@@ -107,7 +107,7 @@ def may_make(context: CheckContext) -> Iterator[Finding]:
         what = f"for {len(chosen)} tables" if listed else f"for all tables, {len(chosen)} now"
         yield Finding("publication", "ok", f"no {names.publication} yet: 'headrace edge init' makes it {what}")
     else:
-        why = f"does not own {_listed(foreign)}" if listed and foreign else "is no superuser"
+        why = f"does not own {_join(foreign)}" if listed and foreign else "is no superuser"
         summary = f"no {names.publication} yet, and {names.user} {why}, so that 'init' may not make it"
         by_hand = f"{publishing.publication_statement(names.publication, chosen)};  -- as a superuser"
         yield Finding("publication", "wrong", summary, by_hand)
@@ -138,7 +138,7 @@ def identities(context: CheckContext) -> Iterator[Finding]:
         yield Finding(
             "replica identity",
             "wrong",
-            f"updates and deletes fail, at the application, of {_listed([table.quoted for table in refused])}",
+            f"updates and deletes fail, at the application, of {_join([table.quoted for table in refused])}",
             " ".join(table.remedy for table in refused[:_NAMED]),
         )
     elif tables:
@@ -147,7 +147,7 @@ def identities(context: CheckContext) -> Iterator[Finding]:
     deferrable = [table.name for table in tables if table.deferrable]
     if deferrable:
         summary = (
-            f"deferrable: {_listed(deferrable)}; two rows may have the same one for a moment, so records have no key"
+            f"deferrable: {_join(deferrable)}; two rows may have the same one for a moment, so records have no key"
         )
         remedy = f"Make the constraint of {deferrable[0]} again without 'deferrable', where the application allows it."
         yield Finding("primary key", "warning", summary, remedy)
@@ -156,7 +156,7 @@ def identities(context: CheckContext) -> Iterator[Finding]:
     ]
     if keyless:
         summary = (
-            f"none: {_listed(keyless)}; their records have no key, so consumers count equal rows, and a copy of one holds "
+            f"none: {_join(keyless)}; their records have no key, so consumers count equal rows, and a copy of one holds "
             "a transaction open for as long as it takes"
         )
         yield Finding("primary key", "warning", summary, f"alter table {keyless[0]} add primary key (COLUMN);")
@@ -165,18 +165,20 @@ def identities(context: CheckContext) -> Iterator[Finding]:
 def unlogged(context: CheckContext) -> Iterator[Finding]:
     """Look for tables that are published and have no log."""
     # A publication for all tables leaves them out; one that lists them cannot.
-    found = [table.name for table in _tables(context) if table.unlogged]
-    if found:
-        yield Finding("unlogged", "warning", f"not captured: {_listed(found)}", f"alter table {found[0]} set logged;")
+    tables = [table.name for table in _tables(context) if table.unlogged]
+    if tables:
+        yield Finding("unlogged", "warning", f"not captured: {_join(tables)}", f"alter table {tables[0]} set logged;")
 
 
 def select_privilege(context: CheckContext) -> Iterator[Finding]:
-    """Look whether tables may be read, which snapshots and `verify` do."""
-    found = [table.name for table in _tables(context) if not table.may_select]
+    """Check whether tables may be read, which snapshots and `verify` do."""
+    tables = [table.name for table in _tables(context) if not table.may_select]
     user = quoted(context.names.user)
-    if found:
-        summary = f"missing on {_listed(found)}: no snapshot and no 'headrace verify' of them"
-        yield Finding("select privilege", "warning", summary, f"grant select on {', '.join(found[:_NAMED])} to {user};")
+    if tables:
+        summary = f"missing on {_join(tables)}: no snapshot and no 'headrace verify' of them"
+        yield Finding(
+            "select privilege", "warning", summary, f"grant select on {', '.join(tables[:_NAMED])} to {user};"
+        )
     elif _tables(context):
         yield Finding("select privilege", "ok", f"{context.names.user} may read all published tables")
 
@@ -198,7 +200,7 @@ def _names(context: CheckContext) -> set[str]:
     return {row[0] for row in rows}
 
 
-def _listed(names: list[str]) -> str:
+def _join(names: list[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
 

@@ -234,17 +234,17 @@ class Figures:
     @property
     def warnings(self) -> list[str]:
         """What an operator should look at before it becomes a problem."""
-        found = [*self.warned.values(), *self.failed_copies()]
+        warnings = [*self.warned.values(), *self.failed_copies()]
         if self.safe_wal_bytes is not None and self.retained_wal_bytes is not None:
             limit = self.retained_wal_bytes + max(0, self.safe_wal_bytes)
             if limit and self.retained_wal_bytes > _WARNING_SHARE * limit:
-                found.append(f"retained WAL takes {self.retained_wal_bytes / limit:.0%} of max_slot_wal_keep_size")
+                warnings.append(f"retained WAL takes {self.retained_wal_bytes / limit:.0%} of max_slot_wal_keep_size")
         age, kept = self.unconfirmed_log, self.log_retention_seconds
         if age is not None and kept and age > _WARNING_SHARE * kept:
-            found.append(f"log that is not confirmed is {age / kept:.0%} of the age at which the server removes it")
+            warnings.append(f"log that is not confirmed is {age / kept:.0%} of the age at which the server removes it")
         if self.spool_bytes and self.spool_limit_bytes and self.spool_bytes > _WARNING_SHARE * self.spool_limit_bytes:
-            found.append(f"the spool is {self.spool_bytes / self.spool_limit_bytes:.0%} full")
-        return found
+            warnings.append(f"the spool is {self.spool_bytes / self.spool_limit_bytes:.0%} full")
+        return warnings
 
     def saw_log(self, end: int, *, retained: int | None, safe: int | None) -> None:
         """Note what a look at the server found: where its log ends, how much it keeps for this edge and may still write."""
@@ -253,7 +253,7 @@ class Figures:
 
     def for_batch(self) -> BatchFigures:
         """Return the figures that travel to the bridge, with this machine's clock in milliseconds since 1970."""
-        known: dict[str, int | float | str | None] = {
+        values: dict[str, int | float | str | None] = {
             "clock_ms": time.time_ns() // 1_000_000,
             "version": __version__,
             "state": self.state,
@@ -262,12 +262,12 @@ class Figures:
             "commit_ms": self.commit_ms,
             "read_lsn": self.read_lsn,
             "confirmed_lsn": self.confirmed_lsn,
-            "captured_lag_seconds": _rounded(self.captured_lag),
-            "accepted_lag_seconds": _rounded(self.accepted_lag),
+            "captured_lag_seconds": _round(self.captured_lag),
+            "accepted_lag_seconds": _round(self.accepted_lag),
             "retained_wal_bytes": self.retained_wal_bytes,
             "safe_wal_bytes": self.safe_wal_bytes,
             "log_retention_seconds": self.log_retention_seconds,
-            "unconfirmed_log_seconds": _rounded(self.unconfirmed_log),
+            "unconfirmed_log_seconds": _round(self.unconfirmed_log),
             "unacknowledged_batches": self.unacknowledged_batches,
             "unacknowledged_bytes": self.unacknowledged_bytes,
             "spool_bytes": self.spool_bytes,
@@ -281,8 +281,8 @@ class Figures:
             "warnings": "; ".join(self.warnings)[:300],
             "reason": self.reason[:300],
         }
-        known |= self.snapshot()
-        return {name: value for name, value in known.items() if value is not None and value != ""}
+        values |= self.snapshot()
+        return {name: value for name, value in values.items() if value is not None and value != ""}
 
     def __str__(self) -> str:
         """Return them as one line for the log."""
@@ -291,5 +291,5 @@ class Figures:
         return f"{self.state}, " + ", ".join(f"{name} {getattr(self, name)}" for name in numbers) + f", {lags}"
 
 
-def _rounded(seconds: float | None) -> float | None:
+def _round(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)

@@ -23,7 +23,7 @@ class Passed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     #: Its GTID, or the LSN of its commit, as the server writes it.
     transaction: str
-    #: Who said so, and when, in milliseconds since 1970.
+    #: Who decided so, and when, in milliseconds since 1970.
     by: str
     at_ms: int
 
@@ -65,7 +65,7 @@ class PassedTransactions:
         return {passed.transaction: passed for passed in self._file.passed}
 
     def begin(self, epoch: int) -> None:
-        """Begin a session of an epoch: what another epoch's names said is forgotten, and where decoding ended before.
+        """Begin a session of an epoch: the names of another epoch are forgotten, and where decoding ended before.
 
         It may not end there now. Raises NoSpace or NeedsOperator when that cannot be noted.
         """

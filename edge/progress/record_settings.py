@@ -51,11 +51,11 @@ class RecordSettings:
         `log_end` returns the place where the source's log ends now: no former process has sent anything beyond it. Raises NoSpace
         or NeedsOperator when the note cannot be written.
         """
-        found = self.read(self._path.parent)
-        was_clean = acknowledged.is_start or (found is not None and found.stopped_at == str(acknowledged))
+        former = self.read(self._path.parent)
+        was_clean = acknowledged.is_start or (former is not None and former.stopped_at == str(acknowledged))
         if self._sent_until is None:
             self._sent_until = 0 if was_clean else log_end()
-        until = found.others_until if found is not None and found.settings == self._settings else None
+        until = former.others_until if former is not None and former.settings == self._settings else None
         if acknowledged.is_start:
             until = 0
         elif until is None:
@@ -66,7 +66,7 @@ class RecordSettings:
         if until < acknowledged.commit:
             until = 0
         note = _Note(settings=self._settings, others_until=until)
-        if note != found:
+        if note != former:
             self._write(note)
         return until
 
@@ -77,12 +77,12 @@ class RecordSettings:
 
     def stopped(self, checkpoint: Checkpoint, sent: Position) -> None:
         """Note that everything that was ever sent is acknowledged, if it is; `sent` is the last that this process has sent."""
-        found = self.read(self._path.parent)
-        if found is None or self._sent_until is None:
+        note = self.read(self._path.parent)
+        if note is None or self._sent_until is None:
             return
         if checkpoint.confirmed >= self._sent_until and sent <= checkpoint.position:
             try:
-                self._write(msgspec.structs.replace(found, stopped_at=checkpoint.acknowledged))
+                self._write(msgspec.structs.replace(note, stopped_at=checkpoint.acknowledged))
             except ReplicationError as error:
                 _log.warning("%s", error.message)
 
@@ -104,10 +104,10 @@ class RecordSettings:
 
 def all_acknowledged(folder: Path, checkpoint: Checkpoint) -> bool:
     """Whether the former process had everything acknowledged that it or one before it has ever sent or spooled."""
-    found = RecordSettings.read(folder)
+    note = RecordSettings.read(folder)
     if checkpoint.promised not in {None, checkpoint.position}:
         return False
-    return checkpoint.position.is_start if found is None else found.stopped_at == checkpoint.acknowledged
+    return checkpoint.position.is_start if note is None else note.stopped_at == checkpoint.acknowledged
 
 
 def fingerprint(config: EdgeFile) -> str:

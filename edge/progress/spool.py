@@ -77,7 +77,7 @@ class Spool:
         if promised is not None and promised <= acknowledged:
             promised = None
         try:
-            found = self._found(acknowledged, confirmed)
+            exists = self._check_rows(acknowledged, confirmed)
         except _DAMAGED as error:
             if may_pass(error):
                 raise self._file.problem(error) from error
@@ -87,7 +87,7 @@ class Spool:
             self._drop()
             return
         if promised is not None and (self.end is None or self.end < promised):
-            why = f"ends at {self.end or 'its beginning'}" if found else "is gone"
+            why = f"ends at {self.end or 'its beginning'}" if exists else "is gone"
             raise self.lost(acknowledged, promised, why)
 
     def promised(self) -> Position | None:
@@ -156,19 +156,19 @@ class Spool:
 
         Raises NoSpace when the first of them cannot be read now, and NeedsOperator when it is damaged.
         """
-        kept: list[Kept] = []
+        batches: list[Kept] = []
         try:
-            for one in self._rows(row):
-                kept.append(one)
-                limit_bytes -= len(one.batch.body)
+            for kept in self._rows(row):
+                batches.append(kept)
+                limit_bytes -= len(kept.batch.body)
                 if limit_bytes <= 0:
                     break
         except _DAMAGED as error:
-            if not kept and may_pass(error):
+            if not batches and may_pass(error):
                 raise self._file.problem(error) from error
-            if not kept:
+            if not batches:
                 raise self.lost(after, self.end or after, f"is damaged ({error})") from error
-        return kept
+        return batches
 
     def forget(self, acknowledged: Position) -> None:
         """Delete the batches up to an acknowledged position; the file goes with the last one.
@@ -206,7 +206,7 @@ class Spool:
         """Close the file."""
         self._file.close()
 
-    def _found(self, acknowledged: Position, confirmed: int) -> bool:
+    def _check_rows(self, acknowledged: Position, confirmed: int) -> bool:
         """Open the file if there is one, leave out what is acknowledged or read again, and check every row that is left."""
         if not self.path.exists():
             return False
@@ -223,10 +223,10 @@ class Spool:
             self._drop()
             return True
         before = acknowledged
-        for number, one in enumerate(self._rows(self.first_row), self.first_row):
-            if one.row != number or one.batch.follows > before:
+        for number, kept in enumerate(self._rows(self.first_row), self.first_row):
+            if kept.row != number or kept.batch.follows > before:
                 raise CorruptInput(f"nothing follows {before}")
-            before = one.batch.last
+            before = kept.batch.last
         return True
 
     def _measure(self, first: int, last: int, confirmed: int) -> None:
@@ -248,8 +248,8 @@ class Spool:
     def _rows(self, row: int) -> Iterator[Kept]:
         cursor = self._file.connection().execute(_READ, (row, self.last_row))
         with contextlib.closing(cursor):
-            for found in cursor:
-                yield _kept(*found)
+            for columns in cursor:
+                yield _decode_row(*columns)
 
     def _acknowledged_rows(self, acknowledged: Position) -> tuple[int, int]:
         """Return the newest row of the next few that is acknowledged, and the size of those few up to it."""
@@ -284,7 +284,7 @@ def _head(batch: SealedBatch) -> bytes:
     )
 
 
-def _kept(
+def _decode_row(
     row: int, first: str, last: str, confirm: int, put_at: float, checksum: int, head: bytes, body: bytes
 ) -> Kept:
     if _checksum(head, body) != checksum:

@@ -39,14 +39,14 @@ class Spooler:
         self._outbox = outbox
         self._figures = figures
         self._after = after_seconds
-        self._bell = threading.Event()
+        self._wakeup = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="spooler", daemon=True)
         #: Until when, by the monotonic clock, nothing is written because there is no space; 0 while there is.
         self._full_until = 0.0
         self._warned_at = -_WARN_SECONDS
         outbox.window.open_spool(spool.first_row, spool.last_row, spool.end)
-        outbox.wake_spooler = self._bell.set
+        outbox.wake_spooler = self._wakeup.set
         outbox.rewind_spool = self._rewind
         self._show()
 
@@ -57,7 +57,7 @@ class Spooler:
     def stop(self) -> None:
         """End the thread and close the spool; what it holds stays there."""
         self._stopping = True
-        self._bell.set()
+        self._wakeup.set()
         if self._thread.is_alive():
             self._thread.join(10)
         with self._outbox.disk:
@@ -75,9 +75,9 @@ class Spooler:
     def _run(self) -> None:
         try:
             while not self._stopping:
-                self._bell.clear()
+                self._wakeup.clear()
                 if not self.step():
-                    self._bell.wait(min(_LOOK_SECONDS, max(0.05, self._after)))
+                    self._wakeup.wait(min(_LOOK_SECONDS, max(0.05, self._after)))
         except Exception as error:  # noqa: BLE001 - whatever it is, the capturing thread raises it.
             self._outbox.fail(error)
 
@@ -106,7 +106,7 @@ class Spooler:
             _log.warning("nothing is accepted: batches go to the spool %s", self._spool.path)
         if now < self._full_until:
             return False
-        written = self._written(entries)
+        written = self._append(entries)
         if not written:
             return False
         with outbox.lock:
@@ -116,7 +116,7 @@ class Spooler:
         outbox.wake_capture()
         return True
 
-    def _written(self, entries: list[Entry]) -> list[Entry]:
+    def _append(self, entries: list[Entry]) -> list[Entry]:
         """Return those of the batches that the spool has durably now; the more the better."""
         with self._room():
             while entries:
@@ -137,18 +137,18 @@ class Spooler:
             space = outbox.limit_bytes // 2 - window.loaded_bytes
             row, after = window.loaded_row + 1, window.acknowledged
             # Many at once, and not one for each that was accepted.
-            wanted = window.unloaded and space > outbox.limit_bytes // 4
-        kept: list[Kept] = []
-        if wanted:
+            wants_more = window.unloaded and space > outbox.limit_bytes // 4
+        batches: list[Kept] = []
+        if wants_more:
             with self._room():
-                kept = self._spool.read(row, min(space, _WRITE_BYTES), after)
+                batches = self._spool.read(row, min(space, _WRITE_BYTES), after)
             with outbox.lock:
-                for one in kept:
-                    window.load(*one)
+                for kept in batches:
+                    window.load(*kept)
                 joined |= window.join()
-        if kept or joined:
+        if batches or joined:
             outbox.wake_sender()
-        return bool(kept)
+        return bool(batches)
 
     def _is_due(self, now: float, clock: float) -> bool:
         """Whether what is captured goes to the spool; the outbox is locked."""

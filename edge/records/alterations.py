@@ -115,7 +115,7 @@ def alterations(
     `types`: whether every change of a type is a reason. Of an engine that refuses values that do not fit only one that rounds is.
     `newest` and `left_out` are those of the old description; a column that was there then may be new to the records alone.
     """
-    renamed = _renamed(old, new)
+    renamed = _find_renamed(old, new)
     before = {column.name: column for column in old}
     reasons = [f"column {was} was renamed to {name}" for name, was in renamed.items()]
     is_known = True
@@ -137,7 +137,7 @@ def alterations(
     return reasons if reasons or is_known else None
 
 
-def _renamed(old: Sequence[KnownColumn], new: Sequence[KnownColumn]) -> dict[str, str]:
+def _find_renamed(old: Sequence[KnownColumn], new: Sequence[KnownColumn]) -> dict[str, str]:
     """Return the former name of each column that has another one now."""
     if all(column.number is not None for column in (*old, *new)):
         names = {column.number: column.name for column in old}
@@ -179,7 +179,9 @@ def _rounds(old: KnownColumn, new: KnownColumn) -> bool:
     """Return whether MariaDB and MySQL, which refuse what does not fit, make other values of a column's in its new type."""
     if old.type == "DECIMAL" == new.type:
         return (new.scale or 0) < (old.scale or 0)
-    if old.type != new.type and not any(old.type in given and new.type in taking for given, taking in _HOLDS):
+    if old.type != new.type and not any(
+        old.type in contained and new.type in containing for contained, containing in _HOLDS
+    ):
         return old.type.isupper()
     # Digits of a second.
     return new.type in {"TIME", "DATETIME", "TIMESTAMP"} and (new.length or 0) < (old.length or 0)

@@ -33,12 +33,12 @@ _LARGEST = 1 << 63
 
 def _varint(number: int) -> bytes:
     """Return an unsigned number, seven bits a byte, lowest first."""
-    found = bytearray()
+    encoded = bytearray()
     while number > _LAST:
-        found.append(number & _LAST | _MORE)
+        encoded.append(number & _LAST | _MORE)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 #: Numbers below 2^14, as the end of a longer number and within one.
@@ -53,11 +53,11 @@ def long(number: int) -> bytes:
     rest = number << 1 if number >= 0 else ~(number << 1)
     if rest <= _WORD:
         return _ENDS[rest]
-    found = b""
+    encoded = b""
     while rest > _WORD:
-        found += _WITHIN[rest & _WORD]
+        encoded += _WITHIN[rest & _WORD]
         rest >>= _WORD_BITS
-    return found + _ENDS[rest]
+    return encoded + _ENDS[rest]
 
 
 class Longs(dict[bytes, bytes]):
@@ -71,8 +71,8 @@ class Longs(dict[bytes, bytes]):
         """Encode a number that was not met lately."""
         if len(self) >= _MOST:
             self.clear()
-        found = self[text] = self._prefix + long(int(text))
-        return found
+        encoded = self[text] = self._prefix + long(int(text))
+        return encoded
 
 
 #: Texts and bytes that are longer have their lengths encoded one by one.
@@ -114,8 +114,8 @@ def encoder(kind: Any) -> Encode:
         return _PLAIN[kind]
     if kind.get("connect.name") == DECIMAL:
         return _unscaled
-    made = _WITH_PARTS.get(kind["type"])
-    return made(kind) if made is not None else _PLAIN[kind["type"]]
+    with_parts = _WITH_PARTS.get(kind["type"])
+    return with_parts(kind) if with_parts is not None else _PLAIN[kind["type"]]
 
 
 def _record(kind: dict[str, Any]) -> Encode:

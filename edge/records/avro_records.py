@@ -167,12 +167,12 @@ class AvroRecords:
     def table(self, schema: TableSchema, connector: str) -> AvroTable:
         """Return the table of a schema."""
         written = schemas(schema, connector, placeholders=self._placeholders)
-        known = self._numbers.get((connector, written))
-        if known is None or known.schema != schema:
-            number = known.written.number if known is not None else len(self._by_header) + 1
-            known = self._numbers[connector, written] = AvroTable(number, schema, connector, written)
-            self._by_header[known.header] = known
-        return known
+        table = self._numbers.get((connector, written))
+        if table is None or table.schema != schema:
+            number = table.written.number if table is not None else len(self._by_header) + 1
+            table = self._numbers[connector, written] = AvroTable(number, schema, connector, written)
+            self._by_header[table.header] = table
+        return table
 
     def encode(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
@@ -181,12 +181,12 @@ class AvroRecords:
         used = {value[:5] for value in values if value}
         if self._by_header.keys() >= used:
             return list(keys), list(values), [self._by_header[header].written for header in sorted(used)]
-        found_keys, found = list(keys), list(values)
+        avro_keys, avro_values = list(keys), list(values)
         used.clear()
-        for number, value in enumerate(found):
+        for number, value in enumerate(avro_values):
             if value is None:
                 # A tombstone follows its delete.
-                found_keys[number] = found_keys[number - 1]
+                avro_keys[number] = avro_keys[number - 1]
             elif value[0] == AVRO_MARK:
                 used.add(value[:5])
             elif value.startswith(_CHANGE_HEAD):
@@ -194,12 +194,12 @@ class AvroRecords:
                 table = self._current.get((change.source.get("schema") or "", change.source["table"]))
                 # A truncate of a table of which no change was met yet: its columns are not known.
                 if table is not None:
-                    key = found_keys[number]
-                    found_keys[number], found[number] = key and table.key(key), table.value(change)
+                    key = avro_keys[number]
+                    avro_keys[number], avro_values[number] = key and table.key(key), table.value(change)
                     used.add(table.header)
             elif value.startswith((_SCHEMA_HEAD, COPY_MARK_HEAD)):
                 self._learn(value)
-        return found_keys, found, [self._by_header[header].written for header in sorted(used)]
+        return avro_keys, avro_values, [self._by_header[header].written for header in sorted(used)]
 
     def _learn(self, value: bytes) -> None:
         """Take note of a schema record."""

@@ -184,7 +184,7 @@ class Batcher:
         """Return an empty batch at the tail, with the edge's figures; for a source that is idle."""
         if self.values:
             raise ValueError("an empty batch would overtake the open one")
-        return self._encoded(
+        return self._encode(
             Batch(
                 source=self._source,
                 follows=self._tail,
@@ -208,7 +208,7 @@ class Batcher:
     def _sealed(self) -> SealedBatch:
         segments, epoch = self._segments, self._tail.epoch
         commit, ordinal, count = segments[-1]
-        sealed = self._encoded(
+        sealed = self._encode(
             Batch(
                 source=self._source,
                 follows=self._tail,
@@ -242,7 +242,7 @@ class Batcher:
         self._aim()
         return sealed
 
-    def _encoded(self, batch: Batch, *, commit_ms: int) -> SealedBatch:
+    def _encode(self, batch: Batch, *, commit_ms: int) -> SealedBatch:
         if self.avro is not None and len(batch):
             keys, values, written = self.avro.encode(batch.keys, batch.values)
             batch = replace(batch, keys=keys, values=values, written=written)

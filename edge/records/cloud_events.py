@@ -46,15 +46,15 @@ class CloudEvents:
 
     def headers(self, batch: Batch, times: Sequence[int]) -> Headers:
         """Return the headers of a batch's records, with those that it has; `times`: of each segment's commit, in ms of 1970."""
-        found = dict(batch.headers)
+        headers = dict(batch.headers)
         tables = {each.mark: each.name.encode() for each in batch.written}
         keys, values, begin = batch.keys, batch.values, 0
         # What the events of one kind, of a table and an operation, share in a transaction.
-        known: dict[bytes, _Shared] = {}
-        known_ms = -1
+        shared_by_kind: dict[bytes, _Shared] = {}
+        shared_ms = -1
         for (commit, ordinal, count), time in zip(batch.segments, times, strict=True):
-            if time != known_ms:
-                known, known_ms = {}, time
+            if time != shared_ms:
+                shared_by_kind, shared_ms = {}, time
             place = b"%08x/%016x/" % (batch.last.epoch, commit)
             for number in range(begin, begin + count):
                 value = values[number]
@@ -66,19 +66,19 @@ class CloudEvents:
                     kind = self._kind(value, keys[number])
                 else:
                     continue
-                shared = known.get(kind)
+                shared = shared_by_kind.get(kind)
                 if shared is None:
-                    shared = known[kind] = self._shared(kind, time, tables)
+                    shared = shared_by_kind[kind] = self._shared(kind, time, tables)
                 id_ = b"%b%08x" % (place, ordinal + number - begin)
-                own = found.get(number)
+                own = headers.get(number)
                 if own is None:
-                    found[number] = [("ce_id", id_), *shared]
+                    headers[number] = [("ce_id", id_), *shared]
                 else:
                     if own[0][0] == OLD_KEY:
                         id_ += _CREATE
-                    found[number] = [*own, ("ce_id", id_), *shared]
+                    headers[number] = [*own, ("ce_id", id_), *shared]
             begin += count
-        return found
+        return headers
 
     def _kind(self, value: bytes, key: bytes | None) -> bytes:
         """Return the operation of a record in JSON, and behind it the names as they are in the record; a message's key."""
@@ -104,10 +104,10 @@ class CloudEvents:
         """Return the table's name, or the prefix of a message, which its key has."""
         if kind[:1] == _MESSAGE_OP:
             return json.decode(kind[1:], type=dict[str, str])["prefix"].encode()
-        known = self._subjects.get(kind)
-        if known is None:
-            known = self._subjects[kind] = ".".join(schema_and_table(find_names(kind, 0))).encode()
-        return known
+        subject = self._subjects.get(kind)
+        if subject is None:
+            subject = self._subjects[kind] = ".".join(schema_and_table(find_names(kind, 0))).encode()
+        return subject
 
 
 def _time(commit_ms: int) -> _Shared:

@@ -56,7 +56,7 @@ class Policy:
         self._left_out = {} if left_out is None else left_out
         self._section = section
         self._any_case = any_case
-        self._hash = _hashing(section) if section.hash_key is not None else None
+        self._hash = _make_hash(section) if section.hash_key is not None else None
 
     @classmethod
     def of(cls, config: EdgeFile, left_out: dict[str, str] | None = None) -> Self:
@@ -104,8 +104,8 @@ class Policy:
         it masks, truncates or excludes a column of the key.
         """
         names = None if above is None else [(schema, table), *above]
-        found = [self._treatment(names, column) for column in columns]
-        for column, treatment in zip(columns, found, strict=True):
+        treatments = [self._treatment(names, column) for column in columns]
+        for column, treatment in zip(columns, treatments, strict=True):
             if treatment is not None and column in key and treatment.action != "hash":
                 problem = LeftOut(
                     f"{schema}.{table} is left out: [policy] would {treatment.action} {column}, a column of its key, and rows "
@@ -116,7 +116,7 @@ class Policy:
                 self._left_out[f"{schema}.{table}"] = problem.message
                 raise problem
         self._left_out.pop(f"{schema}.{table}", None)
-        return found
+        return treatments
 
     def unused(self, tables: Iterable[PolicyTable]) -> list[str]:
         """Return the patterns that match none of these tables and their columns, as the file has them."""
@@ -165,14 +165,14 @@ class Policy:
 
 def _matches(name: tuple[str, ...], patterns: Sequence[str], *, any_case: bool = False) -> bool:
     """Whether a name matches one of the patterns, part by part, so that `*` does not reach into the next part."""
-    form = _folded if any_case else str
+    form = _fold if any_case else str
     return any(
-        all(fnmatchcase(form(part), form(pattern)) for part, pattern in zip(name, wanted.split("."), strict=True))
-        for wanted in patterns
+        all(fnmatchcase(form(part), form(wild)) for part, wild in zip(name, pattern.split("."), strict=True))
+        for pattern in patterns
     )
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     """Return a name without case and accents, neither of which MariaDB and MySQL distinguish in names of columns."""
     parts = unicodedata.normalize("NFKD", name.casefold())
     return "".join(each for each in parts if not unicodedata.combining(each))
@@ -190,7 +190,7 @@ def _readings(name: str) -> list[tuple[str, str]]:
     return [(name[:at], name[at + 1 :]) for at, letter in enumerate(name) if letter == "."]
 
 
-def _hashing(section: Section) -> Callable[[bytes], bytes]:
+def _make_hash(section: Section) -> Callable[[bytes], bytes]:
     assert section.hash_key is not None
     key = section.hash_key.reveal().encode()
     if len(key) < _SHORTEST_KEY:

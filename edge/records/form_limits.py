@@ -47,10 +47,10 @@ def never_null(convert: Convert, column: str) -> Convert:
     """Return the conversion of a key's column, `schema.table.column`, which raises NoForm in place of null."""
 
     def write(text: bytes) -> bytes:
-        found = convert(text)
-        if found == b"null":
+        json_text = convert(text)
+        if json_text == b"null":
             raise no_value(column)
-        return found
+        return json_text
 
     return write
 
@@ -60,15 +60,15 @@ def within(bits: int, convert: Convert, column: str) -> Convert:
     least, most = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
 
     def write(text: bytes) -> bytes:
-        found = convert(text)
-        if len(found) > _SURELY[bits] and not least <= int(found) <= most:
+        number = convert(text)
+        if len(number) > _SURELY[bits] and not least <= int(number) <= most:
             raise NoForm(
                 f"{column} has a time before 1678 or after 2261 in nanoseconds, or another value whose number does not fit "
                 f"into {bits} bits",
                 hint='Set [records] time = "microseconds", or "isostring" for years from 294247 on, and interval = "string" '
                 "for one of intervals.",
             )
-        return found
+        return number
 
     return write
 
@@ -80,14 +80,14 @@ def flat(convert: Convert, column: str) -> Convert:
     """
 
     def write(text: bytes) -> bytes:
-        found = convert(text)
-        is_unusual = found.find(b"[", 1) > 0 or _LONG_NUMBER.search(found) is not None
-        if found[:1] != b"[" or (is_unusual and not all(map(_is_element, json.decode(found)))):
+        array = convert(text)
+        is_unusual = array.find(b"[", 1) > 0 or _LONG_NUMBER.search(array) is not None
+        if array[:1] != b"[" or (is_unusual and not all(map(_is_element, json.decode(array)))):
             raise NoForm(
                 f"{column} has an array of arrays or of numbers beyond 64 bits, or none, which has no form in Avro",
                 hint='Set [records] types = "headrace", which writes arrays as text, or exclude the column by [policy].',
             )
-        return found
+        return array
 
     return write
 

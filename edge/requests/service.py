@@ -91,9 +91,9 @@ class AnswerOutbox:
     def returned(self, number: int) -> None:
         """Have a part sent again."""
         with self._lock:
-            found = self._sent.pop(number, None)
-            if found is not None:
-                self._waiting.appendleft((number, *found))
+            entry = self._sent.pop(number, None)
+            if entry is not None:
+                self._waiting.appendleft((number, *entry))
 
     def lost(self) -> None:
         """Have all parts sent again that have no outcome: the link is gone."""
@@ -121,10 +121,10 @@ class KnownRequests:
         if request.id in self._deadlines:
             return False
         now = int(self._clock() * 1000)
-        kept = {known: deadline for known, deadline in self._deadlines.items() if deadline > now}
-        kept[request.id] = request.deadline
-        files.write_private(self._path, msgspec.json.encode(kept))
-        self._deadlines = kept
+        deadlines = {each: deadline for each, deadline in self._deadlines.items() if deadline > now}
+        deadlines[request.id] = request.deadline
+        files.write_private(self._path, msgspec.json.encode(deadlines))
+        self._deadlines = deadlines
         return True
 
     def _read(self) -> dict[str, int]:
@@ -167,7 +167,7 @@ class RequestService:
         source: str,
         allowed: Collection[str],
         handlers: Mapping[str, Handler],
-        known: KnownRequests,
+        known_requests: KnownRequests,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -175,7 +175,7 @@ class RequestService:
         self._source = source
         self._allowed = allowed
         self._handlers = handlers
-        self._known = known
+        self._known_requests = known_requests
         self._clock = clock
         #: Deadlines by id, of what came to this process.
         self._came: dict[str, int] = {}
@@ -211,34 +211,34 @@ class RequestService:
 
     def _judge(self, request: Request) -> None:
         left = request.seconds_left(self._clock())
-        asked = f"request {request.id} from {request.caller!r}: {request.kind!r}"
+        description = f"request {request.id} from {request.caller!r}: {request.kind!r}"
         if left <= 0:
-            self._refused("%s is dropped: its deadline passed %.0f s ago", asked, -left)
+            self._refused("%s is dropped: its deadline passed %.0f s ago", description, -left)
             self._answer(request, "expired", f"the request reached the edge {-left:.0f} s after its deadline", _LATE)
         elif request.kind in self._allowed and request.kind not in self._handlers:
-            self._refused("%s is refused: this release does not handle it", asked)
+            self._refused("%s is refused: this release does not handle it", description)
             self._answer(
                 request, "refused", f"the edge's release does not handle {request.kind!r}", "Upgrade the edge."
             )
         elif request.kind not in self._allowed:
-            self._refused("%s is refused: [requests] allow does not list it", asked)
+            self._refused("%s is refused: [requests] allow does not list it", description)
             listed = f"The file allows: {', '.join(sorted(self._allowed)) or 'nothing'}."
             self._answer(request, "refused", f"the edge's file does not allow {request.kind!r}", listed)
         elif left > LONGEST_SECONDS:
-            self._refused("%s is refused: its deadline is %.0f s ahead", asked, left)
+            self._refused("%s is refused: its deadline is %.0f s ahead", description, left)
             self._answer(request, "refused", f"the deadline is more than {LONGEST_SECONDS:.0f} s ahead", _LATE)
         elif not self._remember(request) or not self._worker(request.kind).put(request):
             self._came.pop(request.id, None)
-            self._refused("%s is refused: too many requests", asked)
+            self._refused("%s is refused: too many requests", description)
             self._answer(request, "busy", "the edge has too many requests", "Ask again later.")
         else:
             level = logging.DEBUG if self._handlers[request.kind].is_quiet(request) else logging.INFO
-            _log.log(level, "%s", asked)
+            _log.log(level, "%s", description)
 
     def _remember(self, request: Request) -> bool:
         now = self._clock() * 1000
         if len(self._came) >= _REMEMBERED:
-            self._came = {known: deadline for known, deadline in self._came.items() if deadline > now}
+            self._came = {each: deadline for each, deadline in self._came.items() if deadline > now}
         if len(self._came) >= _REMEMBERED:
             return False
         self._came[request.id] = request.deadline
@@ -257,7 +257,7 @@ class RequestService:
             self._answer(request, "expired", "the request waited at the edge beyond its deadline", "")
             return
         try:
-            if handler.changes and not self._known.add(request):
+            if handler.changes and not self._known_requests.add(request):
                 _log.warning("request %s (%s) came before, and is not done again", request.id, request.kind)
                 hint = f"Look with 'headrace ask {self._source} {request.kind} --status'."
                 self._answer(request, "repeated", "the request came twice; the edge does it once at most", hint)

@@ -24,24 +24,24 @@ def main() -> None:
     for name in ("bootstrap", "topic", "group", "database"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--follow", action="store_true", help="go on when the end is reached")
-    given = parser.parse_args()
+    options = parser.parse_args()
     settings = {
-        "bootstrap.servers": given.bootstrap,
-        "group.id": given.group,
+        "bootstrap.servers": options.bootstrap,
+        "group.id": options.group,
         # One batch at a time: the next one takes the place of one that died at once, and a second one is turned away.
-        "group.instance.id": given.group,
+        "group.instance.id": options.group,
         # Only what is committed, and nothing of a transaction that Headrace took back.
         "isolation.level": "read_committed",
         # The place moves when the result is safe, not by itself.
         "enable.auto.commit": False,
-        # Where a group begins that has never read; afterwards its offsets say.
+        # Where a group begins that has never read; afterwards its offsets decide.
         "auto.offset.reset": "earliest",
         "enable.partition.eof": True,
     }
-    with closing(sqlite3.connect(given.database)) as database, closing(Consumer(settings)) as consumer:
+    with closing(sqlite3.connect(options.database)) as database, closing(Consumer(settings)) as consumer:
         database.executescript(SCHEMA)
-        consumer.subscribe([given.topic], on_assign=tell_place)
-        read(consumer, database, follow=given.follow)
+        consumer.subscribe([options.topic], on_assign=print_places)
+        read(consumer, database, follow=options.follow)
 
 
 SCHEMA = """
@@ -50,8 +50,8 @@ CREATE TABLE IF NOT EXISTS counts (source TEXT, name TEXT, op TEXT, changes INTE
 """
 
 
-def tell_place(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    """Say from where each partition is read; a place that is not known yet is where the topic begins."""
+def print_places(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    """Print from where each partition is read; a place that is not known yet is where the topic begins."""
     for place in consumer.committed(partitions, timeout=30):
         print(f"partition {place.partition}: from {place.offset if place.offset >= 0 else 'the beginning'}", flush=True)
 

@@ -20,15 +20,15 @@ def main() -> None:
     options.add_argument("--group", default="cloud-events")
     options.add_argument("--type", help="of the events to print; all without it")
     options.add_argument("--seconds", type=float, default=10)
-    given = options.parse_args()
+    arguments = options.parse_args()
     consumer = Consumer({
-        "bootstrap.servers": given.bootstrap,
-        "group.id": given.group,
+        "bootstrap.servers": arguments.bootstrap,
+        "group.id": arguments.group,
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed",
     })  # fmt: skip
-    consumer.subscribe([given.topic])
-    while (record := consumer.poll(given.seconds)) is not None:
+    consumer.subscribe([arguments.topic])
+    while (record := consumer.poll(arguments.seconds)) is not None:
         if record.error():
             raise SystemExit(str(record.error()))
         headers = {name: value for name, value in record.headers() or [] if value is not None}
@@ -38,7 +38,7 @@ def main() -> None:
         # A key in Avro is not text, which the SDK takes a key for.
         key = record.key() if headers["content-type"] == b"application/json" else None
         event = from_binary_event(KafkaMessage(headers=headers, key=key, value=record.value()))
-        if given.type in {None, event.get_type()}:
+        if arguments.type in {None, event.get_type()}:
             print(JSONFormat().write(event).decode())
     consumer.close()
 

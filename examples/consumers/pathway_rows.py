@@ -28,19 +28,19 @@ def main() -> None:
     options.add_argument("--topic", required=True)
     options.add_argument("--key", required=True, help="the table's key columns, divided by commas")
     options.add_argument("--group", default="pathway-rows")
-    given = options.parse_args()
-    key = given.key.split(",")
+    arguments = options.parse_args()
+    key = arguments.key.split(",")
 
     def key_of(row: pw.Json) -> str:
         return json.dumps([row.value[name] for name in key])
 
     settings = {
-        "bootstrap.servers": given.bootstrap,
-        "group.id": given.group,
+        "bootstrap.servers": arguments.bootstrap,
+        "group.id": arguments.group,
         "auto.offset.reset": "earliest",
         "isolation.level": "read_committed",
     }
-    records = pw.io.kafka.read(settings, given.topic, schema=Change, format="json", mode="static")
+    records = pw.io.kafka.read(settings, arguments.topic, schema=Change, format="json", mode="static")
     changes = records.filter(pw.this.op != "t").select(
         key=pw.apply(key_of, pw.coalesce(pw.this.after, pw.this.before)),
         position=pw.this.source["position"].as_str(),

@@ -18,8 +18,8 @@ def main() -> None:
     options.add_argument("--key", required=True, help="the table's key columns, divided by commas")
     options.add_argument("--group", default="quix-rows")
     options.add_argument("--seconds", type=float, default=10)
-    given = options.parse_args()
-    key = given.key.split(",")
+    arguments = options.parse_args()
+    key = arguments.key.split(",")
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
 
     def apply(change: dict[str, Any] | None) -> None:
@@ -41,16 +41,18 @@ def main() -> None:
             rows[place] = {**after, **kept}
 
     application = Application(
-        broker_address=given.bootstrap,
-        consumer_group=given.group,
+        broker_address=arguments.bootstrap,
+        consumer_group=arguments.group,
         auto_offset_reset="earliest",
         auto_create_topics=False,
         consumer_extra_config={"isolation.level": "read_committed"},
         loglevel="WARNING",
     )
-    changes = application.dataframe(application.topic(given.topic, key_deserializer="bytes", value_deserializer="json"))
+    changes = application.dataframe(
+        application.topic(arguments.topic, key_deserializer="bytes", value_deserializer="json")
+    )
     changes.update(apply)
-    application.run(changes, timeout=given.seconds)
+    application.run(changes, timeout=arguments.seconds)
     for row in rows.values():
         print(json.dumps(row, ensure_ascii=False))
 

@@ -49,13 +49,17 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     for name in ("bootstrap", "topic", "key", "columns", "folder"):
         options.add_argument(f"--{name}", required=True)
-    given = options.parse_args()
+    arguments = options.parse_args()
     spark = SparkSession.builder.appName("rows").getOrCreate()
-    stream = changes(spark, given.bootstrap, given.topic, given.columns).writeStream.format("parquet")
-    stream = stream.option("path", f"{given.folder}/changes").option("checkpointLocation", f"{given.folder}/checkpoint")
+    stream = changes(spark, arguments.bootstrap, arguments.topic, arguments.columns).writeStream.format("parquet")
+    stream = stream.option("path", f"{arguments.folder}/changes").option(
+        "checkpointLocation", f"{arguments.folder}/checkpoint"
+    )
     stream.trigger(availableNow=True).start().awaitTermination()
-    kept = spark.read.parquet(f"{given.folder}/changes")
-    rows(kept, given.key.split(",")).write.mode("overwrite").json(f"{given.folder}/rows", ignoreNullFields=False)
+    kept = spark.read.parquet(f"{arguments.folder}/changes")
+    rows(kept, arguments.key.split(",")).write.mode("overwrite").json(
+        f"{arguments.folder}/rows", ignoreNullFields=False
+    )
 
 
 if __name__ == "__main__":

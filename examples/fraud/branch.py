@@ -27,8 +27,8 @@ CREATE INDEX IF NOT EXISTS blocks_by_card ON blocks (card);
 class Branch(Receiver):
     """Blocks cards: a card is blocked while `blocks` has a row for it."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
-        super().__init__(given)
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        super().__init__(arguments)
         self._database.executescript(SCHEMA)
 
     def act(self, database: sqlite3.Connection, key: str, body: bytes) -> None:

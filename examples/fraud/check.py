@@ -38,9 +38,9 @@ def accepted(database: Path) -> list[Accepted]:
     return [Accepted(*row) for row in rows]
 
 
-def check(planted: Mapping[str, str], found: Iterable[Accepted]) -> Verdict:
+def check(planted: Mapping[str, str], alerts: Iterable[Accepted]) -> Verdict:
     """Compare alerts with what was planted."""
-    ids = [alert.id for alert in found]
+    ids = [alert.id for alert in alerts]
     return Verdict(
         missed=sorted(planted.keys() - set(ids)),
         false=sorted(set(ids) - planted.keys()),
@@ -48,9 +48,9 @@ def check(planted: Mapping[str, str], found: Iterable[Accepted]) -> Verdict:
     )
 
 
-def latencies(found: Iterable[Accepted], committed: Mapping[str, float]) -> dict[str, float]:
+def latencies(alerts: Iterable[Accepted], committed: Mapping[str, float]) -> dict[str, float]:
     """Return for each alert the seconds from the commit of the later of its two transactions to the branch's accept."""
-    return {alert.id: alert.at - max(committed[number] for number in alert.id.split("+")) for alert in found}
+    return {alert.id: alert.at - max(committed[number] for number in alert.id.split("+")) for alert in alerts}
 
 
 def quantile(values: Iterable[float], share: float) -> float:

@@ -27,7 +27,7 @@ from infra.local.process import Process, tail
 from infra.local.stack import Stack
 
 #: Seconds after which the demo waits no longer for alerts.
-_PATIENCE = 180.0
+_TIMEOUT = 180.0
 
 
 class Demo:
@@ -65,8 +65,8 @@ class Demo:
             )
             with self._written(plan, bank) as writers:
                 self._follow(plan, bank, writers)
-                found = [alert for alert in self._accepted(bank) if alert.id not in warm.alerts]
-                return self._sum_up(plan, check.check(plan.alerts, found), check.latencies(found, writers.committed))
+                alerts = [alert for alert in self._accepted(bank) if alert.id not in warm.alerts]
+                return self._sum_up(plan, check.check(plan.alerts, alerts), check.latencies(alerts, writers.committed))
 
     def _start(self, bank: Bank) -> None:
         for name, command in bank.commands(finder=self._finder).items():
@@ -93,15 +93,15 @@ class Demo:
         return [alert for region in bank.connect for alert in check.accepted(bank.database(region))]
 
     def _wait_for(self, plan: generate.Plan, bank: Bank) -> None:
-        def there() -> bool:
+        def all_accepted() -> bool:
             self._check_running()
             return plan.alerts.keys() <= {alert.id for alert in self._accepted(bank)}
 
-        wait_until(there, seconds=_PATIENCE, otherwise=self._late)
+        wait_until(all_accepted, seconds=_TIMEOUT, error=self._late)
 
     def _late(self) -> Exception:
         return NeedsOperator(
-            f"not every fraud was accepted after {_PATIENCE:.0f} s", hint=f"Read {self._folder / 'logs'}."
+            f"not every fraud was accepted after {_TIMEOUT:.0f} s", hint=f"Read {self._folder / 'logs'}."
         )
 
     def _check_running(self) -> None:
@@ -112,7 +112,7 @@ class Demo:
     def _follow(self, plan: generate.Plan, bank: Bank, writers: generate.Writers) -> None:
         """Print each fraud when it is accepted; return when all are, or when time is up."""
         seen: set[str] = set()
-        deadline = time.monotonic() + plan.rows[-1].due + _PATIENCE
+        deadline = time.monotonic() + plan.rows[-1].due + _TIMEOUT
         while not plan.alerts.keys() <= seen and time.monotonic() < deadline:
             self._check_running()
             for alert in self._accepted(bank):
@@ -153,18 +153,18 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=500, help="transactions a second in both regions together")
     parser.add_argument("--frauds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     console = Console(highlight=False, soft_wrap=True)
     # Asked to end, it stops what it started, as on Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if given.folder.exists():
-        if not (given.folder / "servers" / "stack.json").exists() and any(given.folder.iterdir()):
-            sys.exit(f"{given.folder} is not a demo's folder, so it is not emptied: name another with --folder")
-        shutil.rmtree(given.folder)
-    given.folder.mkdir(parents=True)
+    if options.folder.exists():
+        if not (options.folder / "servers" / "stack.json").exists() and any(options.folder.iterdir()):
+            sys.exit(f"{options.folder} is not a demo's folder, so it is not emptied: name another with --folder")
+        shutil.rmtree(options.folder)
+    options.folder.mkdir(parents=True)
     try:
-        well = Demo(given.folder, console, given.finder).run(
-            seed=given.seed, seconds=given.seconds, rate=given.rate, frauds=given.frauds
+        well = Demo(options.folder, console, options.finder).run(
+            seed=options.seed, seconds=options.seconds, rate=options.rate, frauds=options.frauds
         )
     except ReplicationError as error:
         console.print(f"[bold red]{error}[/]\n{getattr(error, 'hint', '')}")

@@ -111,11 +111,11 @@ def plan(*, seed: int, seconds: float, rate: float, frauds: int, undeliverable: 
     for number, case in enumerate(cases):
         # Spread over the time, with the last ones early enough for both halves.
         due = 1.0 + (seconds - 2.0) * (number + chance.random()) / len(cases)
-        made = _case(case, f"case-{part}-{number:05}", due, chance, numbers)
-        rows += made
-        *tests, withdrawal = made
-        found = {rule.alert_id(test.number, withdrawal.number): case.name for test in tests[: case.alerts]}
-        (alerts if case.has_branch else without).update(found)
+        case_rows = _case(case, f"case-{part}-{number:05}", due, chance, numbers)
+        rows += case_rows
+        *tests, withdrawal = case_rows
+        case_alerts = {rule.alert_id(test.number, withdrawal.number): case.name for test in tests[: case.alerts]}
+        (alerts if case.has_branch else without).update(case_alerts)
     for due in (count / rate for count in range(int(seconds * rate) - len(rows))):
         rows.append(_ordinary(due, chance.choice(regions), chance.randrange(2000), chance, next(numbers)))
     return Plan(sorted(rows), alerts, without)

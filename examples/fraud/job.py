@@ -52,22 +52,24 @@ class Pairs(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state: transactions of the card by id, each forgotten some time after it came."""
-        self._known = handle.getMapState("transactions", "id string", STATE, ttlDurationMs=rule.KEPT_MS)
+        self._transactions = handle.getMapState("transactions", "id string", STATE, ttlDurationMs=rule.KEPT_MS)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: ARG002, N802, N803 - Spark's.
         """Yield an alert for each fraud that a new row completes; a row that is known already completes none."""
         (card,) = key
-        known = {number: rule.Transaction(number, card, *state) for (number,), state in self._known.iterator()}
+        transactions = {
+            number: rule.Transaction(number, card, *state) for (number,), state in self._transactions.iterator()
+        }
         for row in rows:
-            if row.id in known:
+            if row.id in transactions:
                 continue
             new = rule.Transaction(row.id, card, row.branch, row.place, row.amount, row.at_ms, row.is_test)
-            for old in known.values():
+            for old in transactions.values():
                 if rule.is_fraud(new, old):
                     branch, body = rule.alert(new, old)
                     yield Row(key=branch, value=body)
-            known[new.id] = new
-            self._known.updateValue((new.id,), (new.branch, new.place, new.amount, new.at_ms, new.is_test))
+            transactions[new.id] = new
+            self._transactions.updateValue((new.id,), (new.branch, new.place, new.amount, new.at_ms, new.is_test))
 
 
 def candidates(records: DataFrame) -> DataFrame:
@@ -124,9 +126,9 @@ def session() -> SparkSession:
             builder = builder.config(name, value)
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
-    made = builder.getOrCreate()
-    made.sparkContext.setLogLevel("ERROR")
-    return made
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
 
 
 def main() -> None:
@@ -136,12 +138,12 @@ def main() -> None:
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--every", default="200 milliseconds", help="the shortest time from batch to batch")
     parser.add_argument("--real-time", action="store_true", help="Spark's real-time mode, which 4.2 refuses with state")
-    given = parser.parse_args()
+    options = parser.parse_args()
     records = (
         session()
         .readStream.format("kafka")
-        .option("kafka.bootstrap.servers", given.bootstrap)
-        .option("subscribe", given.topic)
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("subscribe", options.topic)
         # Nothing of a transaction that Headrace aborted.
         .option("kafka.isolation.level", "read_committed")
         .option("startingOffsets", "earliest")
@@ -150,11 +152,11 @@ def main() -> None:
     writer = (
         frauds(candidates(records))
         .writeStream.format("kafka")
-        .option("kafka.bootstrap.servers", given.bootstrap)
-        .option("topic", given.alerts)
-        .option("checkpointLocation", given.checkpoint)
+        .option("kafka.bootstrap.servers", options.bootstrap)
+        .option("topic", options.alerts)
+        .option("checkpointLocation", options.checkpoint)
         .outputMode("update")
-        .trigger(**({"realTime": "5 minutes"} if given.real_time else {"processingTime": given.every}))
+        .trigger(**({"realTime": "5 minutes"} if options.real_time else {"processingTime": options.every}))
     )
     query = writer.start()
     # Asked to end, it ends without a traceback: a batch that is cut off is repeated at the next start.

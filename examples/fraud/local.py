@@ -81,18 +81,18 @@ class Bank:
         """Return the command line of each part by its name; `finder` is what finds frauds, `job` or `plain`."""
         headrace = [sys.executable, "-m", "headrace"]
         kafka = ["--bootstrap", self.stack.kafka.bootstrap, "--topic", TOPIC, "--alerts", ALERTS]
-        found = {
+        programs = {
             "bridge": [*headrace, "bridge", "run", "--config", str(self.bridge_file)],
             finder: [sys.executable, str(HERE / f"{finder}.py"), *kafka],
         }
         if finder == "job":
-            found[finder] += ["--checkpoint", str(self.folder / "checkpoint")]
+            programs[finder] += ["--checkpoint", str(self.folder / "checkpoint")]
         for region, file in self.edge_files.items():
-            found[f"edge-{region}"] = [*headrace, "edge", "run", "--config", str(file)]
+            programs[f"edge-{region}"] = [*headrace, "edge", "run", "--config", str(file)]
             address = ["--connect", self.url, "--address", f"alerts/{region}"]
             receive = [sys.executable, str(HERE / "branch.py"), *address, "--database", str(self.database(region))]
-            found[f"branch-{region}"] = receive
-        return found
+            programs[f"branch-{region}"] = receive
+        return programs
 
     def database(self, region: str) -> Path:
         """Return the database of a region's receiver."""

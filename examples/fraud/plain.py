@@ -21,8 +21,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("bootstrap", "topic", "alerts"):
         parser.add_argument(f"--{name}", required=True)
-    given = parser.parse_args()
-    servers = {"bootstrap.servers": given.bootstrap}
+    options = parser.parse_args()
+    servers = {"bootstrap.servers": options.bootstrap}
     # Nothing of an aborted transaction. The partitions are assigned below: it is a member of no group.
     reading = {
         "group.id": "fraud",
@@ -33,23 +33,23 @@ def main() -> None:
     consumer = Consumer(servers | reading)
     producer = Producer(servers | {"enable.idempotence": True, "linger.ms": 0})
     since = int(time.time() * 1000) - rule.KEPT_MS
-    partitions = consumer.list_topics(given.topic, timeout=30).topics[given.topic].partitions
-    consumer.assign(consumer.offsets_for_times([TopicPartition(given.topic, each, since) for each in partitions], 30))
-    known: defaultdict[str, dict[str, tuple[int, rule.Transaction]]] = defaultdict(dict)
+    partitions = consumer.list_topics(options.topic, timeout=30).topics[options.topic].partitions
+    consumer.assign(consumer.offsets_for_times([TopicPartition(options.topic, each, since) for each in partitions], 30))
+    transactions: defaultdict[str, dict[str, tuple[int, rule.Transaction]]] = defaultdict(dict)
     while True:
         for record in consumer.consume(500, timeout=0.05):
             if record.error():
                 raise KafkaException(record.error())
             new = rule.candidate(record.value())
-            if new is None or new.id in known[new.card]:
+            if new is None or new.id in transactions[new.card]:
                 continue
             arrived = record.timestamp()[1]
-            mine = {number: each for number, each in known[new.card].items() if each[0] > arrived - rule.KEPT_MS}
+            mine = {number: each for number, each in transactions[new.card].items() if each[0] > arrived - rule.KEPT_MS}
             for _, old in mine.values():
                 if rule.is_fraud(new, old):
                     key, value = rule.alert(new, old)
-                    producer.produce(given.alerts, value, key, on_delivery=check)
-            known[new.card] = mine | {new.id: (arrived, new)}
+                    producer.produce(options.alerts, value, key, on_delivery=check)
+            transactions[new.card] = mine | {new.id: (arrived, new)}
         producer.poll(0)
 
 

@@ -57,9 +57,9 @@ def candidate(value: bytes | None) -> Transaction | None:
         return None
 
 
-def is_fraud(one: Transaction, other: Transaction) -> bool:
+def is_fraud(first: Transaction, second: Transaction) -> bool:
     """Return whether two transactions of one card are a fraud, in whichever order they are given."""
-    test, withdrawal = (one, other) if one.is_test else (other, one)
+    test, withdrawal = (first, second) if first.is_test else (second, first)
     return (
         test.is_test
         and not withdrawal.is_test
@@ -73,9 +73,9 @@ def alert_id(test: str, withdrawal: str) -> str:
     return f"{test}+{withdrawal}"
 
 
-def alert(one: Transaction, other: Transaction) -> tuple[str | None, str]:
+def alert(first: Transaction, second: Transaction) -> tuple[str | None, str]:
     """Return an alert as key (the card's branch) and value (JSON, the same bytes each time)."""
-    test, withdrawal = (one, other) if one.is_test else (other, one)
+    test, withdrawal = (first, second) if first.is_test else (second, first)
     body = {
         "id": alert_id(test.id, withdrawal.id),
         "card": test.card,

@@ -30,11 +30,11 @@ _log = logging.getLogger("receiver")
 class Receiver(MessagingHandler):
     """Keeps a link to an address, and writes what comes."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
+    def __init__(self, arguments: argparse.Namespace) -> None:
         # Nothing is accepted before its transaction; ten messages may be in transit.
         super().__init__(prefetch=10, auto_accept=False)
-        self._given = given
-        self._database = sqlite3.connect(given.database)
+        self._arguments = arguments
+        self._database = sqlite3.connect(arguments.database)
         self._database.execute("PRAGMA journal_mode = WAL")
         self._database.executescript(SCHEMA)
         with self._database:
@@ -42,20 +42,20 @@ class Receiver(MessagingHandler):
 
     def on_start(self, event: Any) -> None:
         """Connect to all addresses that were given: each bridge sends what it has."""
-        for url in self._given.connect:
+        for url in self._arguments.connect:
             trusted = None
             if url.startswith("amqps:"):
                 trusted = SSLDomain(SSLDomain.MODE_CLIENT)
-                trusted.set_trusted_ca_db(self._given.authority)
+                trusted.set_trusted_ca_db(self._arguments.authority)
                 trusted.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
-                if self._given.certificate:
-                    trusted.set_credentials(self._given.certificate, self._given.key, None)
+                if self._arguments.certificate:
+                    trusted.set_credentials(self._arguments.certificate, self._arguments.key, None)
             # Proton connects again by itself, with growing pauses.
             connection = event.container.connect(url, ssl_domain=trusted, heartbeat=10)
-            event.container.create_receiver(connection, self._given.address, options=AtLeastOnce())
+            event.container.create_receiver(connection, self._arguments.address, options=AtLeastOnce())
 
     def on_link_opened(self, event: Any) -> None:
-        """Say that it receives."""
+        """Log that it receives."""
         _log.info("receiving from %s", event.receiver.source.address)
 
     def on_message(self, event: Any) -> None:
@@ -83,7 +83,7 @@ class Receiver(MessagingHandler):
         """Do what the alert is for, in its transaction; a ValueError rejects it. ../fraud/branch.py blocks a card here."""
 
     def on_transport_error(self, event: Any) -> None:
-        """Say why a connection was lost; Proton connects again."""
+        """Log why a connection was lost; Proton connects again."""
         _log.warning("connection lost: %s", event.transport.condition)
 
     def on_link_error(self, event: Any) -> None:

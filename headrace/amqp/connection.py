@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace import doors
-from headrace.amqp.errors import Reasons, Role, shown
+from headrace.amqp.errors import Reasons, Role, hide_password
 from headrace.amqp.security import CertificateWatch, client_trust, close_silent, credentials, is_answered
 from headrace.amqp.transport import Event, Handler, Loop
 from headrace.configuration.sections import Client
@@ -113,7 +113,7 @@ class Connection(Handler):  # type: ignore[misc]
 
     def refused(self, _event: Event, error: Exception) -> None:
         """End: the other side sent what cannot be processed."""
-        doors.AMQP.refuse(error, shown(self.url))
+        doors.AMQP.refuse(error, hide_password(self.url))
         self.end(self.reasons.unreadable())
 
     # What the loop calls.

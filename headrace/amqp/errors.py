@@ -40,7 +40,7 @@ class Reasons:
 
     def __init__(self, role: Role, url: str, certificates: Certificates) -> None:
         self._role = role
-        self._url = shown(url)
+        self._url = hide_password(url)
         self._is_secure = url.startswith("amqps:")
         self._certificates = certificates
 
@@ -131,7 +131,7 @@ def described(condition: Any) -> str:
     return " ".join(f"{condition.name} {condition.description or ''}".split())[:300]
 
 
-def shown(url: str) -> str:
+def hide_password(url: str) -> str:
     """Return a URL without user and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}" + (f":{parts.port}" if parts.port else "")

@@ -72,27 +72,27 @@ class Authority:
             encipher_only=False,
             decipher_only=False,
         )
-        name = _named("headrace private authority")
+        name = _x509_name("headrace private authority")
         extensions: list[tuple[x509.ExtensionType, bool]] = [
             (x509.BasicConstraints(ca=True, path_length=0), True),
             (usage, True),
         ]
-        made = _signed(name, name, key, key, AUTHORITY_DAYS, extensions)
+        certificate = _sign(name, name, key, key, AUTHORITY_DAYS, extensions)
         _write(self._key_file, _private(key))
-        _write(self.certificate_file, made.public_bytes(serialization.Encoding.PEM))
+        _write(self.certificate_file, certificate.public_bytes(serialization.Encoding.PEM))
 
     def _issue(self, name: str, file: str, days: float, extensions: list[tuple[x509.ExtensionType, bool]]) -> Path:
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         extensions = [(x509.BasicConstraints(ca=False, path_length=None), True), (issuer, False), *extensions]
-        made = _signed(_named(name), self._certificate.subject, key, self._key, days, extensions)
+        certificate = _sign(_x509_name(name), self._certificate.subject, key, self._key, days, extensions)
         path = self.folder / f"{file}.pem"
         _write(path.with_suffix(".key"), _private(key))
-        _write(path, made.public_bytes(serialization.Encoding.PEM))
+        _write(path, certificate.public_bytes(serialization.Encoding.PEM))
         return path
 
 
-def _signed(
+def _sign(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
@@ -117,7 +117,7 @@ def _signed(
     return builder.sign(by, hashes.SHA256())
 
 
-def _named(name: str) -> x509.Name:
+def _x509_name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 

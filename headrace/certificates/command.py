@@ -65,46 +65,46 @@ def certs(
     for source in sources:
         if not re.match(SOURCE_NAME, source):
             raise ConfigurationError(f"--source {source}: a source is named REGION/NAME", hint="As in the edge's file.")
-    named = [_named("--server", server) for server in servers]
-    between = [_named("--interior-router", router) for router in interiors]
-    delivered = [_copied(copy) for copy in copies]
+    named_servers = [_parse_hosts("--server", server) for server in servers]
+    interior_routers = [_parse_hosts("--interior-router", router) for router in interiors]
+    deliveries = [_parse_copy(copy) for copy in copies]
     for client in clients:
         if not re.fullmatch(r"[\w.-]+", client):
             raise ConfigurationError(f"--client {client}: a name has letters, digits, '.', '_' and '-'")
     authority = Authority(folder)
-    made = [authority.client(name, days) for name in (*sources, *clients)]
-    made += [authority.server(name, hosts, days) for name, hosts in named]
-    _report(authority, made, days)
-    if between:
+    certificates = [authority.client(name, days) for name in (*sources, *clients)]
+    certificates += [authority.server(name, hosts, days) for name, hosts in named_servers]
+    _report(authority, certificates, days)
+    if interior_routers:
         # No policy applies to a link between interior routers: whoever has a certificate of this authority is one.
         routers = Authority(folder / "routers")
-        _report(routers, [routers.server(name, hosts, days) for name, hosts in between], days)
-    for name, into, owner in delivered:
-        written = list(deliver(folder, name, into, owner))
-        click.echo(f"copies       {into}: {', '.join(str(path.relative_to(into)) for path in written)}")
+        _report(routers, [routers.server(name, hosts, days) for name, hosts in interior_routers], days)
+    for name, into, owner in deliveries:
+        paths = list(deliver(folder, name, into, owner))
+        click.echo(f"copies       {into}: {', '.join(str(path.relative_to(into)) for path in paths)}")
 
 
-def _named(option: str, given: str) -> tuple[str, list[str]]:
+def _parse_hosts(option: str, text: str) -> tuple[str, list[str]]:
     """Return the name and the host names of NAME=HOST[,HOST...]; raise ConfigurationError for anything else."""
-    name, _, hosts = given.partition("=")
+    name, _, hosts = text.partition("=")
     if not re.fullmatch(r"[\w.-]+", name) or not all(hosts.split(",")):
-        raise ConfigurationError(f"{option} {given}: give NAME=HOST[,HOST...]", hint=f"{option} bridge=bridge.example")
+        raise ConfigurationError(f"{option} {text}: give NAME=HOST[,HOST...]", hint=f"{option} bridge=bridge.example")
     return name, hosts.split(",")
 
 
-def _copied(given: str) -> tuple[str, Path, int | None]:
+def _parse_copy(text: str) -> tuple[str, Path, int | None]:
     """Return name, folder and owner of NAME=FOLDER[:UID]; raise ConfigurationError for anything else."""
-    found = re.fullmatch(r"([\w.-]+)=(.+?)(?::(\d+))?", given)
-    if found is None:
+    match = re.fullmatch(r"([\w.-]+)=(.+?)(?::(\d+))?", text)
+    if match is None:
         raise ConfigurationError(
-            f"--copy {given}: give NAME=FOLDER or NAME=FOLDER:UID", hint="--copy bridge=/srv/bridge:10001"
+            f"--copy {text}: give NAME=FOLDER or NAME=FOLDER:UID", hint="--copy bridge=/srv/bridge:10001"
         )
-    return found[1], Path(found[2]), int(found[3]) if found[3] else None
+    return match[1], Path(match[2]), int(match[3]) if match[3] else None
 
 
-def _report(authority: "Authority", made: list[Path], days: float) -> None:
+def _report(authority: "Authority", certificates: list[Path], days: float) -> None:
     click.echo(f"authority    {authority.certificate_file}")
-    for path in made:
+    for path in certificates:
         click.echo(f"certificate  {path}, key {path.with_suffix('.key').name}, {days:g} days")
 
 

@@ -46,7 +46,7 @@ def examine(files: Certificates) -> list[str]:
         )
     now = dt.datetime.now(dt.UTC)
     found = [
-        _ending(path, certificates, now)
+        _describe_end(path, certificates, now)
         for path, certificates in ((files.authority, authorities), (files.certificate, own[:1]))
     ]
     return [warning for warning in found if warning]
@@ -77,7 +77,7 @@ def unusable(files: Certificates) -> ConfigurationError:
     )
 
 
-def _ending(path: Path | None, certificates: "list[x509.Certificate]", now: dt.datetime) -> str:
+def _describe_end(path: Path | None, certificates: "list[x509.Certificate]", now: dt.datetime) -> str:
     """Return a warning about the one that lasts longest: an authority may be there twice while it is replaced."""
     if not certificates:
         return ""
@@ -218,12 +218,12 @@ def why(url: str, files: Certificates) -> str:
         ):
             return ""
     except ssl.SSLCertVerificationError as error:
-        return _explained(error.verify_message, host, files)
+        return _explain(error.verify_message, host, files)
     except OSError:
         return ""
 
 
-def _explained(reason: str, host: str, files: Certificates) -> str:
+def _explain(reason: str, host: str, files: Certificates) -> str:
     authority = f"those in {files.authority}" if files.authority else "the system's"
     if "expired" in reason:
         return "its certificate has expired. It must be renewed there"

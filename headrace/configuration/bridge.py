@@ -8,10 +8,19 @@ from urllib.parse import urlsplit
 
 from msgspec import Meta
 
-from headrace.configuration import delivery
 from headrace.configuration.kafka import KafkaConnection, Value, as_texts, check_librdkafka
 from headrace.configuration.load import File, Section
-from headrace.configuration.sections import Client, Compatibility, Metrics, Registry, Requests
+from headrace.configuration.sections import (
+    Client,
+    Compatibility,
+    Delivery,
+    Metrics,
+    Registry,
+    Requests,
+    check_deliveries,
+    check_replication,
+    check_tls,
+)
 from headrace.configuration.value_types import (
     AMQP_ADDRESS,
     KAFKA_GROUP,
@@ -32,7 +41,6 @@ TableName = Annotated[str, Meta(pattern=TABLE_NAME)]
 #: What Kafka drops of a table's topic: records by age, those that a later one of their key replaces, or both.
 Cleanup = Literal["delete", "compact", "compact,delete"]
 #: What Kafka does not take in a topic's name, and its longest one.
-_SAFE_REPLICATION = 3
 _NOT_IN_A_TOPIC, _LONGEST_TOPIC = re.compile(r"[^A-Za-z0-9._-]"), 249
 #: A source, or all of a region.
 Allowed = Annotated[str, Meta(pattern=SOURCES_OF)]
@@ -102,11 +110,7 @@ class Interconnect(Client, frozen=True, kw_only=True):
         """Refuse addresses without TLS, and a listener that takes whoever comes."""
         if self.listen is not None and self.certificate is None:
             return ["'listen' without 'certificate', 'key' and 'authority' takes whoever reaches the port, without TLS"]
-        return [
-            f"{url.partition('://')[0]}:// has no TLS: use amqps://"
-            for url in self.urls
-            if not url.startswith("amqps://")
-        ][:1]
+        return check_tls(self.urls)
 
     @property
     def urls(self) -> list[str]:
@@ -173,9 +177,7 @@ class Stream(Section, frozen=True, kw_only=True):
 
     def not_for_production(self) -> list[str]:
         """Refuse topics that one lost broker makes unavailable, or loses."""
-        if self.replication >= _SAFE_REPLICATION:
-            return []
-        return [f"replication = {self.replication}: a topic needs {_SAFE_REPLICATION} replicas to outlive a broker"]
+        return check_replication(self.replication)
 
 
 class Sharing(Section, frozen=True, kw_only=True):
@@ -198,7 +200,7 @@ class BridgeFile(File, frozen=True, kw_only=True):
     sharing: Sharing = Sharing()
     streams: Annotated[dict[StreamName, Stream], Meta(min_length=1)]
     #: Topics whose records go to regions.
-    deliveries: dict[StreamName, delivery.Delivery] = {}
+    deliveries: dict[StreamName, Delivery] = {}
     #: Whether headquarters may ask edges through this bridge: no section, and it may not.
     requests: Requests | None = None
     #: Where the schemas of records in Avro are registered: no section, and such records are not taken.
@@ -215,11 +217,11 @@ class BridgeFile(File, frozen=True, kw_only=True):
         if any(len(topic) > _LONGEST_TOPIC for topic in topics):
             raise ValueError(f"the name of a topic is longer than {_LONGEST_TOPIC}")
         if self.requests is not None:
-            asked = list(self.requests.topics(self.kafka.prefix))
-            named = [topic for name, each in self.deliveries.items() for topic in delivery.topics(name, each)]
-            if len(set(asked)) != len(asked) or not set(asked).isdisjoint([*topics, *named]):
+            of_requests = list(self.requests.topics(self.kafka.prefix))
+            others = [topic for name, each in self.deliveries.items() for topic in each.topics(name)] + topics
+            if len(set(of_requests)) != len(of_requests) or not set(of_requests).isdisjoint(others):
                 raise ValueError("the topics of [requests] are those of a stream or delivery, or of each other")
-        delivery.check(self.deliveries, topics, listens=self.interconnect.listen is not None)
+        check_deliveries(self.deliveries, topics, listens=self.interconnect.listen is not None)
 
     def delivery_group(self, name: str) -> str:
         """Return the consumer group of a delivery: bridges with one prefix share its partitions."""

@@ -55,7 +55,7 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
 
         Raises ConfigurationError when the certificates cannot be read.
         """
-        known: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "host": self.host,
             "port": self.port,
             "user": self.user,
@@ -63,7 +63,7 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
             "connect_timeout": self.connect_timeout,
         }
         if self.sslmode == "disable":
-            return known | {"ssl_disabled": True, "auth_plugin_map": dict.fromkeys(_IN_THE_CLEAR, _Refusing)}
+            return parameters | {"ssl_disabled": True, "auth_plugin_map": dict.fromkeys(_IN_THE_CLEAR, _Refusing)}
         try:
             context = ssl.create_default_context(cafile=self.sslrootcert)
         except OSError as error:
@@ -74,7 +74,7 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
         context.check_hostname = self.sslmode == "verify-full"
         if self.sslmode == "require":
             context.verify_mode = ssl.CERT_NONE
-        return known | {"ssl": context}
+        return parameters | {"ssl": context}
 
     def __str__(self) -> str:
         """Return the address without any secret."""
@@ -116,7 +116,7 @@ class PostgresqlConnection(Section, frozen=True, kw_only=True):
 
     def parameters(self) -> dict[str, str | int]:
         """Return libpq's connection parameters, the password revealed: for the driver only, never for a log."""
-        known: dict[str, str | int] = {
+        parameters: dict[str, str | int] = {
             "host": self.host,
             "port": self.port,
             "dbname": self.database,
@@ -125,10 +125,10 @@ class PostgresqlConnection(Section, frozen=True, kw_only=True):
             "connect_timeout": self.connect_timeout,
         }
         if "," in self.host:
-            known["target_session_attrs"] = "read-write"
+            parameters["target_session_attrs"] = "read-write"
         files = {"sslrootcert": self.sslrootcert, "sslcert": self.sslcert, "sslkey": self.sslkey}
-        known |= {name: str(path) for name, path in files.items() if path is not None}
-        return known | ({"password": self.password.reveal()} if self.password else {})
+        parameters |= {name: str(path) for name, path in files.items() if path is not None}
+        return parameters | ({"password": self.password.reveal()} if self.password else {})
 
     def __str__(self) -> str:
         """Return the address without any secret."""

@@ -37,7 +37,7 @@ _OURS: Final = {
     "binary.handling.mode": "bytes",
     "column.propagate.source.type": ".*",
 }
-#: And what is set elsewhere, or would change what the log says.
+#: And what is set elsewhere, or would change what is read from the log.
 _RESERVED: Final = {
     "connector.class", "flush.lsn.source", "lsn.flush.mode", "predicates", "slot.drop.on.stop",
     "slot.seek.to.known.offset.on.start", "snapshot.mode", "tasks.max", "transaction.metadata.factory", "transforms",
@@ -48,7 +48,7 @@ _RESERVED_FAMILIES: Final = (
     "column.mask.", "column.truncate.", "converters", "custom.", "incremental.", "message.key.columns", "offset.",
     "predicates.", "schema.history.", "signal.", "topic.", "transforms.",
 )  # fmt: skip
-#: What begins so says how the server is reached and how much is read at once, and so changes no transaction.
+#: What begins so sets how the server is reached and how much is read at once, and so changes no transaction.
 _OF_CONNECTION: Final = (
     "connection.", "database.hostname", "database.port", "database.ssl", "database.tcpKeepAlive", "database.user",
     "max.batch.size", "max.queue.size", "poll.interval.ms", "query.fetch.size", "snapshot.fetch.size",

@@ -13,7 +13,7 @@ from headrace.configuration.debezium import Debezium
 from headrace.configuration.load import File, Section
 from headrace.configuration.records import EVERY_ENGINE, PROFILES, Records
 from headrace.configuration.secret import Secret
-from headrace.configuration.sections import Client, Metrics
+from headrace.configuration.sections import Client, Metrics, check_tls
 from headrace.configuration.value_types import AMQP_ADDRESS, COLUMN_PATTERN, IDENTIFIER, SOURCE_NAME, TABLE_PATTERN
 
 TablePattern = Annotated[str, Meta(pattern=TABLE_PATTERN)]
@@ -122,11 +122,7 @@ class Interconnect(Client, frozen=True, kw_only=True):
 
     def not_for_production(self) -> list[str]:
         """Refuse addresses without TLS."""
-        return [
-            f"{url.partition('://')[0]}:// has no TLS: use amqps://"
-            for url in self.urls
-            if not url.startswith("amqps://")
-        ][:1]
+        return check_tls(self.urls)
 
     @property
     def urls(self) -> list[str]:

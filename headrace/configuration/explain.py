@@ -44,43 +44,45 @@ class Resolved:
     renamed: dict[Place, str] = field(default_factory=dict)
 
 
-def resolve(given: Mapping[str, Any], kind: type, folder: Path) -> Resolved:
+def resolve(document: Mapping[str, Any], kind: type, folder: Path) -> Resolved:
     """Return a file's values as its fields take them; raise TextError where a reference or a unit is wrong."""
-    found = Resolved({})
-    found.values = _section(given, inspect.type_info(kind), (), _Reading(folder, found))
-    return found
+    resolved = Resolved({})
+    resolved.values = _section(document, inspect.type_info(kind), (), _Reading(folder, resolved))
+    return resolved
 
 
 @dataclass
 class _Reading:
     folder: Path
-    found: Resolved
+    resolved: Resolved
 
 
-def _section(given: Mapping[str, Any], wanted: inspect.Type, place: Place, reading: _Reading) -> dict[str, Any]:
-    assert isinstance(wanted, inspect.StructType)
-    if getattr(wanted.cls, "VERBATIM", False):
+def _section(table: Mapping[str, Any], kind: inspect.Type, place: Place, reading: _Reading) -> dict[str, Any]:
+    assert isinstance(kind, inspect.StructType)
+    if getattr(kind.cls, "VERBATIM", False):
         # Airflow's DAGs read this section by themselves, with the standard library alone.
-        return dict(given)
-    fields = {each.encode_name: each.type for each in wanted.fields}
-    plain = {named[0]: (name, named[1]) for name in fields if (named := value_types.plain_name(name)) is not None}
+        return dict(table)
+    fields = {each.encode_name: each.type for each in kind.fields}
+    plain = {
+        with_unit[0]: (name, with_unit[1]) for name in fields if (with_unit := value_types.plain_name(name)) is not None
+    }
     values: dict[str, Any] = {}
-    for name, value in given.items():
+    for name, value in table.items():
         here = (*place, name)
         if name in fields or name not in plain:
             values[name] = _value(value, fields.get(name), here, reading) if name in fields else value
             continue
         full, unit = plain[name]
-        if full in given:
+        if full in table:
             raise TextError(here, f"give either '{name}' or '{full}', not both")
-        text = _followed(value, here, reading) if isinstance(value, str) else value
+        text = _follow(value, here, reading) if isinstance(value, str) else value
         if not isinstance(text, str):
             raise TextError(here, f'is given as text with its unit, such as {name} = "{_example(unit)}"')
         try:
-            values[full] = value_types.converted(text, unit)
+            values[full] = value_types.convert(text, unit)
         except ValueError as error:
             raise TextError(here, str(error)) from error
-        reading.found.renamed[*place, full] = name
+        reading.resolved.renamed[*place, full] = name
     return values
 
 
@@ -105,17 +107,17 @@ def _value(value: Any, wanted: inspect.Type | None, place: Place, reading: _Read
 def _text(value: str, kinds: Sequence[inspect.Type | None], place: Place, reading: _Reading) -> Any:
     if any(isinstance(kind, inspect.CustomType) and kind.cls is Secret for kind in kinds):
         return value
-    text = _followed(value, place, reading)
+    text = _follow(value, place, reading)
     takes_text = any(isinstance(kind, inspect.StrType | inspect.CustomType | inspect.LiteralType) for kind in kinds)
     return text if text is value or takes_text else _number(text)
 
 
-def _followed(text: str, place: Place, reading: _Reading) -> str:
+def _follow(text: str, place: Place, reading: _Reading) -> str:
     """Return what a reference leads to; the text itself when it is none."""
     kind, _, name = text.partition(":")
     if kind not in {"env", "file"} or not name or name.startswith("/" * 2):
         return text
-    reading.found.origins[place] = text
+    reading.resolved.origins[place] = text
     if kind == "env":
         if name not in os.environ:
             raise TextError(place, f"environment variable {name} is not set")
@@ -145,7 +147,12 @@ _KINDS |= {"object": "a section", "null": "nothing"}
 
 
 def explain(
-    problem: str, text: str, given: dict[str, Any], kind: type, renamed: dict[Place, str], convert: Callable[..., Any]
+    problem: str,
+    text: str,
+    document: dict[str, Any],
+    kind: type,
+    renamed: dict[Place, str],
+    convert: Callable[..., Any],
 ) -> tuple[int, str]:
     """Return the line of a problem that msgspec found, 0 where it is not known, and the problem in words."""
     rule, _, where = problem.partition(" - at `")
@@ -153,7 +160,7 @@ def explain(
         # A key itself is wrong: it is one of those of the table that is named.
         where = where.removeprefix("key` in `") + "[...]"
     parts = re.findall(r"[^.\[\]]+|\[\.\.\.\]|\[\d+\]", where.replace("`", "").removeprefix("$"))
-    parts = _named(parts, problem, given, convert)
+    parts = _name_parts(parts, problem, document, convert)
     unknown = re.search(r"unknown field `([^`]+)`", rule)
     missing = re.search(r"missing required field `([^`]+)`", rule)
     if unknown:
@@ -176,10 +183,10 @@ def _in_words(rule: str) -> str:
         return f"expected {IN_WORDS[expression]}" if expression else rule
     kind = re.fullmatch(r"Expected `([a-z| ]+)`, got `([a-z]+)`", rule)
     if kind:
-        wanted = " or ".join(
+        kinds = " or ".join(
             _KINDS.get(each.strip(), each.strip()) for each in kind[1].split("|") if each.strip() != "null"
         )
-        return f"expected {wanted}, not {_KINDS.get(kind[2], kind[2])}"
+        return f"expected {kinds}, not {_KINDS.get(kind[2], kind[2])}"
     bound = re.fullmatch(r"Expected `(?:int|float)` (>=|<=|>|<) (\S+)", rule)
     if bound:
         words = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
@@ -200,12 +207,12 @@ def _suggestion(name: str, fields: list[str]) -> str:
 
 def _fields(kind: type, parts: Sequence[str]) -> list[str]:
     """Return the names of the fields that a section of a file may have."""
-    found: inspect.Type | None = inspect.type_info(kind)
+    section: inspect.Type | None = inspect.type_info(kind)
     for part in parts:
-        found = _inside(found, part)
-    structs = [each for each in _alternatives(found) if isinstance(each, inspect.StructType)]
+        section = _inside(section, part)
+    structs = [each for each in _alternatives(section) if isinstance(each, inspect.StructType)]
     names = [field.encode_name for struct in structs for field in struct.fields if field.encode_name != "path"]
-    return sorted({*names, *(named[0] for name in names if (named := value_types.plain_name(name)))})
+    return sorted({*names, *(with_unit[0] for name in names if (with_unit := value_types.plain_name(name)))})
 
 
 def _inside(kind: inspect.Type | None, part: str) -> inspect.Type | None:
@@ -225,13 +232,13 @@ def _alternatives(kind: inspect.Type | None) -> tuple[inspect.Type | None, ...]:
     return tuple(kind.types) if isinstance(kind, inspect.UnionType) else (kind,)
 
 
-def _named(parts: list[str], problem: str, given: dict[str, Any], convert: Callable[..., Any]) -> list[str]:
+def _name_parts(parts: list[str], problem: str, document: dict[str, Any], convert: Callable[..., Any]) -> list[str]:
     """Return the parts with each `[...]` replaced by the key meant: the one that alone still has the problem."""
     for index, part in enumerate(parts):
         if part != "[...]":
             continue
-        for key in _at(given, parts[:index]):
-            alone = copy.deepcopy(given)
+        for key in _at(document, parts[:index]):
+            alone = copy.deepcopy(document)
             entries = _at(alone, parts[:index])
             for other in set(entries) - {key}:
                 del entries[other]
@@ -239,21 +246,21 @@ def _named(parts: list[str], problem: str, given: dict[str, Any], convert: Calla
                 convert(alone)
             except msgspec.ValidationError as error:
                 if str(error) == problem:
-                    return _named([*parts[:index], key, *parts[index + 1 :]], problem, given, convert)
+                    return _name_parts([*parts[:index], key, *parts[index + 1 :]], problem, document, convert)
     return parts
 
 
-def _at(given: dict[str, Any], parts: list[str]) -> dict[str, Any]:
+def _at(table: dict[str, Any], parts: list[str]) -> dict[str, Any]:
     for part in parts:
-        given = given[part]
-    return given
+        table = table[part]
+    return table
 
 
-def line_of(text: str, wanted: Sequence[str]) -> int:
+def line_of(text: str, place: Sequence[str]) -> int:
     """Return the line of a field, or of the nearest table above it; 0 when the file has neither."""
     section: list[str] = []
     best, depth = 0, 0
-    wanted = list(wanted)
+    place = list(place)
     for number, line in enumerate(text.splitlines(), 1):
         header = re.match(r"\s*\[+([^\]]+)\]+", line)
         key = re.match(r"""\s*(?:"([^"]+)"|'([^']+)'|([^"'=\s]+))\s*=""", line)
@@ -266,7 +273,7 @@ def line_of(text: str, wanted: Sequence[str]) -> int:
             here = [*section, *([key.group(1) or key.group(2)] if key.group(3) is None else key.group(3).split("."))]
         else:
             continue
-        shared = min(len(here), len(wanted))
-        if here[:shared] == wanted[:shared] and shared > depth:
+        shared = min(len(here), len(place))
+        if here[:shared] == place[:shared] and shared > depth:
             best, depth = number, shared
     return best

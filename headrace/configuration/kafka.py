@@ -64,53 +64,53 @@ class KafkaConnection(Certificates, frozen=True, kw_only=True):
     def librdkafka(self) -> dict[str, Any]:
         """Return librdkafka's settings, the password revealed: for the client only, never for a log.
 
-        Raises ConfigurationError or NotConnected when a secret cannot be had.
+        Raises ConfigurationError or NotConnected when a secret cannot be obtained.
         """
-        known: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
+        settings: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
         if self.token is not None:
-            # Once before the client is made: it would wait for ten seconds and not say what is wrong.
+            # Once before the client is made: it would wait for ten seconds without reporting what is wrong.
             self.token.reveal()
-            known |= {"sasl.mechanism": self.sasl_mechanism, "oauth_cb": callback(self.token)}
+            settings |= {"sasl.mechanism": self.sasl_mechanism, "oauth_cb": callback(self.token)}
         if self.user is not None and self.password is not None:
-            known |= {
+            settings |= {
                 "sasl.mechanism": self.sasl_mechanism,
                 "sasl.username": self.user,
                 "sasl.password": self.password.reveal(),
             }
         if self.authority is not None:
-            known["ssl.ca.location"] = str(self.authority)
+            settings["ssl.ca.location"] = str(self.authority)
         if self.certificate is not None:
-            known |= {"ssl.certificate.location": str(self.certificate), "ssl.key.location": str(self.key)}
-        return known
+            settings |= {"ssl.certificate.location": str(self.certificate), "ssl.key.location": str(self.key)}
+        return settings
 
     def java(self) -> dict[str, str]:
         """Return the settings of Kafka's own Java client, the password revealed, as above."""
-        known = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
+        settings = {"bootstrap.servers": self.bootstrap, "security.protocol": self.security_protocol}
         if self.token is not None:
             # Who fetches the token there is named in [kafka.client] of the lake's file.
-            known |= {"sasl.mechanism": self.sasl_mechanism, "sasl.jaas.config": _OAUTH}
+            settings |= {"sasl.mechanism": self.sasl_mechanism, "sasl.jaas.config": _OAUTH}
         if self.user is not None and self.password is not None:
             module = _MODULES.get(self.sasl_mechanism, "scram.ScramLoginModule")
-            known |= {
+            settings |= {
                 "sasl.mechanism": self.sasl_mechanism,
                 "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
-                f"username={_quoted(self.user)} password={_quoted(self.password.reveal())};",
+                f"username={_quote(self.user)} password={_quote(self.password.reveal())};",
             }
         if self.authority is not None:
             # As text: Spark's executors read Kafka on machines that do not have the file.
             authority = self.authority.read_text(encoding="utf-8")
-            known |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority}
         if self.certificate is not None and self.key is not None:
             # The client takes a key that is in a file of its own only as text.
-            known |= {
+            settings |= {
                 "ssl.keystore.type": "PEM",
                 "ssl.keystore.certificate.chain": self.certificate.read_text(encoding="utf-8"),
                 "ssl.keystore.key": self.key.read_text(encoding="utf-8"),
             }
-        return known
+        return settings
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

@@ -58,9 +58,9 @@ def load(path: str | Path, kind: type[T]) -> T:
 def read(path: str | Path, kind: type[T]) -> tuple[T, Resolved]:
     """Return the file as `kind`, as `load` does, and what its texts were resolved to."""
     path = Path(path).absolute()
-    text, given = parsed(path)
+    text, document = parsed(path)
     try:
-        resolved = resolve(given, kind, path.parent)
+        resolved = resolve(document, kind, path.parent)
     except TextError as error:
         line = line_of(text, error.place)
         raise ConfigurationError(f"{path}{f':{line}' if line else ''}: {'.'.join(error.place)}: {error}") from error
@@ -75,7 +75,7 @@ def read(path: str | Path, kind: type[T]) -> tuple[T, Resolved]:
         if secret.command is not None:
             secret.command.timeout_seconds = file.commands.timeout_seconds
             secret.command.refresh_seconds = file.commands.refresh_seconds
-    if file.profile == "production" and (refused := list(_refused(file, ""))):
+    if file.profile == "production" and (refused := list(_find_refusals(file, ""))):
         raise ConfigurationError(
             f"{path}: not fit for production: {'; '.join(refused)}",
             hint='Change these fields, or take out profile = "production" where the file is for a trial.',
@@ -83,15 +83,15 @@ def read(path: str | Path, kind: type[T]) -> tuple[T, Resolved]:
     return file, resolved
 
 
-def _refused(value: Any, place: str) -> Iterator[str]:
+def _find_refusals(value: Any, place: str) -> Iterator[str]:
     """Return what the profile of production refuses, with the section that it is in."""
     if isinstance(value, Section):
         yield from (f"[{place}] {reason}" if place else reason for reason in value.not_for_production())
         for name in value.__struct_fields__:
-            yield from _refused(getattr(value, name), f"{place}.{name}" if place else name)
+            yield from _find_refusals(getattr(value, name), f"{place}.{name}" if place else name)
     elif isinstance(value, dict):
         for name, each in value.items():
-            yield from _refused(each, f"{place}.{name}")
+            yield from _find_refusals(each, f"{place}.{name}")
 
 
 def _secrets(value: Any) -> Iterator[Secret]:
@@ -124,15 +124,15 @@ def parsed(path: Path) -> tuple[str, dict[str, Any]]:
         raise ConfigurationError(f"{path}: not TOML: {error}") from error
 
 
-def _convert(given: dict[str, Any], path: Path, kind: type[T]) -> T:
-    def decode(wanted: type, value: Any) -> Any:
-        if wanted is Secret:
+def _convert(document: dict[str, Any], path: Path, kind: type[T]) -> T:
+    def decode(kind: type, value: Any) -> Any:
+        if kind is Secret:
             return Secret(cast("str", value), path.parent)
-        if wanted is Path:
+        if kind is Path:
             if not isinstance(value, str) or not value:
                 raise ValueError("a file is named by its path")
             return (path.parent / value).absolute()
         # By this msgspec knows that the hook has no answer.
-        raise NotImplementedError(wanted)
+        raise NotImplementedError(kind)
 
-    return msgspec.convert(given | {"path": str(path)}, kind, dec_hook=decode)
+    return msgspec.convert(document | {"path": str(path)}, kind, dec_hook=decode)

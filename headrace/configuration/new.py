@@ -153,20 +153,20 @@ def new_edge(source: str, database: str, interconnect: str, state: str, server_i
         raise ConfigurationError(f"--database {database}: which database? Give postgresql://USER@HOST/DATABASE")
     more = "" if postgres else f"# Unique among the server's replicas.\nserver_id = {server_id}\n"
     if name and not postgres:
-        more += f"databases = [{_quoted(unquote(name))}]\n"
+        more += f"databases = [{_quote(unquote(name))}]\n"
     text = _EDGE.format(
-        source=_quoted(source),
+        source=_quote(source),
         engine="postgresql" if postgres else parts.scheme,
-        host=_quoted(parts.hostname),
+        host=_quote(parts.hostname),
         port=parts.port or _DATABASES[parts.scheme],
-        database=f"database = {_quoted(unquote(name))}\n" if postgres else "",
-        user=_quoted(unquote(parts.username)),
+        database=f"database = {_quote(unquote(name))}\n" if postgres else "",
+        user=_quote(unquote(parts.username)),
         variable=f"{source.replace('/', '_').replace('-', '_').replace('.', '_').upper()}_PASSWORD",
         weaker='"prefer" takes any' if postgres else '"disable" uses no TLS',
         more=more,
-        interconnect=_quoted(interconnect),
+        interconnect=_quote(interconnect),
         certificates=_certificates(source) if interconnect.startswith("amqps://") else "",
-        folder=_quoted(state),
+        folder=_quote(state),
     )
     _write(output, text)
     load(output, EdgeFile)
@@ -188,11 +188,11 @@ def new_bridge(
     """Write a minimal file for a bridge, with comments; what is not given is asked."""
     for source in sources:
         _source(source)
-    lines = [f"{_quoted(source)} = [{number}]" for number, source in enumerate(sources)]
+    lines = [f"{_quote(source)} = [{number}]" for number, source in enumerate(sources)]
     text = _BRIDGE.format(
-        bootstrap=_quoted(bootstrap),
-        listen=_quoted(listen),
-        stream=_quoted(stream),
+        bootstrap=_quote(bootstrap),
+        listen=_quote(listen),
+        stream=_quote(stream),
         replication=replication,
         sources="\n".join(lines),
     )
@@ -214,7 +214,7 @@ def new_lake(bootstrap: str, root: str, stream: str, sources: tuple[str, ...], o
     for source in sources:
         _source(source)
     text = _LAKE.format(
-        root=_quoted(root), bootstrap=_quoted(bootstrap), stream=_quoted(stream), sources=json.dumps(list(sources))
+        root=_quote(root), bootstrap=_quote(bootstrap), stream=_quote(stream), sources=json.dumps(list(sources))
     )
     _write(output, text)
     load(output, LakeFile)
@@ -234,7 +234,7 @@ def _certificates(source: str) -> str:
     )
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     # A JSON string is one of TOML's.
     return json.dumps(text, ensure_ascii=False)
 

@@ -103,13 +103,13 @@ def _field(field: inspect.Field, place: str, about: str) -> Field:
     default: Any = field.default
     if default is NODEFAULT and field.default_factory is not NODEFAULT:
         default = field.default_factory()
-    named = value_types.plain_name(field.encode_name)
+    with_unit = value_types.plain_name(field.encode_name)
     return Field(
         place=place,
         takes=words(field.type),
         default="" if default is NODEFAULT or default is None else json.dumps(default, default=str),
         required=field.required,
-        as_text=named[0] if named else "",
+        as_text=with_unit[0] if with_unit else "",
         about=about,
     )
 
@@ -122,8 +122,8 @@ def _alternatives(kind: inspect.Type) -> tuple[inspect.Type, ...]:
 
 def words(kind: inspect.Type) -> str:
     """Return what a field takes, in words."""
-    found = [_words(each) for each in _alternatives(kind) if not isinstance(each, inspect.NoneType)]
-    return ", or ".join(found)
+    kinds = [_words(each) for each in _alternatives(kind) if not isinstance(each, inspect.NoneType)]
+    return ", or ".join(kinds)
 
 
 def _words(kind: inspect.Type) -> str:  # noqa: PLR0911 - a case for each type.
@@ -158,11 +158,11 @@ def _about(cls: type) -> str:
 @cache
 def comments_of(cls: type) -> dict[str, str]:
     """Return the `#:` comment above each field of a class and of those that it extends."""
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     for each in reversed(cls.__mro__):
         if each.__module__.startswith("headrace."):
-            found |= _comments(each)
-    return found
+            comments |= _comments(each)
+    return comments
 
 
 def _comments(cls: type) -> dict[str, str]:
@@ -171,7 +171,7 @@ def _comments(cls: type) -> dict[str, str]:
     definition = next(
         node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef) and node.name == cls.__name__
     )
-    found = {}
+    comments = {}
     for node in definition.body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
@@ -180,8 +180,8 @@ def _comments(cls: type) -> dict[str, str]:
         while number >= 0 and lines[number].strip().startswith("#:"):
             above.insert(0, lines[number].strip().removeprefix("#:").strip())
             number -= 1
-        found[node.target.id] = textwrap.dedent(" ".join(above))
-    return found
+        comments[node.target.id] = textwrap.dedent(" ".join(above))
+    return comments
 
 
 KINDS: Mapping[str, type[File]] = {"edge": EdgeFile, "bridge": BridgeFile, "lake": LakeFile}
@@ -239,12 +239,16 @@ def _cell(text: str) -> str:
 
 def schema(kind: type[File]) -> dict[str, Any]:
     """Return the JSON Schema of a file, for editors that complete and check TOML by one."""
-    made: dict[str, Any] = msgspec.json.schema(kind, schema_hook=_custom)
-    for name, definition in made["$defs"].items():
+    document: dict[str, Any] = msgspec.json.schema(kind, schema_hook=_custom)
+    for name, definition in document["$defs"].items():
         if "properties" in definition:
-            _described(definition, _class_named(kind, name))
-    made["$defs"][kind.__name__]["properties"].pop("path")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"Headrace: {kind.__name__}", **made}
+            _describe(definition, _class_named(kind, name))
+    document["$defs"][kind.__name__]["properties"].pop("path")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Headrace: {kind.__name__}",
+        **document,
+    }
 
 
 def _custom(kind: type) -> dict[str, Any]:
@@ -256,8 +260,8 @@ def _custom(kind: type) -> dict[str, Any]:
 
 
 def _class_named(kind: type[File], name: str) -> type:
-    found = {table_class.__name__: table_class for table_class in _classes(msgspec.inspect.type_info(kind))}
-    return found[name]
+    classes = {table_class.__name__: table_class for table_class in _classes(msgspec.inspect.type_info(kind))}
+    return classes[name]
 
 
 def _classes(kind: Any) -> list[type]:
@@ -269,7 +273,7 @@ def _classes(kind: Any) -> list[type]:
     return [inner for each in inside for inner in _classes(each)]
 
 
-def _described(definition: dict[str, Any], cls: type) -> None:
+def _describe(definition: dict[str, Any], cls: type) -> None:
     """Add comments, references in place of values, and the names without units."""
     comments, properties = comments_of(cls), definition["properties"]
     for name, each in list(properties.items()):
@@ -279,5 +283,5 @@ def _described(definition: dict[str, Any], cls: type) -> None:
             properties[name] = {"anyOf": [each, {"type": "string", "pattern": _REFERENCE}]} | default | about
         else:
             each.update(about)
-        if named := value_types.plain_name(name):
-            properties[named[0]] = {"type": "string", "description": f"{name} as text with its unit."}
+        if with_unit := value_types.plain_name(name):
+            properties[with_unit[0]] = {"type": "string", "description": f"{name} as text with its unit."}

@@ -116,7 +116,7 @@ class SecretCommand:
 
     @property
     def name(self) -> str:
-        """The program's name, without its arguments, which may say too much."""
+        """The program's name, without its arguments, which may reveal too much."""
         return Path(self._words[0]).name
 
     def value(self) -> str:
@@ -207,7 +207,7 @@ _PARTS = 3
 
 
 def expires_at(token: str) -> float | None:
-    """Return when a JWT ends, in seconds since 1970; None when it does not say so."""
+    """Return when a JWT ends, in seconds since 1970; None when it has no such time."""
     parts = token.split(".")
     if len(parts) != _PARTS:
         return None
@@ -232,7 +232,7 @@ def callback(token: Secret) -> Callable[[str], tuple[str, float]]:
                 ends = expires_at(text)
         except ReplicationError as error:
             # The client asks again after ten seconds, and its connections stay meanwhile.
-            _log.warning("the token for Kafka could not be had: %s. %s", error.message, error.hint)
+            _log.warning("the token for Kafka could not be obtained: %s. %s", error.message, error.hint)
             raise
         return text, time.time() + _UNKNOWN_SECONDS if ends is None else ends
 

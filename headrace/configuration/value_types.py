@@ -84,20 +84,20 @@ def plain_name(field: str) -> tuple[str, str] | None:
     return None
 
 
-def converted(text: str, unit: str) -> int | float:
+def convert(text: str, unit: str) -> int | float:
     """Return a duration or a size, such as `"30s"` or `"64MiB"`, in a field's unit; whole numbers stay whole.
 
     Raises ValueError, with a message for the person who wrote it, when it is neither or of the other kind.
     """
     duration = unit in _DURATIONS
-    found = _TEXT.fullmatch(text)
-    word = found[2].lower() if found else ""
-    if found is None or word not in _WRITTEN or (word in _DURATION_WORDS) != duration:
+    match = _TEXT.fullmatch(text)
+    word = match[2].lower() if match else ""
+    if match is None or word not in _WRITTEN or (word in _DURATION_WORDS) != duration:
         example = (
             "a duration such as '30s', '5min', '2h' or '7d'"
             if duration
             else "a size such as '64KiB', '16MiB' or '2GiB'"
         )
         raise ValueError(f"{text!r} is not {example}")
-    amount = Fraction(found[1]) * _WRITTEN[word] / (_DURATIONS if duration else _SIZES)[unit]
+    amount = Fraction(match[1]) * _WRITTEN[word] / (_DURATIONS if duration else _SIZES)[unit]
     return int(amount) if amount.denominator == 1 else float(amount)

@@ -8,15 +8,11 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from headrace.configuration.lake import LakeFile
 from headrace.console.bridges import defect
 from headrace.errors import ReplicationError
-from headrace.retention.headroom import Headroom, StreamKept, connected
-
-if TYPE_CHECKING:
-    from headrace.retention.kafka_reader import KafkaReader
+from headrace.retention import KafkaReader, RetentionReader, StreamRetention
 
 #: Seconds between two looks.
 EVERY = 20.0
@@ -30,7 +26,7 @@ _log = logging.getLogger(__name__)
 class RetentionView:
     """What is known of all streams."""
 
-    streams: dict[str, StreamKept] = field(default_factory=dict)
+    streams: dict[str, StreamRetention] = field(default_factory=dict)
     #: Why Kafka cannot be asked now; empty while it can, or before the first look.
     problem: str = ""
     hint: str = ""
@@ -48,7 +44,7 @@ class Retention:
         self._every = every
         self._view = RetentionView()
         self._reader: KafkaReader | None = None
-        self._streams: dict[str, Headroom] = {}
+        self._streams: dict[str, RetentionReader] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="retention", daemon=True)
 
@@ -77,15 +73,15 @@ class Retention:
                 streams=self._view.streams, problem=error.message, hint=error.hint or "", asked=True
             )
 
-    def _ask(self, file: LakeFile, loaded: Loaded) -> dict[str, StreamKept]:
+    def _ask(self, file: LakeFile, loaded: Loaded) -> dict[str, StreamRetention]:
         if self._reader is None:
-            self._reader = connected(file.kafka, "console")
-        found = {}
+            self._reader = KafkaReader(file.kafka)
+        streams = {}
         for stream in loaded:
-            looking = self._streams.setdefault(stream, Headroom(self._reader))
-            if (of_stream := looking.look(partial(file.has_topic, stream), loaded[stream])) is not None:
-                found[stream] = of_stream
-        return found
+            reader = self._streams.setdefault(stream, RetentionReader(self._reader))
+            if (retention := reader.read(partial(file.has_topic, stream), loaded[stream])) is not None:
+                streams[stream] = retention
+        return streams
 
     def _follow(self) -> None:
         while not self._stopped.is_set():

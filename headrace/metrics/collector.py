@@ -138,13 +138,13 @@ class HeldCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the metrics."""
         yield build_info(self._prefix)
-        held = GaugeMetricFamily(
+        gauge = GaugeMetricFamily(
             f"{self._prefix}_held",
             "1 while an error has ended the part and it stays up.",
             labels=["reason", "exit_code"],
         )
-        held.add_metric(self._labels, 1)
-        yield held
+        gauge.add_metric(self._labels, 1)
+        yield gauge
         states = GaugeMetricFamily(
             f"{self._prefix}_state", "1 for the state that the source is in.", labels=["source", "state"]
         )

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 #: A client that sends or reads nothing for so long, in seconds, is disconnected.
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 #: Connections at once: one that sends a byte now and then is not silent.
 _MOST = 50
 
@@ -108,12 +108,12 @@ class Endpoint:
         """Listen no more."""
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(_PATIENCE)
+        self._thread.join(_TIMEOUT)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     served: Served
-    timeout = _PATIENCE
+    timeout = _TIMEOUT
     server_version, sys_version = "headrace", ""
 
     def do_GET(self) -> None:
@@ -140,5 +140,5 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, template: str, *values: Any) -> None:
-        """Say who asked what for --verbose only."""
+        """Log who asked what for --verbose only."""
         _log.debug(template, *values)

@@ -71,14 +71,14 @@ def receive(
 
         headrace receive alerts/jakarta --connect amqps://bridge.example:5671 -- ./mark-card
     """
-    from headrace.receive.receiver import Rules, piping, printing
+    from headrace.receive.receiver import Rules, command_runner, printer
     from headrace.receive.receiver import receive as receive_all
 
     logs.serve("receive")
     stopping = StopRequest()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stopping.set())
-    handle = piping(command, as_json=as_json) if command else printing(as_json=as_json)
+    handle = command_runner(command, as_json=as_json) if command else printer(as_json=as_json)
     rules = Rules(answer, on_failure, count, timeout, credit)
     if not receive_all(urls, _client(urls, **who), address, handle, rules, stopping):
         sys.exit(1)

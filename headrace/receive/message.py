@@ -143,19 +143,19 @@ class Inbox:
     def take(self, seconds: float) -> Waiting | None:
         """Return the next message, None when none comes in time; raise what `fail` was given."""
         try:
-            found = self._waiting.get(timeout=seconds)
+            waiting = self._waiting.get(timeout=seconds)
         except queue.Empty:
             return None
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(waiting, Exception):
+            raise waiting
+        return waiting
 
     def take_all(self) -> list[Waiting]:
         """Return all messages that wait now."""
-        found = []
+        messages = []
         while (waiting := self.take(0)) is not None:
-            found.append(waiting)
-        return found
+            messages.append(waiting)
+        return messages
 
     def remember(self, message: Received) -> None:
         """Note that a message was accepted."""

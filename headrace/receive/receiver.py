@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from headrace import doors
 from headrace.amqp.connection import Connection, Connector
-from headrace.amqp.errors import Role, shown
+from headrace.amqp.errors import Role, hide_password
 from headrace.amqp.links import Accept, Arriving, Outcome, Reject, Release, settle
 from headrace.configuration.sections import Client
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected
@@ -97,7 +97,7 @@ class Receiving(Connection):
         if event.link.remote_source.address:
             self.worked = True
             self._attached()
-            _log.info("receiving from %s at %s", self._address, shown(self.url))
+            _log.info("receiving from %s at %s", self._address, hide_password(self.url))
 
     def on_delivery(self, event: Any) -> None:
         """Take a message in once it is complete."""
@@ -111,7 +111,7 @@ class Receiving(Connection):
                 data = self._arriving.read(link, delivery)
             except CorruptInput as error:
                 doors.MEMORY.refuse(error, self._address)
-                self.end(NeedsOperator(f"{self._address} at {shown(self.url)}: {error.message}"))
+                self.end(NeedsOperator(f"{self._address} at {hide_password(self.url)}: {error.message}"))
                 return
             if data is not None:
                 self._take(link, delivery, data)
@@ -135,7 +135,7 @@ _LONGEST_VARIABLE = 16_000
 Handle = Callable[[Received], bool]
 
 
-def printing(*, as_json: bool) -> Handle:
+def printer(*, as_json: bool) -> Handle:
     """Return what writes each message as a line to standard output, its body or JSON, and flushes it."""
     out = sys.stdout.buffer
 
@@ -152,7 +152,7 @@ def printing(*, as_json: bool) -> Handle:
     return handle
 
 
-def piping(command: Sequence[str], *, as_json: bool) -> Handle:
+def command_runner(command: Sequence[str], *, as_json: bool) -> Handle:
     """Return what runs a command for each message, with its body or JSON as standard input; exit code 0 is success."""
 
     def handle(message: Received) -> bool:
@@ -161,14 +161,14 @@ def piping(command: Sequence[str], *, as_json: bool) -> Handle:
             about["HEADRACE_KEY"] = message.key
         # One that no environment takes is left out, and is in the JSON.
         about = {name: text for name, text in about.items() if "\0" not in text and len(text) <= _LONGEST_VARIABLE}
-        given = message.line() + b"\n" if as_json else message.body
+        data = message.line() + b"\n" if as_json else message.body
         try:
-            done = subprocess.run(command, input=given, env=os.environ | about, check=False)
+            process = subprocess.run(command, input=data, env=os.environ | about, check=False)
         except OSError as error:
             raise NeedsOperator(
                 f"{command[0]!r} cannot be run: {error.strerror}", hint="Check the command after '--'."
             ) from error
-        return done.returncode == 0
+        return process.returncode == 0
 
     return handle
 

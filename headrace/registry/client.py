@@ -46,7 +46,7 @@ class RegistryClient:
         number = answer.get("id")
         # Records have four bytes for it.
         if not isinstance(number, int) or not 0 <= number < 1 << 32:
-            raise self._not_one()
+            raise self._no_registry()
         return number
 
     def set_compatibility(self, subject: str, rule: str) -> None:
@@ -58,14 +58,14 @@ class RegistryClient:
         answer = self._request("GET", "/config", None)
         rule = answer.get("compatibilityLevel") or answer.get("compatibility")
         if not isinstance(rule, str):
-            raise self._not_one()
+            raise self._no_registry()
         return rule
 
     def schema(self, number: int) -> str:
         """Return the schema of an id; raise NotThere."""
         schema = self._request("GET", f"/schemas/ids/{number}", None).get("schema")
         if not isinstance(schema, str):
-            raise self._not_one()
+            raise self._no_registry()
         return schema
 
     def _request(self, method: str, path: str, body: dict[str, str] | None) -> dict[str, Any]:
@@ -75,20 +75,20 @@ class RegistryClient:
         try:
             status, reason, answer = self._answer(method, urlsplit(registry.url).path.rstrip("/") + path, data, headers)
             if not 200 <= status < 300:
-                said, is_its_own = _reason(answer)
-                raise self._refusal(status, said or reason, path, is_its_own=is_its_own)
+                registry_reason, is_its_own = _reason(answer)
+                raise self._refusal(status, registry_reason or reason, path, is_its_own=is_its_own)
             parsed = json.loads(answer)
         except ssl.SSLError as error:
             raise self._untrusted(error) from error
         except (OSError, HTTPException) as error:
             raise NotConnected(f"the schema registry at {registry.url} does not answer: {error}") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise self._not_one() from error
+            raise self._no_registry() from error
         if not isinstance(parsed, dict):
-            raise self._not_one()
+            raise self._no_registry()
         return parsed
 
-    def _not_one(self) -> NeedsOperator:
+    def _no_registry(self) -> NeedsOperator:
         return NeedsOperator(
             f"what answers at {self._registry.url} is no schema registry",
             hint="[registry] url needs the path of Confluent's API: /apis/ccompat/v7 for Apicurio.",
@@ -101,7 +101,7 @@ class RegistryClient:
             self.close()
         is_kept = self._connection is not None
         if self._connection is None:
-            self._connection, self._stamp = self._connected(), stamp
+            self._connection, self._stamp = self._connect(), stamp
         try:
             self._connection.request(method, path, data, headers)
             answer = self._connection.getresponse()
@@ -136,7 +136,7 @@ class RegistryClient:
         if gone is not None:
             gone.close()
 
-    def _connected(self) -> HTTPConnection:
+    def _connect(self) -> HTTPConnection:
         """Return a connection to make: no proxy, the address is what the file has, as for every other connection."""
         parts = urlsplit(self._registry.url)
         host, seconds = parts.hostname or "", self._registry.timeout_seconds
@@ -206,7 +206,7 @@ def _stamp(registry: Registry) -> object:
     """Return what changes whenever one of the certificates' files does."""
     paths = [path for path in (registry.authority, registry.certificate, registry.key) if path is not None]
     try:
-        return [(found.st_mtime_ns, found.st_ino, found.st_size) for found in map(Path.stat, paths)]
+        return [(status.st_mtime_ns, status.st_ino, status.st_size) for status in map(Path.stat, paths)]
     except OSError:
         # Named when they are read.
         return None

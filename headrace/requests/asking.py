@@ -103,21 +103,21 @@ class Collector:
         """
         if (part.id, part.source) != (self._request.id, self._request.source):
             return None
-        whose = (part.by, part.outcome)
-        found = self._contents.setdefault(whose, {})
-        found.setdefault(part.part, part.content)
+        responder = (part.by, part.outcome)
+        contents = self._contents.setdefault(responder, {})
+        contents.setdefault(part.part, part.content)
         if part.last:
-            self._last[whose] = part.part
-        last = self._last.get(whose)
-        if last is None or any(number not in found for number in range(last + 1)):
+            self._last[responder] = part.part
+        last = self._last.get(responder)
+        if last is None or any(number not in contents for number in range(last + 1)):
             return None
-        content = content_of("".join(found[number] for number in range(last + 1)))
+        content = content_of("".join(contents[number] for number in range(last + 1)))
         if part.outcome == "done":
             return content
-        raise _meaning(part, content)
+        raise _error_of(part, content)
 
 
-def _meaning(part: Part, content: Content) -> ReplicationError:
+def _error_of(part: Part, content: Content) -> ReplicationError:
     message = f"{part.source}: {content.message}"
     match part.outcome:
         case "failed":
@@ -143,8 +143,8 @@ def show(kind: str, content: Content, *, as_json: bool) -> None:
             out = console()
             out.print(screen([msgspec.convert(content.data, Answer)], out.width))
         elif kind == "doctor":
-            found = msgspec.convert(content.data, list[dict[str, str]])
-            findings.show([findings.Finding(**each) for each in found], Console(highlight=False))  # type: ignore[arg-type]
+            rows = msgspec.convert(content.data, list[dict[str, str]])
+            findings.show([findings.Finding(**each) for each in rows], Console(highlight=False))  # type: ignore[arg-type]
         else:
             click.echo(_lines(content.data))
     except (msgspec.ValidationError, TypeError, KeyError, ValueError) as error:

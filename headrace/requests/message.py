@@ -110,17 +110,17 @@ def decode_request(data: bytes) -> Request:
     """Return the request that some bytes are."""
     if len(data) > LARGEST_REQUEST:
         raise CorruptInput(f"a request of {len(data)} bytes: {LARGEST_REQUEST} are the limit")
-    request: Request = _decoded(data, Request, REQUEST, "a request")
+    request: Request = _decode(data, Request, REQUEST, "a request")
     return request
 
 
 def decode_part(data: bytes) -> Part:
     """Return the part of an answer that some bytes are."""
-    part: Part = _decoded(data, Part, ANSWER, "an answer")
+    part: Part = _decode(data, Part, ANSWER, "an answer")
     return part
 
 
-def _decoded(data: bytes, kind: Any, form: Any, what: str) -> Any:
+def _decode(data: bytes, kind: Any, form: Any, what: str) -> Any:
     try:
         form.check(msgspec.json.decode(data, type=_Versioned).version, what)
         return msgspec.json.decode(data, type=kind)

@@ -108,7 +108,7 @@ class Schemas(NamedTuple):
 
     def with_prefix(self, prefix: str) -> "Schemas":
         """Return the schemas with names that begin with a prefix: the stream's, as its tables' topics do."""
-        begins = f'"{adjusted(prefix)}.'
+        begins = f'"{adjust_name(prefix)}.'
         key, value = (text and text.replace(f'"{PREFIX}.', begins) for text in self)
         return Schemas(key, value or "")
 
@@ -165,11 +165,11 @@ def fields(schema: TableSchema, *, of_key: bool) -> list[tuple[Column, Schema]]:
     """Return the columns of a table's rows, or of its key in key order, each with its field of the record."""
     by_name = {column.name: column for column in schema.columns}
     columns = [by_name[name] for name in schema.key] if of_key else schema.columns
-    named = _names(schema)
-    return [(column, _field(column, named[column.name], required=column.name in schema.key)) for column in columns]
+    names = _names(schema)
+    return [(column, _field(column, names[column.name], required=column.name in schema.key)) for column in columns]
 
 
-def adjusted(name: str) -> str:
+def adjust_name(name: str) -> str:
     """Return a name as Debezium adjusts it for Avro: what a name may not hold is an underscore; dots separate names."""
     parts = (_NO_NAME.sub("_", part) for part in name.split("."))
     return ".".join(f"_{part}" if part[:1].isdigit() or not part else part for part in parts)
@@ -177,8 +177,8 @@ def adjusted(name: str) -> str:
 
 def namespace(schema: str, table: str, prefix: str) -> str:
     """Return the namespace of a table's records; dots in a name are no separators."""
-    names = ".".join(adjusted(name.replace(".", "_")) for name in (schema, table))
-    return f"{prefix if prefix == PREFIX else adjusted(prefix)}.{names}"
+    names = ".".join(adjust_name(name.replace(".", "_")) for name in (schema, table))
+    return f"{prefix if prefix == PREFIX else adjust_name(prefix)}.{names}"
 
 
 def _namespace(schema: TableSchema, prefix: str) -> str:
@@ -210,34 +210,34 @@ def _record(schema: TableSchema, namespace: str, name: str) -> Schema:
 
 def _names(schema: TableSchema) -> Mapping[str, str]:
     """Return the name of each column's field; two that are the same once adjusted get numbers."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     taken: set[str] = set()
     for column in schema.columns:
-        name = wanted = adjusted(column.name.replace(".", "_"))
+        name = base = adjust_name(column.name.replace(".", "_"))
         number = 2
         while name in taken:
-            name, number = f"{wanted}_{number}", number + 1
+            name, number = f"{base}_{number}", number + 1
         taken.add(name)
-        found[column.name] = name
-    return found
+        names[column.name] = name
+    return names
 
 
 def _field(column: Column, name: str, *, required: bool) -> Schema:
     kind = avro_type_of(column)
-    made: Schema = {"name": name, "type": kind} if required else _nullable(name, kind)
+    field: Schema = {"name": name, "type": kind} if required else _nullable(name, kind)
     if name != column.name:
-        made["headrace.column"] = column.name
-    return made
+        field["headrace.column"] = column.name
+    return field
 
 
 def _text(schema: Schema) -> str:
-    return json.encode(_defined_once(schema, set())).decode()
+    return json.encode(_define_once(schema, set())).decode()
 
 
-def _defined_once(kind: Any, defined: set[str]) -> Any:
+def _define_once(kind: Any, defined: set[str]) -> Any:
     """Return a schema in which each record is defined where it is first, and named after that, as Avro wants it."""
     if isinstance(kind, list):
-        return [_defined_once(branch, defined) for branch in kind]
+        return [_define_once(branch, defined) for branch in kind]
     if isinstance(kind, str):
         return kind
     if kind["type"] == "record":
@@ -245,14 +245,14 @@ def _defined_once(kind: Any, defined: set[str]) -> Any:
         if name in defined:
             return name
         defined.add(name)
-        return kind | {"fields": [each | {"type": _defined_once(each["type"], defined)} for each in kind["fields"]]}
-    return kind | {part: _defined_once(kind[part], defined) for part in _PARTS if part in kind}
+        return kind | {"fields": [each | {"type": _define_once(each["type"], defined)} for each in kind["fields"]]}
+    return kind | {part: _define_once(kind[part], defined) for part in _PARTS if part in kind}
 
 
-def same(one: str, other: str) -> bool:
+def same(schema: str, other: str) -> bool:
     """Whether two schemas, as JSON, are the same; registries write names in full or in short. What is no Avro schema is not."""
     try:
-        return bool(_in_full(json.decode(one), "") == _in_full(json.decode(other), ""))
+        return bool(_in_full(json.decode(schema), "") == _in_full(json.decode(other), ""))
     except (MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError):
         return False
 
@@ -266,12 +266,12 @@ def _in_full(kind: Any, namespace: str) -> Any:
         return [_in_full(branch, namespace) for branch in kind]
     if isinstance(kind, str):
         return kind if kind in _PRIMITIVES or "." in kind else f"{namespace}.{kind}"
-    found = {name: value for name, value in kind.items() if name != "namespace"}
+    full = {name: value for name, value in kind.items() if name != "namespace"}
     if kind["type"] == "record":
         namespace = kind.get("namespace", namespace)
-        found["name"] = f"{namespace}.{kind['name']}"
-        found["fields"] = [each | {"type": _in_full(each["type"], namespace)} for each in kind["fields"]]
-    return found | {part: _in_full(kind[part], namespace) for part in _PARTS if part in kind}
+        full["name"] = f"{namespace}.{kind['name']}"
+        full["fields"] = [each | {"type": _in_full(each["type"], namespace)} for each in kind["fields"]]
+    return full | {part: _in_full(kind[part], namespace) for part in _PARTS if part in kind}
 
 
 def source_fields(connector: str) -> list[Schema]:

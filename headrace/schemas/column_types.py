@@ -161,18 +161,18 @@ def _of_connect(kind: Mapping[str, Any]) -> object:
         return _PLAIN[base]
     if kind["name"] == DECIMAL:
         return _decimal(kind["parameters"])
-    made: Schema = {"type": _PLAIN[base], "connect.version": kind["version"], "connect.name": kind["name"]}
+    schema: Schema = {"type": _PLAIN[base], "connect.version": kind["version"], "connect.name": kind["name"]}
     if "parameters" in kind:
-        made["connect.parameters"] = kind["parameters"]
+        schema["connect.parameters"] = kind["parameters"]
     if kind["name"] in _LOGICAL:
-        made["logicalType"] = _LOGICAL[kind["name"]]
-    return made
+        schema["logicalType"] = _LOGICAL[kind["name"]]
+    return schema
 
 
 def _member(kind: Mapping[str, Any]) -> object:
     """Return the type of what an array or a map holds."""
-    made = _of_connect(kind)
-    return optional(made) if kind["optional"] else made
+    schema = _of_connect(kind)
+    return optional(schema) if kind["optional"] else schema
 
 
 def _record(kind: Mapping[str, Any]) -> Schema:
@@ -181,15 +181,15 @@ def _record(kind: Mapping[str, Any]) -> Schema:
         {"name": each["field"], "type": _member(each)} | ({"default": None} if each["optional"] else {})
         for each in kind["fields"]
     ]
-    made: Schema = {"type": "record", "name": name, "namespace": namespace, "fields": fields}
-    return made | {"connect.version": kind["version"], "connect.name": kind["name"]}
+    schema: Schema = {"type": "record", "name": name, "namespace": namespace, "fields": fields}
+    return schema | {"connect.version": kind["version"], "connect.name": kind["name"]}
 
 
 def _decimal(parameters: Mapping[str, str]) -> Schema:
     precision = int(parameters.get("connect.decimal.precision", _DEFAULT_PRECISION))
-    made: Schema = {"type": "bytes", "scale": int(parameters["scale"]), "precision": precision}
-    made["connect.parameters"] = dict(parameters)
-    return made | {"connect.version": 1, "connect.name": DECIMAL, "logicalType": "decimal"}
+    schema: Schema = {"type": "bytes", "scale": int(parameters["scale"]), "precision": precision}
+    schema["connect.parameters"] = dict(parameters)
+    return schema | {"connect.version": 1, "connect.name": DECIMAL, "logicalType": "decimal"}
 
 
 def _array(kind: Mapping[str, Any]) -> Schema:

@@ -42,7 +42,7 @@ def connect_value(schema: TableSchema, connector: str, prefix: str) -> Schema:
 
 
 def _base(schema: TableSchema, prefix: str) -> str:
-    return ".".join(avro.adjusted(name) for name in (prefix, schema.schema, schema.table))
+    return ".".join(avro.adjust_name(name) for name in (prefix, schema.schema, schema.table))
 
 
 def _field(column: Column, schema: TableSchema) -> Schema:
@@ -51,12 +51,12 @@ def _field(column: Column, schema: TableSchema) -> Schema:
 
 def _source(connector: str) -> list[Schema]:
     """Return the fields of `source`, which are those of its Avro form."""
-    found = []
+    fields = []
     for field in avro.source_fields(connector):
         kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
         kind = next((_OF_AVRO[each] for each in kinds if isinstance(each, str) and each in _OF_AVRO), "string")
-        found.append(_optional({"type": kind}, field["name"]))
-    return found
+        fields.append(_optional({"type": kind}, field["name"]))
+    return fields
 
 
 def _transaction() -> Schema:
@@ -73,7 +73,7 @@ def _optional(kind: Schema, name: str) -> Schema:
     return kind | {"optional": True, "field": name}
 
 
-def printed(form: str, schema: TableSchema, connector: str, prefix: str, *, of_key: bool) -> str:
+def render_schema(form: str, schema: TableSchema, connector: str, prefix: str, *, of_key: bool) -> str:
     """Return the schema of a table's values, or keys, on one line where it is JSON; `prefix` is that of the stream's topics.
 
     Raises ConfigurationError for the keys of a table without one, or as SQL.
@@ -88,13 +88,13 @@ def printed(form: str, schema: TableSchema, connector: str, prefix: str, *, of_k
             hint="Its records have no key: leave --key out.",
         )
     if form == "avro":
-        made = avro.schemas(schema, connector).with_prefix(prefix)
-        return str(made.key) if of_key else made.value
+        schemas = avro.schemas(schema, connector).with_prefix(prefix)
+        return str(schemas.key) if of_key else schemas.value
     if form == "connect":
-        found = connect_key(schema, prefix) if of_key else connect_value(schema, connector, prefix)
+        document = connect_key(schema, prefix) if of_key else connect_value(schema, connector, prefix)
     else:
-        found = key(schema) if of_key else value(schema)
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+        document = key(schema) if of_key else value(schema)
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -142,14 +142,14 @@ def value(schema: TableSchema) -> Schema:
         "ts_ms": {"type": "integer"},
         "transaction": {"type": ["object", "null"]},
     }
-    made = _object(fields, ["op", "before", "after", "source"])
-    return {"$schema": _DIALECT, "title": f"{schema.schema}.{schema.table}"} | made | {"$defs": {"row": row}}
+    envelope = _object(fields, ["op", "before", "after", "source"])
+    return {"$schema": _DIALECT, "title": f"{schema.schema}.{schema.table}"} | envelope | {"$defs": {"row": row}}
 
 
 def of_column(column: Column, *, required: bool) -> Schema:
     """Return the schema of a column's values."""
-    made = _of_type(connect_type_of(column))
-    return made if required else _nullable(made)
+    kind = _of_type(connect_type_of(column))
+    return kind if required else _nullable(kind)
 
 
 def _of_type(kind: Schema) -> Schema:
@@ -161,9 +161,9 @@ def _of_type(kind: Schema) -> Schema:
     return dict(_SIMPLE[name])
 
 
-def _nullable(made: Schema) -> Schema:
-    kinds = made["type"] if isinstance(made["type"], list) else [made["type"]]
-    return made | {"type": [*kinds, "null"]}
+def _nullable(schema: Schema) -> Schema:
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    return schema | {"type": [*kinds, "null"]}
 
 
 def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
@@ -189,10 +189,10 @@ _WITH_LENGTH: Final = {"varchar": "varchar", "bpchar": "char", "VARCHAR": "varch
 
 def create_table(schema: TableSchema) -> str:
     """Return the statement, with a semicolon."""
-    lines = [f"    {_quoted(column.name)} {_type(column)}{_constraint(column, schema)}" for column in schema.columns]
+    lines = [f"    {_quote(column.name)} {_type(column)}{_constraint(column, schema)}" for column in schema.columns]
     if schema.key:
-        lines.append(f"    primary key ({', '.join(map(_quoted, schema.key))})")
-    return f"create table {_quoted(schema.schema)}.{_quoted(schema.table)} (\n" + ",\n".join(lines) + "\n);"
+        lines.append(f"    primary key ({', '.join(map(_quote, schema.key))})")
+    return f"create table {_quote(schema.schema)}.{_quote(schema.table)} (\n" + ",\n".join(lines) + "\n);"
 
 
 def _type(column: Column) -> str:
@@ -202,18 +202,18 @@ def _type(column: Column) -> str:
     is_array = name.startswith("_")
     name = name.removeprefix("_")
     if name in _WITH_LENGTH:
-        found = "text" if column.length is None else f"{_WITH_LENGTH[name]}({column.length})"
+        sql = "text" if column.length is None else f"{_WITH_LENGTH[name]}({column.length})"
     else:
-        found = _TYPES.get(name, "text")
-        if found == "numeric" and column.length is not None:
-            found = f"numeric({column.length}, {column.scale or 0})"
-    return f"{found}[]" if is_array else found
+        sql = _TYPES.get(name, "text")
+        if sql == "numeric" and column.length is not None:
+            sql = f"numeric({column.length}, {column.scale or 0})"
+    return f"{sql}[]" if is_array else sql
 
 
 def _constraint(column: Column, schema: TableSchema) -> str:
     return " not null" if column.name in schema.key else ""
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     doubled = name.replace('"', '""')
     return f'"{doubled}"'

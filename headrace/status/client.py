@@ -20,7 +20,7 @@ from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
 from headrace.status.answer import Answer, SourceStatus, refused_inputs
 
-_PATIENCE = 5.0
+_TIMEOUT = 5.0
 #: The state of a source that another bridge serves.
 _ELSEWHERE = "elsewhere"
 #: The state of a source that the bridge itself serves.
@@ -41,7 +41,7 @@ def fetch(path: Path, at: tuple[str, ...] = ()) -> Answer:
         ConfigurationError: it is neither.
         NotConnected, NeedsOperator: nobody answers, and what is durable cannot be read.
     """
-    file = _loaded(path)
+    file = _load_file(path)
     part = "edge" if isinstance(file, EdgeFile) else "bridge"
     listens = at or tuple(filter(None, [file.metrics.listen]))
     answers, silences = [], []
@@ -52,31 +52,31 @@ def fetch(path: Path, at: tuple[str, ...] = ()) -> Answer:
         else:
             answers.append(answer)
     if answers:
-        return _together(answers, silences)
+        return _merge(answers, silences)
     why = "; ".join(silences) or "[metrics] listen is not in the file, so the status of what runs cannot be read"
-    return Answer(part=part, running=False, version=__version__, reason=why, sources=_durable(part)(file))
+    return Answer(part=part, running=False, version=__version__, reason=why, sources=_find_status_reader(part)(file))
 
 
-def _together(answers: list[Answer], silences: list[str]) -> Answer:
+def _merge(answers: list[Answer], silences: list[str]) -> Answer:
     """Return one answer, in which each source is shown as the bridge that serves it sees it."""
     sources: dict[str, SourceStatus] = {}
     for answer in answers:
         for source in answer.sources:
-            known = sources.get(source.source)
+            former = sources.get(source.source)
             # A bridge that the group dropped shows what it had as waiting, until the group reports who has it.
-            if known is None or rank(source) > rank(known):
+            if former is None or rank(source) > rank(former):
                 sources[source.source] = source
-    together = answers[0]
-    together.address = ", ".join(answer.address for answer in answers)
-    together.ready = not silences and all(answer.ready for answer in answers)
-    together.reason = "; ".join([*(answer.reason for answer in answers), *silences])
-    together.sources = list(sources.values())
+    merged = answers[0]
+    merged.address = ", ".join(answer.address for answer in answers)
+    merged.ready = not silences and all(answer.ready for answer in answers)
+    merged.reason = "; ".join([*(answer.reason for answer in answers), *silences])
+    merged.sources = list(sources.values())
     refused: dict[str, Counter[str]] = {}
     for each in (each for answer in answers for each in answer.refused):
         refused.setdefault(each.door, Counter())[each.sender] += each.count
-    together.refused = refused_inputs(refused)
-    together.deliveries = [delivery for answer in answers for delivery in answer.deliveries]
-    return together
+    merged.refused = refused_inputs(refused)
+    merged.deliveries = [delivery for answer in answers for delivery in answer.deliveries]
+    return merged
 
 
 def rank(source: SourceStatus) -> int:
@@ -84,7 +84,7 @@ def rank(source: SourceStatus) -> int:
     return {_SERVING: 2, _ELSEWHERE: 0}.get(source.state, 1)
 
 
-def _loaded(path: Path) -> EdgeFile | BridgeFile:
+def _load_file(path: Path) -> EdgeFile | BridgeFile:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, tomllib.TOMLDecodeError):
@@ -100,13 +100,13 @@ def _loaded(path: Path) -> EdgeFile | BridgeFile:
     )
 
 
-def answer_of(listen: str, patience: float = _PATIENCE) -> tuple[Answer | None, str]:
-    """Return what answers at `host:port` within `patience` seconds, or None and why there is no answer."""
+def answer_of(listen: str, timeout: float = _TIMEOUT) -> tuple[Answer | None, str]:
+    """Return what answers at `host:port` within `timeout` seconds, or None and why there is no answer."""
     host, _, port = listen.rpartition(":")
     host = "127.0.0.1" if host in {"", "0.0.0.0"} else host
     if port == "0":
         return None, "[metrics] listen names no port: give --at with the one that the log names"
-    connection = http.client.HTTPConnection(host, int(port), timeout=patience)
+    connection = http.client.HTTPConnection(host, int(port), timeout=timeout)
     try:
         connection.request("GET", "/status")
         answer = msgspec.json.decode(connection.getresponse().read(), type=Answer)
@@ -120,7 +120,7 @@ def answer_of(listen: str, patience: float = _PATIENCE) -> tuple[Answer | None, 
     return answer, ""
 
 
-def _durable(part: str) -> Durable:
+def _find_status_reader(part: str) -> Durable:
     (point,) = entry_points(group="headrace.status", name=part)
-    found: Durable = point.load()
-    return found
+    read_status: Durable = point.load()
+    return read_status

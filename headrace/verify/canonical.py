@@ -137,7 +137,7 @@ def absent(name: str) -> Column:
 
 def _source_form(value: str, at_source: SourceType, in_silver: SilverType) -> str:
     if in_silver.name == "decimal":
-        printed = _padded(f"{value}::text", at_source.scale or 0, in_silver.scale)
+        printed = _pad(f"{value}::text", at_source.scale or 0, in_silver.scale)
         return f"case when {value} = 'NaN' then 'NaN' else {printed} end"
     template, _ = _FORMS.get(in_silver.name, _PRINTED)
     return template.format(value=value, type=at_source.name)
@@ -150,14 +150,14 @@ def _or_nan(name: str, shown: str) -> str:
 
 def _silver_form(value: str, at_source: SourceType, in_silver: SilverType) -> str:
     if in_silver.name == "decimal":
-        return _padded(f"cast({value} as string)", in_silver.scale, at_source.scale or 0)
+        return _pad(f"cast({value} as string)", in_silver.scale, at_source.scale or 0)
     if in_silver.name in {"float", "double"}:
         return _bits(value, at_source.name)
     _, template = _FORMS.get(in_silver.name, _PRINTED)
     return template.format(value=value)
 
 
-def _padded(printed: str, scale: int, other: int) -> str:
+def _pad(printed: str, scale: int, other: int) -> str:
     """Return a printed decimal with as many digits after the point as the other side has."""
     # A negative scale rounds left of the point, and prints no digits after it.
     scale, other = max(scale, 0), max(other, 0)

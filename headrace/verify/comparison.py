@@ -97,8 +97,8 @@ class Grid:
 
 def grid(span: Span, cells: int, *, within: tuple[Span, ...] = ()) -> Grid:
     """Return a grid of about so many cells, and no more than there are places."""
-    wanted = max(1, min(cells, span.width))
-    width = -(-span.width // wanted)
+    count = max(1, min(cells, span.width))
+    width = -(-span.width // count)
     return Grid(span=span, cells=-(-span.width // width), within=within)
 
 
@@ -171,7 +171,7 @@ class LakeSide(Side, Protocol):
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
 
 
-def checked(key_hashes: Collection[str]) -> list[str]:
+def check_hashes(key_hashes: Collection[str]) -> list[str]:
     """Return hashes that go into a statement; raise CorruptInput for what is none."""
     if not all(_HASH.fullmatch(each) for each in key_hashes):
         raise CorruptInput("what is to be listed is no hash of a key")

@@ -183,29 +183,29 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     bounds: tuple[int, int] | None = None
 
 
-def arguments(session: str, step: int, what: Step | None) -> dict[str, Any]:
+def encode_arguments(session: str, step: int, what: Step | None) -> dict[str, Any]:
     """Return the arguments of a request."""
-    made: dict[str, Any] = msgspec.to_builtins(
+    fields: dict[str, Any] = msgspec.to_builtins(
         Arguments(version=VERIFICATION.version, session=session, step=step, what=what)
     )
-    return made
+    return fields
 
 
-def parsed(given: dict[str, Any]) -> Arguments:
+def parse_arguments(fields: dict[str, Any]) -> Arguments:
     """Return the arguments that a request has.
 
     Raises NeedsOperator for another version, ConfigurationError for what is none.
     """
-    version = given.get("version")
+    version = fields.get("version")
     if isinstance(version, int):
         VERIFICATION.check(version, "a request to verify")
     try:
-        found = msgspec.convert(given, Arguments)
+        arguments = msgspec.convert(fields, Arguments)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"a request to verify is not understood: {error}") from error
-    if not _has_ranges(found.what):
+    if not _has_ranges(arguments.what):
         raise ConfigurationError("a request to verify is not understood: its ranges are none")
-    return found
+    return arguments
 
 
 def _has_ranges(what: Step | None) -> bool:
@@ -218,7 +218,7 @@ def _has_ranges(what: Step | None) -> bool:
     )
 
 
-def compared(table: SourceTable, columns: list[Column], key: list[Column]) -> ComparedTable:
+def describe_table(table: SourceTable, columns: list[Column], key: list[Column]) -> ComparedTable:
     """Return a table with its columns as they are sent."""
     return ComparedTable(
         name=str(table),
@@ -227,38 +227,38 @@ def compared(table: SourceTable, columns: list[Column], key: list[Column]) -> Co
     )
 
 
-def columns_of(asked: ComparedTable, table: SourceTable, forms: Forms) -> tuple[list[Column], list[Column]]:
+def columns_of(compared: ComparedTable, table: SourceTable, forms: Forms) -> tuple[list[Column], list[Column]]:
     """Return the columns, and the key's, of a table as its own catalog and the forms of its engine have them.
 
     The key is the catalog's, or none: keys of rows are answered, and so who asks cannot choose what columns make one.
     Raises CorruptInput when they are not the table's.
     """
-    if asked.key not in ([], list(table.key)):
+    if compared.key not in ([], list(table.key)):
         raise CorruptInput(f"{table} has another key than the one that is asked for")
-    found: dict[str, Column] = {}
-    for each in asked.columns:
+    columns: dict[str, Column] = {}
+    for each in compared.columns:
         kind = table.columns.get(each.name)
-        made = None
+        column = None
         if kind is not None:
-            made = (
+            column = (
                 forms.absent(each.name)
                 if each.in_silver is None
                 else forms.column(each.name, kind, each.in_silver, nan=each.nan)
             )
-        if made is None:
+        if column is None:
             raise CorruptInput(f"{table} has no column {each.name!r} that can be compared so")
-        found[each.name] = made
-    if not found.keys() >= set(asked.key):
+        columns[each.name] = column
+    if not columns.keys() >= set(compared.key):
         raise CorruptInput(f"the key of {table} is not among the columns to compare")
-    return list(found.values()), [found[name] for name in asked.key]
+    return list(columns.values()), [columns[name] for name in compared.key]
 
 
-def shown(digests: dict[int, Digest]) -> list[tuple[int, int, str, str]]:
+def encode_digests(digests: dict[int, Digest]) -> list[tuple[int, int, str, str]]:
     """Return digests as they are sent."""
     return [(cell, each.rows, str(each.first), str(each.second)) for cell, each in digests.items()]
 
 
-def digests_of(sent: list[tuple[int, int, str, str]]) -> dict[int, Digest]:
+def decode_digests(sent: list[tuple[int, int, str, str]]) -> dict[int, Digest]:
     """Return digests that were sent."""
     return {cell: Digest(rows, int(first), int(second)) for cell, rows, first, second in sent}
 

@@ -74,30 +74,30 @@ class RemoteDatabase:
         and `on_busy` receives the reason meanwhile. Raises NotConnected when edge or bridge do not answer, NeedsOperator when the
         edge refuses or its database does, Retryable when it is still at another verification.
         """
-        made = cls(source, topics, seconds)
+        database = cls(source, topics, seconds)
         over = threading.Event()
-        keeper = threading.Thread(target=made._keep, args=(over,), name="verification keeper", daemon=True)
+        keeper = threading.Thread(target=database._keep, args=(over,), name="verification keeper", daemon=True)
         try:
-            opened = made._open(contract.Open(placed=placed), busy_seconds, on_busy)
-            made.forms = engines.forms(opened.engine)
+            opened = database._open(contract.Open(placed=placed), busy_seconds, on_busy)
+            database.forms = engines.forms(opened.engine)
             if opened.commit is not None:
-                made.place = Place(opened.commit, opened.place)
+                database.place = Place(opened.commit, opened.place)
             keeper.start()
-            yield made
+            yield database
         finally:
             over.set()
-            made._close()
+            database._close()
 
     def tables(self) -> list[SourceTable]:
         """Return the tables that can be captured, by name."""
-        found: list[SourceTable] = []
+        tables: list[SourceTable] = []
         while True:
-            some = self.do(contract.Tables(start=len(found)), Listed)
-            found += some.tables
-            if some.sequences:
-                self.sequences = frozenset(some.sequences)
-            if len(found) >= some.total or not some.tables:
-                return found
+            page = self.do(contract.Tables(start=len(tables)), Listed)
+            tables += page.tables
+            if page.sequences:
+                self.sequences = frozenset(page.sequences)
+            if len(tables) >= page.total or not page.tables:
+                return tables
 
     def side(
         self,
@@ -108,7 +108,7 @@ class RemoteDatabase:
         on_progress: Callable[[int], None] | None = None,
     ) -> "RemoteSide":
         """Return a table as a side of a comparison; `on_progress` receives how many more rows were summed up."""
-        return RemoteSide(self, contract.compared(table, columns, key), on_progress)
+        return RemoteSide(self, contract.describe_table(table, columns, key), on_progress)
 
     def idle_since(self, commit: int) -> bool:
         """Whether the log is known to have no change between a transaction and the snapshot's place."""
@@ -134,7 +134,7 @@ class RemoteDatabase:
         if reply.state == "failed":
             raise contract.error_of(reply.failure or contract.Failure(kind="NeedsOperator", message="an unknown error"))
         on_rows(reply.rows)
-        return self._understood(reply.result, kind)
+        return self._convert(reply.result, kind)
 
     def _open(self, step: contract.Open, busy_seconds: float, on_busy: Callable[[str], None]) -> Opened:
         """Have a snapshot taken, once the edge is at no other verification."""
@@ -152,8 +152,8 @@ class RemoteDatabase:
                 time.sleep(min(left, _AGAIN_SECONDS))
 
     def _ask(self, step: int, what: Step | None, seconds: float | None = None) -> Reply:
-        given = contract.arguments(self._session, step, what)
-        request = new_request(self._source, "verify", asking.caller(), seconds or self.seconds, given)
+        arguments = contract.encode_arguments(self._session, step, what)
+        request = new_request(self._source, "verify", asking.caller(), seconds or self.seconds, arguments)
         try:
             content = asking.ask(self._topics, request)
         except Answered:
@@ -164,9 +164,9 @@ class RemoteDatabase:
             raise type(error)(error.message, hint=f"{error.hint} {old}{_DIRECT}".strip()) from error
         finally:
             self._asked_at = time.monotonic()
-        return self._understood(content.data, Reply)
+        return self._convert(content.data, Reply)
 
-    def _understood(self, data: Any, kind: type[T]) -> T:
+    def _convert(self, data: Any, kind: type[T]) -> T:
         try:
             return msgspec.convert(data, kind)
         except msgspec.ValidationError as error:
@@ -225,9 +225,9 @@ class RemoteSide:
                 self._on_progress(rows - summed)
             summed = max(summed, rows)
 
-        wanted = None if cells is None else sorted(cells)
-        step = contract.Digests(table=self._table, grid=grid, cells=wanted)
-        return contract.digests_of(self._database.do(step, list[tuple[int, int, str, str]], on_rows))
+        numbers = None if cells is None else sorted(cells)
+        step = contract.Digests(table=self._table, grid=grid, cells=numbers)
+        return contract.decode_digests(self._database.do(step, list[tuple[int, int, str, str]], on_rows))
 
     def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
@@ -236,14 +236,14 @@ class RemoteSide:
 
     def rows(self, grid: Grid, cells: Collection[int], key_hashes: Collection[str]) -> list[Row]:
         """Return the rows in some cells of a grid whose keys have these hashes."""
-        wanted = sorted(key_hashes)
+        hashes = sorted(key_hashes)
         at_once = max(1, min(MOST_KEYS, _CHARACTERS // (40 * (len(self._table.columns) + 4))))
-        found: list[Row] = []
-        for start in range(0, len(wanted), at_once):
-            some = wanted[start : start + at_once]
-            step = contract.Rows(table=self._table, grid=grid, cells=sorted(cells), key_hashes=some)
-            found += self._database.do(step, list[Row])
-        return found
+        rows: list[Row] = []
+        for start in range(0, len(hashes), at_once):
+            page = hashes[start : start + at_once]
+            step = contract.Rows(table=self._table, grid=grid, cells=sorted(cells), key_hashes=page)
+            rows += self._database.do(step, list[Row])
+        return rows
 
     def _measure(self) -> Measured:
         if self._measured is None:

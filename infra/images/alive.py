@@ -1,4 +1,4 @@
-"""Whether something answers: `alive.py HOST PORT` for a port, `alive.py URL` for a page that must say 200. For health checks."""
+"""Health check: whether a server answers. `alive.py HOST PORT` is for a port, `alive.py URL` for a page with status 200."""
 
 import socket
 import sys

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import dags
 from headrace.errors import NeedsOperator
-from infra.local.process import said_since, size
+from infra.local.process import read_since, size
 
 _DAGS = Path(dags.__file__).parent
 _STOP_SECONDS = 10.0
@@ -55,7 +55,7 @@ class DagRun:
     @property
     def failure(self) -> str:
         """What the tasks that failed raised, without Airflow's own lines; the end of the log when nothing was raised."""
-        said: list[str] = []
+        errors: list[str] = []
         inside = False
         for line in self.log.splitlines():
             if line.startswith("Traceback "):
@@ -63,9 +63,9 @@ class DagRun:
             elif _DATED.match(line):
                 inside = False
             elif inside and not line.startswith(" "):
-                said.append(line)
-        # The list of jars says nothing.
-        return re.sub(r" --jars \S+", "", "\n".join(said))[-4000:].strip() or self.log[-2000:]
+                errors.append(line)
+        # The list of jars explains nothing.
+        return re.sub(r" --jars \S+", "", "\n".join(errors))[-4000:].strip() or self.log[-2000:]
 
     def check(self) -> Self:
         """Return itself; raise NeedsOperator with what the tasks raised when the run failed."""
@@ -80,7 +80,7 @@ class Airflow:
 
     def __init__(self, folder: Path, lake_file: Path, *, jars: Path) -> None:
         self.folder = folder.absolute()
-        #: What Airflow and the tasks say.
+        #: The output of Airflow and the tasks.
         self.log = self.folder / "airflow.log"
         self._environment = environment(self.folder, lake_file.absolute(), jars.absolute())
         self._process: subprocess.Popen[str] | None = None
@@ -126,7 +126,7 @@ class Airflow:
             state=answer["state"],
             tasks=[TaskRun(**task) for task in answer["tasks"]],
             assets=answer["assets"],
-            log=said_since(self.log, before),
+            log=read_since(self.log, before),
         )
 
     def stop(self) -> None:
@@ -159,7 +159,7 @@ class Airflow:
         if not line:
             self.stop()
             raise NeedsOperator(
-                f"Airflow ended, or did not answer within {seconds:.0f} seconds:\n{said_since(self.log, 0)[-2000:]}",
+                f"Airflow ended, or did not answer within {seconds:.0f} seconds:\n{read_since(self.log, 0)[-2000:]}",
                 hint=f"Read the end of {self.log}.",
             )
         answer: dict[str, Any] = json.loads(line)

@@ -1,7 +1,7 @@
 """The process in which Airflow runs DAGs, one after the other, for infra/local/airflow.py.
 
 A line of JSON on standard input, a DAG's identifier and parameters, makes one run of the DAG with Airflow's own task runner
-and metadata database; the answer is one line of JSON on standard output. All that Airflow and the tasks say goes to standard
+and metadata database; the answer is one line of JSON on standard output. All output of Airflow and the tasks goes to standard
 error. When standard input ends, this process and all that it started end at once, so nothing outlives the owner.
 """
 # Airflow prints while it is imported, so that comes after standard output was put aside.
@@ -24,23 +24,23 @@ def main() -> None:
     # Tasks print; the answers need standard output for themselves.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    wanted: queue.SimpleQueue[str] = queue.SimpleQueue()
+    requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     # DAGs run on the main thread: Airflow handles signals there.
-    threading.Thread(target=_read, args=(wanted,), daemon=True).start()
+    threading.Thread(target=_read, args=(requests,), daemon=True).start()
     _prepare()
     _answer(answers, {"ready": True})
     while True:
-        asked = json.loads(wanted.get())
+        request = json.loads(requests.get())
         try:
-            _answer(answers, _run(asked["dag"], asked["params"]))
+            _answer(answers, _run(request["dag"], request["params"]))
         except Exception as error:  # noqa: BLE001 - whatever it is, the owner must get it.
-            _log.exception("the run of %s could not be made", asked["dag"])
+            _log.exception("the run of %s could not be made", request["dag"])
             _answer(answers, {"error": f"{type(error).__name__}: {error}"})
 
 
-def _read(wanted: "queue.SimpleQueue[str]") -> None:
+def _read(requests: "queue.SimpleQueue[str]") -> None:
     for line in sys.stdin:
-        wanted.put(line.strip())
+        requests.put(line.strip())
     # The group is this process's own: its tasks and their spark-submit are in it.
     os.killpg(os.getpgid(0), signal.SIGKILL)
 

@@ -96,7 +96,7 @@ def status(folder: Path, *, as_json: bool) -> None:
     stack = Stack.load(folder) if _exists(folder) else None
     running = stack is not None and stack.running
     if as_json:
-        described = {name: _described(stack, name) for name in stack.servers} if stack else {}
+        described = {name: _describe(stack, name) for name in stack.servers} if stack else {}
         click.echo(json.dumps({"folder": str(folder.absolute()), "running": running, "servers": described}, indent=1))
     elif stack is None:
         console.print(f"There is no stack in {escape(str(folder.absolute()))}. Start one: headrace up.")
@@ -105,7 +105,7 @@ def status(folder: Path, *, as_json: bool) -> None:
     sys.exit(0 if running else 1)
 
 
-def _described(stack: Stack, name: str) -> dict[str, object]:
+def _describe(stack: Stack, name: str) -> dict[str, object]:
     server = stack.servers[name]
     return {
         "kind": server.kind,

@@ -15,7 +15,7 @@ import sys
 _PR_SET_PDEATHSIG = 1
 _WATCHED = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 #: Seconds between two looks at the owner, and for a server to end before it is killed.
-_EVERY, _PATIENCE = 0.25, 10.0
+_EVERY, _END_SECONDS = 0.25, 10.0
 
 
 def main(owner: int, end_signal: int, user: int, group: int, folder: str, command: list[str]) -> int:
@@ -48,7 +48,7 @@ def main(owner: int, end_signal: int, user: int, group: int, folder: str, comman
         if os.getppid() != owner or (woken is not None and woken.si_signo != signal.SIGCHLD):
             server.send_signal(end_signal)
             try:
-                server.wait(_PATIENCE)
+                server.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
                 server.kill()
     return server.returncode if server.returncode >= 0 else 128 - server.returncode

@@ -48,7 +48,7 @@ def make_home(folder: Path, account: pwd.struct_passwd | None) -> Path:
         if len(bytes(home.absolute())) <= _LONGEST and can_reach(folder, account):
             home.mkdir()
         else:
-            home.symlink_to(_made_elsewhere(folder, account))
+            home.symlink_to(_make_elsewhere(folder, account))
     home = home.resolve()
     home.chmod(0o755)
     if account:
@@ -75,15 +75,15 @@ def readable_copy(root: Path, parts: Sequence[str], name: str, account: pwd.stru
         return root
     copy = _ELSEWHERE / f"headrace-{name}"
     lock = os.open(_ELSEWHERE / f".headrace-{os.geteuid()}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(lock) as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with os.fdopen(lock) as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         if not copy.exists():
             partial = Path(tempfile.mkdtemp(prefix=".headrace-", dir=_ELSEWHERE))
             for part in parts:
                 shutil.copytree(root / part, partial / part, symlinks=True)
             partial.chmod(0o755)
             partial.rename(copy)
-    return _owned(copy, {os.geteuid()})
+    return _check_owner(copy, {os.geteuid()})
 
 
 def run_as(
@@ -108,7 +108,7 @@ def run_as(
 
 
 def can_reach(folder: Path, account: pwd.struct_passwd | None) -> bool:
-    """Say whether the account may enter the folder and read it."""
+    """Return whether the account may enter the folder and read it."""
     if account is None:
         return os.access(folder, os.R_OK | os.X_OK)
     # Asked of the kernel, which knows about access lists too.
@@ -116,7 +116,7 @@ def can_reach(folder: Path, account: pwd.struct_passwd | None) -> bool:
     return run_as(account, test, folder=Path("/")).returncode == 0
 
 
-def _made_elsewhere(folder: Path, account: pwd.struct_passwd | None) -> Path:
+def _make_elsewhere(folder: Path, account: pwd.struct_passwd | None) -> Path:
     _sweep()
     digest = hashlib.sha256(bytes(folder.absolute())).hexdigest()[:12]
     home = _ELSEWHERE / f"headrace-{digest}"
@@ -125,7 +125,7 @@ def _made_elsewhere(folder: Path, account: pwd.struct_passwd | None) -> Path:
         (home / _BELONGS_TO).write_text(str(folder.absolute()))
     except FileExistsError:
         # Everybody may make folders there: one that is not ours is never taken for a home.
-        _owned(home, {os.geteuid(), account.pw_uid if account else os.geteuid()})
+        _check_owner(home, {os.geteuid(), account.pw_uid if account else os.geteuid()})
     return home
 
 
@@ -137,9 +137,9 @@ def _sweep() -> None:
                 shutil.rmtree(home, ignore_errors=True)
 
 
-def _owned(folder: Path, owners: set[int]) -> Path:
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners or found.st_mode & 0o022:
+def _check_owner(folder: Path, owners: set[int]) -> Path:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in owners or status.st_mode & 0o022:
         raise NeedsOperator(
             f"{folder} is not ours, or others may write to it, so it is not used.",
             hint="Find out who made it and remove it.",

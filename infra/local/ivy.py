@@ -1,6 +1,6 @@
 """Resolves groups of jars with the Ivy that PySpark carries, so that Java and Python are all a machine needs.
 
-Guarantees a clear reason when jars cannot be had. Assumes Ivy's usual repository, unless HEADRACE_IVY_SETTINGS names an
+Guarantees a clear reason when jars cannot be obtained. Assumes Ivy's usual repository, unless HEADRACE_IVY_SETTINGS names an
 Ivy settings file. Used by infra/local/jars.py.
 """
 
@@ -36,7 +36,7 @@ class Group:
     beside_spark: bool = False
     #: `organisation:module` of what is not wanted.
     excluded: tuple[str, ...] = ()
-    #: What the files are. Anything but a jar is taken alone, without what its description says that it needs.
+    #: What the files are. Anything but a jar is taken alone, without its dependencies.
     extension: str = "jar"
     #: Whether the jars are taken alone too: the pins are all that is wanted.
     alone: bool = False
@@ -50,7 +50,7 @@ class Group:
 def resolve(group: Group, into: Path, cache: Path, console: Console) -> None:
     """Put the group's jars and all that they need into the folder.
 
-    Raises NotConnected if the repository cannot be reached, NeedsOperator if a jar cannot be had.
+    Raises NotConnected if the repository cannot be reached, NeedsOperator if a jar cannot be obtained.
     """
     request = into / "ivy.xml"
     request.write_text(_ivy_file(group))
@@ -83,8 +83,8 @@ def _run(command: list[str], console: Console, name: str) -> tuple[int, str]:
         assert ivy.stdout is not None
         for line in ivy.stdout:
             output.append(line)
-            if found := re.search(r"(?:SUCCESSFUL \]|found) \S+#(\S+?)(?:!| in|$)", line):
-                status.update(f"jars/{name}: {found[1]}")
+            if match := re.search(r"(?:SUCCESSFUL \]|found) \S+#(\S+?)(?:!| in|$)", line):
+                status.update(f"jars/{name}: {match[1]}")
     return ivy.returncode, "".join(output)
 
 
@@ -108,7 +108,7 @@ def _ivy_file(group: Group) -> str:
     def attributes(coordinates: str, *names: str) -> str:
         return " ".join(f"{name}={quoteattr(part)}" for name, part in zip(names, coordinates.split(":"), strict=True))
 
-    excluded = [*group.excluded, *(f"*:{name}" for name in (_carried_by_spark() if group.beside_spark else []))]
+    excluded = [*group.excluded, *(f"*:{name}" for name in (_list_spark_modules() if group.beside_spark else []))]
     return "\n".join(
         [
             '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
@@ -148,20 +148,20 @@ def _alone(coordinates: str, extension: str) -> str:
     )
 
 
-def _carried_by_spark() -> list[str]:
+def _list_spark_modules() -> list[str]:
     names = (re.sub(r"-\d[\w.]*(-.*)?$", "", jar.stem) for jar in _pyspark_jars().glob("*.jar"))
     return sorted(set(names))
 
 
 def _pyspark_jars() -> Path:
-    found = importlib.util.find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise NeedsOperator("PySpark is not installed.", hint="Run make setup.")
-    return Path(found.origin).parent / "jars"
+    return Path(spec.origin).parent / "jars"
 
 
 def _ivy_jar() -> Path:
-    found = sorted(_pyspark_jars().glob("ivy-*.jar"))
-    if not found:
+    jars = sorted(_pyspark_jars().glob("ivy-*.jar"))
+    if not jars:
         raise NeedsOperator(f"There is no Ivy in {_pyspark_jars()}.", hint="Run make setup.")
-    return found[-1]
+    return jars[-1]

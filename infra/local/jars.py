@@ -131,7 +131,7 @@ def read_sums(file: Path = SUMS) -> dict[str, str]:
 def fetch(group: Group, into: Path, console: Console, sums: Mapping[str, str]) -> None:
     """Make the group complete in its folder, of files with these sums; do nothing if it is.
 
-    Raises NotConnected if the repository cannot be reached, NeedsOperator if a file cannot be had or has another sum.
+    Raises NotConnected if the repository cannot be reached, NeedsOperator if a file cannot be obtained or has another sum.
     """
     target = into / group.name
     if _complete(group, target):
@@ -217,8 +217,8 @@ def _complete(group: Group, target: Path) -> bool:
 
 
 def _manifest(target: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((target / _MANIFEST).read_text())
-    return found
+    manifest: dict[str, Any] = json.loads((target / _MANIFEST).read_text())
+    return manifest
 
 
 def _pins(group: Group) -> list[str]:
@@ -227,8 +227,8 @@ def _pins(group: Group) -> list[str]:
 
 def _files(target: Path) -> dict[str, int]:
     """Return the sizes of all files of a folder, also of those in an archive's folders."""
-    found = (path for path in sorted(target.rglob("*")) if path.is_file() and path.name != _MANIFEST)
-    return {str(path.relative_to(target)): path.stat().st_size for path in found}
+    files = (path for path in sorted(target.rglob("*")) if path.is_file() and path.name != _MANIFEST)
+    return {str(path.relative_to(target)): path.stat().st_size for path in files}
 
 
 def _describe(files: dict[str, int]) -> str:
@@ -292,7 +292,7 @@ def jars(purposes: tuple[str, ...]) -> None:
     Airflow's DAGs know. HEADRACE_IVY_SETTINGS names an Ivy settings file where the usual repository cannot be reached.
     """
     into = jar_folder()
-    wanted = [group for purpose in purposes or ("lake",) for group in PURPOSES[purpose]]
+    groups = [group for purpose in purposes or ("lake",) for group in PURPOSES[purpose]]
     console = Console(highlight=False, soft_wrap=True, markup=False)
-    fetch_all(into, console, wanted, read_sums())
+    fetch_all(into, console, groups, read_sums())
     click.echo(f"headrace: the jars are in {into}")

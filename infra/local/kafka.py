@@ -2,7 +2,7 @@
 
 It is its own controller, or joins a broker that is; then that one has to run. Guarantees that storage is formatted once,
 completely or not at all, that its ports stay the same, that nothing is ever deleted by age, and that it ends with its owner
-unless it is detached. Everything replicated has one replica, unless settings say otherwise; topics are never created by
+unless it is detached. Everything replicated has one replica, unless settings differ; topics are never created by
 themselves. The defaults suit one broker on a small machine that starts often and forgets nothing. Clients on this machine are
 trusted. Used by infra/local/stack.py and tests.
 """
@@ -88,8 +88,8 @@ def _kept_port(folder: Path, listener: str) -> int:
     """Return the port of the listener that was configured last; 0 if none was."""
     with suppress(OSError):
         listeners = rf"^listeners=.*\b{listener}://127\.0\.0\.1:(\d+)"
-        if found := re.search(listeners, _properties(folder).read_text(), re.MULTILINE):
-            return int(found[1])
+        if match := re.search(listeners, _properties(folder).read_text(), re.MULTILINE):
+            return int(match[1])
     return 0
 
 
@@ -113,9 +113,9 @@ def _java(folder: Path, log: Path) -> list[str]:
 
 def _cluster(folder: Path) -> str:
     """Return the id of the cluster for which a broker's storage was formatted."""
-    found = re.search(r"^cluster\.id=(.+)$", (folder / "data" / "meta.properties").read_text(), re.MULTILINE)
-    assert found is not None
-    return found[1]
+    match = re.search(r"^cluster\.id=(.+)$", (folder / "data" / "meta.properties").read_text(), re.MULTILINE)
+    assert match is not None
+    return match[1]
 
 
 def _format_storage(folder: Path, command: Sequence[str], cluster: str = "") -> None:
@@ -128,10 +128,12 @@ def _format_storage(folder: Path, command: Sequence[str], cluster: str = "") -> 
     # Quick to start matters here, not quick in the long run.
     options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
     tool = ["kafka.tools.StorageTool", "format", "--config", str(_properties(folder)), f"--cluster-id={cluster}"]
-    done = subprocess.run([*command, *options, *tool], cwd=folder, check=False, capture_output=True, text=True)
-    if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()
-        raise NeedsOperator(f"Kafka's storage in {data} cannot be formatted: {said}", hint="Check the settings given.")
+    process = subprocess.run([*command, *options, *tool], cwd=folder, check=False, capture_output=True, text=True)
+    if process.returncode != 0:
+        output = (process.stderr or process.stdout).strip()
+        raise NeedsOperator(
+            f"Kafka's storage in {data} cannot be formatted: {output}", hint="Check the settings given."
+        )
 
 
 def _properties(folder: Path) -> Path:
@@ -227,7 +229,7 @@ class Kafka(Server):
 
 
 def _names(port: int, number: int) -> bool:
-    """Say whether a broker answers a request for metadata and names the one with this number, which then is not fenced."""
+    """Return whether a broker answers a request for metadata and names the one with this number, which then is not fenced."""
     # Metadata Request v1 => size api_key api_version correlation_id client_id [topics]; an empty list: no topics.
     request = struct.pack(">hhih8si", 3, 1, 1, 8, b"headrace", 0)
     try:

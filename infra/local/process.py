@@ -40,8 +40,8 @@ class Process:
     @property
     def pid(self) -> int | None:
         """The id of the running process; None when it does not run."""
-        found = self._find()
-        return found.pid if found else None
+        process = self._find()
+        return process.pid if process else None
 
     def launch(
         self,
@@ -105,7 +105,7 @@ class Process:
         return True
 
     def listens_on(self, port: int) -> bool:
-        """Say whether it is this process that listens on the TCP port."""
+        """Return whether it is this process that listens on the TCP port."""
         process = self._find()
         try:
             connections = process.net_connections("tcp") if process else []
@@ -140,10 +140,10 @@ class Process:
             # Collects its exit status, if there is one.
             self._child.poll()
         try:
-            known = json.loads(self.record.read_text())
-            process = psutil.Process(known["pid"])
+            record = json.loads(self.record.read_text())
+            process = psutil.Process(record["pid"])
             # The kernel's notion of when it booted, from which start times are counted, can move by a second.
-            same = abs(process.create_time() - known["started"]) < 2
+            same = abs(process.create_time() - record["started"]) < 2
         except (OSError, ValueError, KeyError, TypeError, psutil.NoSuchProcess):
             return None
         return process if same and not _is_gone(process) else None
@@ -177,7 +177,7 @@ def size(log: Path) -> int:
         return 0
 
 
-def said_since(log: Path, before: int) -> str:
+def read_since(log: Path, before: int) -> str:
     """Return what was written to the log since it had `before` bytes, the last 20,000 bytes of it at most."""
     now = size(log)
     if not now:
@@ -190,7 +190,7 @@ def said_since(log: Path, before: int) -> str:
 
 def tail(log: Path, lines: int = 15) -> str:
     """Return the last lines of the log, or nothing if there is none."""
-    return "\n".join(said_since(log, 0).splitlines()[-lines:])
+    return "\n".join(read_since(log, 0).splitlines()[-lines:])
 
 
 def _is_gone(process: psutil.Process) -> bool:

@@ -2,7 +2,7 @@
 
 Guarantees that `start` returns when the server answers on a port of its own and raises otherwise, with the server's last lines;
 that the port stays the same; and that the server ends with its owner unless it is detached (infra/local/process.py). A kind of
-server says how it is made, launched and asked. infra/local/stack.py knows servers by nothing else.
+server defines how it is made, launched and queried. infra/local/stack.py knows servers by nothing else.
 
 Ports are free TCP ports on 127.0.0.1. They lie below the range from which the kernel takes the local end of outgoing
 connections. Otherwise, while a server is down, some client's connection (even one to that very server, which then talks to
@@ -23,7 +23,7 @@ from typing import ClassVar
 
 from headrace.errors import NeedsOperator
 from infra.local.home import remove_home
-from infra.local.process import Process, said_since, size
+from infra.local.process import Process, read_since, size
 
 _LOWEST = 10240
 _KEPT = "port"
@@ -81,7 +81,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Say whether the port can be bound now, by a server that may reuse the addresses of closed connections."""
+    """Return whether the port can be bound now, by a server that may reuse the addresses of closed connections."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -193,19 +193,19 @@ class Server(ABC):
 
     @abstractmethod
     def _is_ready(self, port: int) -> bool:
-        """Say whether it is this server that answers."""
+        """Return whether it is this server that answers."""
 
     def _start_on(self, port: int) -> None:
         before = size(self.log)
         self._launch(port)
         if self._process.wait_until(lambda: self._is_ready(port), self.start_seconds):
             return
-        said = said_since(self.log, before)
+        output = read_since(self.log, before)
         if self._output != self.log:
-            said = f"{said}\n{said_since(self._output, 0)}".strip()
-        if any(words in said for words in self.port_taken):
+            output = f"{output}\n{read_since(self._output, 0)}".strip()
+        if any(words in output for words in self.port_taken):
             raise PortTaken
         raise NeedsOperator(
-            f"{self.name} in {self.folder} ended while it started. Its last words:\n{said[-1500:]}",
+            f"{self.name} in {self.folder} ended while it started. Its last words:\n{output[-1500:]}",
             hint=f"Read the end of {self.log}.",
         )

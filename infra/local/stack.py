@@ -2,7 +2,7 @@
 
 Guarantees that the servers end with the process that started them, unless the stack is detached; that what a crashed
 stack left behind is recognised and the next start works; that two processes never start the same folder at once. Every
-server keeps its own files in a folder of its own, and its log in `logs/`; `stack.json` says which servers there are.
+server keeps its own files in a folder of its own, and its log in `logs/`; `stack.json` lists the servers.
 Used by infra/local/command.py, the demo and tests.
 """
 
@@ -56,7 +56,7 @@ class Stack:
         #: The clusters by name.
         self.postgres = {
             name: Postgres(
-                self.folder / "postgres" / _checked(name),
+                self.folder / "postgres" / _check_name(name),
                 settings=postgres_settings,
                 log=logs / f"{name}.log",
                 detached=detached,
@@ -65,7 +65,7 @@ class Stack:
         }
         #: The MariaDB servers by name.
         self.mariadb = {
-            name: Mariadb(self.folder / "mariadb" / _checked(name), log=logs / f"{name}.log", detached=detached)
+            name: Mariadb(self.folder / "mariadb" / _check_name(name), log=logs / f"{name}.log", detached=detached)
             for name in mariadb
         }
         self._kafka: Kafka | None = None
@@ -80,16 +80,16 @@ class Stack:
 
         What it starts is detached. Raises NeedsOperator if there is no stack.
         """
-        known = _read(folder)
-        if known is None:
+        saved = _read(folder)
+        if saved is None:
             raise NeedsOperator(f"There is no stack in {folder.absolute()}.", hint="Start one: headrace up.")
         return cls(
             folder,
-            postgres=dict.fromkeys((*known["postgres"], *more_postgres)),
-            mariadb=dict.fromkeys((*known.get("mariadb", ()), *more_mariadb)),
-            kafka=known["kafka"],
-            postgres_settings=known["postgres_settings"],
-            kafka_settings=known["kafka_settings"],
+            postgres=dict.fromkeys((*saved["postgres"], *more_postgres)),
+            mariadb=dict.fromkeys((*saved.get("mariadb", ()), *more_mariadb)),
+            kafka=saved["kafka"],
+            postgres_settings=saved["postgres_settings"],
+            kafka_settings=saved["kafka_settings"],
             detached=True,
         )
 
@@ -103,10 +103,10 @@ class Stack:
     @property
     def servers(self) -> dict[str, Server]:
         """All servers by name."""
-        found: dict[str, Server] = {**self.postgres, **self.mariadb}
+        servers: dict[str, Server] = {**self.postgres, **self.mariadb}
         if self._kafka is not None:
-            found[Kafka.kind] = self._kafka
-        return found
+            servers[Kafka.kind] = self._kafka
+        return servers
 
     @property
     def running(self) -> bool:
@@ -115,8 +115,8 @@ class Stack:
 
     def version(self, name: str) -> str:
         """Return the version of the named server, as it was when the stack was last started."""
-        known = _read(self.folder)
-        return str(known["versions"][name]) if known else self.servers[name].version
+        saved = _read(self.folder)
+        return str(saved["versions"][name]) if saved else self.servers[name].version
 
     def start(self) -> None:
         """Start every server that does not run, all at once; if one cannot start, none stays that was started here.
@@ -193,17 +193,17 @@ class Stack:
 def _read(folder: Path) -> dict[str, Any] | None:
     path = folder / "stack.json"
     try:
-        known = json.loads(path.read_text())
+        saved = json.loads(path.read_text())
     except FileNotFoundError:
         return None
     except ValueError:
-        known = None
-    if not isinstance(known, dict) or known.get("format") != _FORMAT:
+        saved = None
+    if not isinstance(saved, dict) or saved.get("format") != _FORMAT:
         raise NeedsOperator(
             f"{path.absolute()} is not a stack that this release understands.",
             hint="Stop its servers with the release that started them, then remove the folder.",
         )
-    return known
+    return saved
 
 
 def _identity(pid: int) -> dict[str, float] | None:
@@ -213,7 +213,7 @@ def _identity(pid: int) -> dict[str, float] | None:
         return None
 
 
-def _checked(name: str) -> str:
+def _check_name(name: str) -> str:
     if not name.replace("-", "").replace("_", "").isalnum() or name == Kafka.kind:
         raise ConfigurationError(
             f"{name!r} cannot be a server's name.",

@@ -100,37 +100,37 @@ def constraints() -> str:
 
 def _read_pins() -> list[tuple[str, str, str, str]]:
     """Return name, version, marker, and hashes of each package in requirements.txt."""
-    found = _PIN.findall(_PINS.read_text())
-    return [(canonicalize_name(name), version, marker, hashes) for name, version, marker, hashes in found]
+    pins = _PIN.findall(_PINS.read_text())
+    return [(canonicalize_name(name), version, marker, hashes) for name, version, marker, hashes in pins]
 
 
 def _follow(extra: str, needs: dict[str, set[str]]) -> set[str]:
     """Return all packages that an extra brings, and note in `needs` what each of them needs."""
-    found: set[str] = set()
+    packages: set[str] = set()
     waiting = set(_requirements("headrace", (extra,)).items())
     done: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         name, extras = waiting.pop()
         done.add((name, extras))
-        found.add(name)
+        packages.add(name)
         below = _requirements(name, extras)
         needs.setdefault(name, set()).update(below)
         waiting |= set(below.items()) - done
-    return found
+    return packages
 
 
 def _requirements(package: str, extras: tuple[str, ...] | frozenset[str]) -> dict[str, frozenset[str]]:
     """Return what a package with some extras needs on this platform: names, each with the extras that are wanted of it."""
     environment = [{**default_environment(), "extra": extra} for extra in ("", *extras)]
-    found: dict[str, frozenset[str]] = {}
-    for need in _declared(package):
+    needs: dict[str, frozenset[str]] = {}
+    for need in _read_requirements(package):
         if need.marker is None or any(need.marker.evaluate(each) for each in environment):
             name = canonicalize_name(need.name)
-            found[name] = found.get(name, frozenset()) | need.extras
-    return found
+            needs[name] = needs.get(name, frozenset()) | need.extras
+    return needs
 
 
-def _declared(package: str) -> Iterator[Requirement]:
+def _read_requirements(package: str) -> Iterator[Requirement]:
     return map(Requirement, requires(package) or ())
 
 
@@ -161,14 +161,14 @@ def _licences(package: str) -> list[dict[str, Any]]:
         each.rpartition(" :: ")[2] for each in about.get_all("Classifier") or () if each.startswith("License :: ")
     ]
     # Some have the whole text of their licence in that field.
-    named = about["License"].splitlines()[:1] if "License" in about else []
-    return [{"license": {"name": name}} for name in classified or named]
+    own = about["License"].splitlines()[:1] if "License" in about else []
+    return [{"license": {"name": name}} for name in classified or own]
 
 
 def _jar(file: str, total: str) -> dict[str, Any]:
     """Return the component of a file of the jars for Spark, `spark/NAME-VERSION.jar`, with its SHA-256 sum."""
-    found = _JAR.fullmatch(file)
-    name, version = found.groups() if found else ("", "")
+    match = _JAR.fullmatch(file)
+    name, version = match.groups() if match else ("", "")
     pinned = {pin.split(":")[1]: pin.split(":")[0] for pin in (*jars.SPARK.pins, *jars.SPARK.overrides)}
     group = (_GROUPS | pinned).get(name)
     if group is None:
@@ -204,22 +204,22 @@ def build(into: Path) -> list[Path]:
         for jar in (java_build.LOG_STORE, java_build.SERVE, java_build.DEBEZIUM):
             file = java_build.build(jar, Path(scratch, "java"), Console(stderr=True))
             shutil.copy(file, tree / jar.package)
-        sdist = _built("sdist", tree, into)
+        sdist = _build("sdist", tree, into)
         with tarfile.open(sdist) as archive:
             # Python 3.11.0 to 3.11.3 have no filters; the archive was made here.
             archive.extraction_filter = getattr(tarfile, "data_filter", None)
             archive.extractall(source)  # noqa: S202
         (unpacked,) = source.iterdir()
-        wheel = _built("wheel", unpacked, into)
+        wheel = _build("wheel", unpacked, into)
     limits = (into / "constraints.txt").absolute()
     limits.write_text(constraints())
-    made = [sdist, wheel, write_bill(into / f"headrace-{__version__}.cdx.json").absolute(), limits]
-    sums = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made)
+    files = [sdist, wheel, write_bill(into / f"headrace-{__version__}.cdx.json").absolute(), limits]
+    sums = (f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files)
     (into / "SHA256SUMS").write_text("".join(sums))
     # Those of another release, and the wheel of another system, have other names, and would stay beside these.
-    for former in {file.absolute() for file in into.glob("headrace-*")} - set(made):
+    for former in {file.absolute() for file in into.glob("headrace-*")} - set(files):
         former.unlink()
-    return made
+    return files
 
 
 def _copy_tracked(tree: Path) -> None:
@@ -232,12 +232,12 @@ def _copy_tracked(tree: Path) -> None:
             copy.write_bytes((_ROOT / name).read_bytes())
 
 
-def _built(kind: str, source: Path, into: Path) -> Path:
+def _build(kind: str, source: Path, into: Path) -> Path:
     """Build one of them in a process of its own, since setuptools works in the current folder."""
     with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
         subprocess.run([sys.executable, "-c", _BUILD, kind, scratch], cwd=source, check=True, stdout=subprocess.DEVNULL)
-        (made,) = Path(scratch).iterdir()
-        return Path(shutil.copy(made, into)).absolute()
+        (file,) = Path(scratch).iterdir()
+        return Path(shutil.copy(file, into)).absolute()
 
 
 if __name__ == "__main__":

@@ -70,11 +70,11 @@ def write(folder: Path) -> None:
 def rewritten(text: str, page: PurePosixPath) -> str:
     """Return a page's text with links that work in the site; `page` is its path in the repository."""
 
-    def link(found: re.Match[str]) -> str:
-        mark, words, target = found.groups()
+    def link(match: re.Match[str]) -> str:
+        mark, words, target = match.groups()
         path, sign, anchor = target.partition("#")
         if re.match(r"[a-z]+:", target) or not path:
-            return found[0]
+            return match[0]
         there = _normal(page.parent / path)
         if there == PurePosixPath("README.md"):
             there = PurePosixPath("docs/overview.md")

@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
-from headrace.retention.headroom import Headroom, connected
+from headrace.retention import KafkaReader, RetentionReader
 from spark_jobs.bronze import envelope
 from spark_jobs.bronze import load as bronze
 from spark_jobs.kafka import topics
@@ -58,11 +58,11 @@ def _retention(lake: LakeFile, partitions: list[dict[str, Any]]) -> dict[str, An
     """
     loaded = {(place["topic"], place["partition"]): place["needed"] for place in partitions}
     try:
-        found = Headroom(connected(lake.kafka, "spark")).look({topic for topic, _ in loaded}.__contains__, loaded)
+        retention = RetentionReader(KafkaReader(lake.kafka)).read({topic for topic, _ in loaded}.__contains__, loaded)
     except ReplicationError as error:
         return {"problem": error.message, "hint": error.hint or ""}
-    assert found is not None
-    return {"seconds": found.retention, "headroom_seconds": found.headroom(time.time())}
+    assert retention is not None
+    return {"seconds": retention.retention, "headroom_seconds": retention.headroom(time.time())}
 
 
 def _held(lake: LakeFile, stream: str, path: str) -> Progress:

@@ -28,7 +28,7 @@ from headrace.console.retention import RetentionView
 from headrace.console.server import Console, Settings
 from headrace.console.sources import Files
 from headrace.metrics.endpoint import Endpoint
-from headrace.retention.headroom import StreamKept
+from headrace.retention import StreamRetention
 from tests.console.conftest import CHROMIUM
 
 SOURCES = (
@@ -197,7 +197,7 @@ def main(folder: Path) -> None:
         console.pages._known = replace(console.pages._known, files=files)
         # Of Kafka, which is not here, it shows what follows.
         console._retention._file = None
-        stream = StreamKept(retention=7 * 86_400.0, removal_at=time.time() + 6.9 * 86_400)
+        stream = StreamRetention(retention=7 * 86_400.0, removal_at=time.time() + 6.9 * 86_400)
         console._retention._view = RetentionView(streams={"bank": stream}, asked=True)
         make_history(console)
         server = threading.Thread(target=console.run)

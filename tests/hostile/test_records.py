@@ -17,8 +17,7 @@ from bridge.routing.registered_schemas import Ids, NeededSchemas, RegisteredSche
 from bridge.withheld.releaser import KafkaReader
 from headrace import doors
 from headrace.amqp.transport import Message
-from headrace.configuration.delivery import Delivery
-from headrace.configuration.sections import Registry
+from headrace.configuration.sections import Delivery, Registry
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
 from headrace.receive.message import Received
 from headrace.receive.message import decode as decode_received

@@ -14,7 +14,7 @@ from headrace.console.lake import Lake
 from headrace.console.retention import RetentionView
 from headrace.console.sources import rows
 from headrace.metrics.endpoint import Endpoint
-from headrace.retention.headroom import StreamKept
+from headrace.retention import StreamRetention
 from headrace.status.answer import Answer, SourceStatus
 from infra.local.server import free_port
 from tests.monitoring.rules import shortened
@@ -54,7 +54,7 @@ class Shown:
 
 def kept(left, problem=""):
     """Return what is known of a stream whose oldest record that lacks is kept for so many seconds more, of an hour."""
-    stream = StreamKept(retention=3600.0, removal_at=time.time() + left)
+    stream = StreamRetention(retention=3600.0, removal_at=time.time() + left)
     return RetentionView(streams={"bank": stream}, problem=problem, asked=True)
 
 

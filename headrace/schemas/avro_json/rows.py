@@ -21,7 +21,7 @@ class Field:
 
     __slots__ = ("name", "null", "read", "start", "type")
 
-    def __init__(self, field: Mapping[str, Any], named: dict[str, Read]) -> None:
+    def __init__(self, field: Mapping[str, Any], records: dict[str, Read]) -> None:
         self.name = field.get("headrace.column", field["name"])
         self.start = encode_basestring(self.name) + ":"
         kind = field["type"]
@@ -29,7 +29,7 @@ class Field:
         self.null = kind.index("null") if isinstance(kind, list) else None
         #: The type where it is no null.
         self.type = kind[1 - kind.index("null")] if isinstance(kind, list) else kind
-        self.read = type_reader(self.type, named)
+        self.read = type_reader(self.type, records)
 
     def value(self, data: bytes, at: int) -> tuple[str | None, int]:
         """Return the JSON of the value, None for null, and the place after it."""
@@ -51,8 +51,8 @@ Columns = list[tuple[Field, str | None]]
 class Row:
     """The columns of a row, or of a key."""
 
-    def __init__(self, fields: list[Mapping[str, Any]], named: dict[str, Read]) -> None:
-        self._fields = [Field(field, named) for field in fields]
+    def __init__(self, fields: list[Mapping[str, Any]], records: dict[str, Read]) -> None:
+        self._fields = [Field(field, records) for field in fields]
 
     def text(self, data: bytes, at: int) -> tuple[str, int]:
         """Return a row as JSON, and the place after it."""
@@ -66,11 +66,11 @@ class Row:
 
     def read(self, data: bytes, at: int) -> tuple[Columns, int]:
         """Return the columns with their JSON, None for null, and the place after the row."""
-        found = []
+        columns = []
         for field in self._fields:
             value, at = field.value(data, at)
-            found.append((field, value))
-        return found, at
+            columns.append((field, value))
+        return columns, at
 
 
 def as_object(row: Columns) -> str:
@@ -108,12 +108,12 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9_]")
 class Group:
     """Neighbouring fields, with what they were in the record before."""
 
-    __slots__ = ("_fields", "_found", "seen", "size")
+    __slots__ = ("_fields", "_texts", "seen", "size")
 
-    def __init__(self, fields: Iterable[Field], found: dict[str, str]) -> None:
+    def __init__(self, fields: Iterable[Field], texts: dict[str, str]) -> None:
         self._fields = list(fields)
         #: The JSON of fields by name, of all groups.
-        self._found = found
+        self._texts = texts
         #: How they are encoded; nothing begins with an empty tuple.
         self.seen: bytes | tuple[()] = ()
         self.size = 0
@@ -123,7 +123,7 @@ class Group:
         begin, self.seen = at, ()
         for field in self._fields:
             value, at = field.value(data, at)
-            self._found[field.name] = field.start + ("null" if value is None else value)
+            self._texts[field.name] = field.start + ("null" if value is None else value)
         self.seen, self.size = data[begin:at], at - begin
         return at
 
@@ -131,17 +131,17 @@ class Group:
 class Source:
     """Reads the `source` blocks of one schema, whose records are in `namespace`."""
 
-    def __init__(self, fields: list[Mapping[str, Any]], namespace: str, named: dict[str, Read]) -> None:
+    def __init__(self, fields: list[Mapping[str, Any]], namespace: str, records: dict[str, Read]) -> None:
         self._namespace = "." + namespace
         groups: list[list[Field]] = []
         for field in fields:
             if field["name"] in _FIRSTS:
                 groups.append([])
-            groups[-1].append(Field(field, named))
+            groups[-1].append(Field(field, records))
         first, times, table, (self._position,), rest = groups
-        self._found: dict[str, str] = {}
-        self._ahead = [Group(group, self._found) for group in (first, times, table)]
-        self._rest = Group(rest, self._found)
+        self._texts: dict[str, str] = {}
+        self._ahead = [Group(group, self._texts) for group in (first, times, table)]
+        self._rest = Group(rest, self._texts)
         #: The table group that was compared with the namespace.
         self._checked: bytes | tuple[()] = ()
         if (self._position.type, self._position.null) != ("string", None):
@@ -174,18 +174,18 @@ class Source:
         return group.read(data, at)
 
     def _begin(self) -> str:
-        found, table = self._found, self._ahead[2].seen
+        texts, table = self._texts, self._ahead[2].seen
         if table is not self._checked:
-            names = (json.loads(found[name].partition(":")[2]) or "" for name in ("schema", "table"))
-            if not self._namespace.endswith("".join(f".{_adjusted(name)}" for name in names)):
+            names = (json.loads(texts[name].partition(":")[2]) or "" for name in ("schema", "table"))
+            if not self._namespace.endswith("".join(f".{_adjust_name(name)}" for name in names)):
                 # An id that a registry gave again, after it was emptied.
                 raise ValueError("the schema is of another table")
             self._checked = table
-        order = self._names if found["ts_us"].endswith("null") else self._names_of_debezium
-        return '"source":{' + ",".join([found[name] for name in order]) + ',"position":'
+        order = self._names if texts["ts_us"].endswith("null") else self._names_of_debezium
+        return '"source":{' + ",".join([texts[name] for name in order]) + ',"position":'
 
 
-def _adjusted(name: str) -> str:
+def _adjust_name(name: str) -> str:
     """Return a name as headrace.schemas.avro has it in a namespace."""
     part = _NO_NAME.sub("_", name.replace(".", "_"))
     return f"_{part}" if part[:1].isdigit() or not part else part

@@ -55,14 +55,14 @@ def read_number(data: bytes, at: int) -> tuple[str, int]:
 
 def read_plain_text(data: bytes, at: int) -> tuple[str, int]:
     """Read a `string` as it is."""
-    found, at = _data(data, at)
-    return found.decode(), at
+    text, at = _data(data, at)
+    return text.decode(), at
 
 
 def read_text(data: bytes, at: int) -> tuple[str, int]:
     """Read a `string` as JSON."""
-    found, at = _data(data, at)
-    return encode_basestring(found.decode()), at
+    text, at = _data(data, at)
+    return encode_basestring(text.decode()), at
 
 
 def read_boolean(data: bytes, at: int) -> tuple[str, int]:
@@ -71,14 +71,14 @@ def read_boolean(data: bytes, at: int) -> tuple[str, int]:
 
 
 def _bytes(data: bytes, at: int) -> tuple[str, int]:
-    found, at = _data(data, at)
-    return f'"{b64encode(found).decode()}"', at
+    octets, at = _data(data, at)
+    return f'"{b64encode(octets).decode()}"', at
 
 
 def _whole(data: bytes, at: int) -> tuple[str, int]:
     """Read a decimal without a scale that JSON has as a number."""
-    found, at = _data(data, at)
-    return str(int.from_bytes(found, "big", signed=True)), at
+    octets, at = _data(data, at)
+    return str(int.from_bytes(octets, "big", signed=True)), at
 
 
 def unusual(number: float) -> str | None:
@@ -97,8 +97,8 @@ def _double(data: bytes, at: int) -> tuple[str, int]:
 
 def _float(data: bytes, at: int) -> tuple[str, int]:
     (number,) = struct.unpack_from("<f", data, at)
-    if found := unusual(number):
-        return found, at + 4
+    if text := unusual(number):
+        return text, at + 4
     # The shortest text that is the same number in single precision.
     for digits in range(_SHORTEST, _LONGEST + 1):
         short = float(f"{number:.{digits}g}")
@@ -118,27 +118,27 @@ _PLAIN: Final[dict[str, Read]] = {
 }
 
 
-def type_reader(kind: Any, named: dict[str, Read]) -> Read:
-    """Return the function for a type; a record, which may be meant by its name later, is noted in `named`."""
+def type_reader(kind: Any, records: dict[str, Read]) -> Read:
+    """Return the function for a type; a record, which may be meant by its name later, is noted in `records`."""
     if isinstance(kind, list):
-        return _union([None if branch == "null" else type_reader(branch, named) for branch in kind])
+        return _union([None if branch == "null" else type_reader(branch, records) for branch in kind])
     if isinstance(kind, dict):
         if kind.get("headrace.json") == "number":
             return _whole
         if kind["type"] == "record":
             name = f"{kind['namespace']}.{kind['name']}" if "namespace" in kind else kind["name"]
-            fields = [(_begins(field["name"]), type_reader(field["type"], named)) for field in kind["fields"]]
+            fields = [(_begins(field["name"]), type_reader(field["type"], records)) for field in kind["fields"]]
             if not fields:
                 # Of what takes no byte a small record holds any number.
                 raise ValueError("a structure has no fields")
-            read = named[name] = _record(fields)
+            read = records[name] = _record(fields)
             return read
         if kind["type"] == "array":
-            return _array(type_reader(kind["items"], named))
+            return _array(type_reader(kind["items"], records))
         if kind["type"] == "map":
-            return _map(type_reader(kind["values"], named))
+            return _map(type_reader(kind["values"], records))
         kind = kind["type"]
-    return _PLAIN[kind] if kind in _PLAIN else named[kind]
+    return _PLAIN[kind] if kind in _PLAIN else records[kind]
 
 
 def _union(branches: list[Read | None]) -> Read:
@@ -160,19 +160,19 @@ def _record(fields: list[tuple[str, Read]]) -> Read:
     """Return the function for a structure: its fields, one after the other."""
 
     def read(data: bytes, at: int) -> tuple[str, int]:
-        found = []
+        members = []
         for begins, value in fields:
             text, at = value(data, at)
-            found.append(begins + text)
-        return "{" + ",".join(found) + "}", at
+            members.append(begins + text)
+        return "{" + ",".join(members) + "}", at
 
     return read
 
 
 def _array(item: Read) -> Read:
     def read(data: bytes, at: int) -> tuple[str, int]:
-        found, at = _blocks(item, data, at)
-        return "[" + ",".join(found) + "]", at
+        items, at = _blocks(item, data, at)
+        return "[" + ",".join(items) + "]", at
 
     return read
 
@@ -184,21 +184,21 @@ def _map(value: Read) -> Read:
         return f"{name}:{text}", at
 
     def read(data: bytes, at: int) -> tuple[str, int]:
-        found, at = _blocks(member, data, at)
-        return "{" + ",".join(found) + "}", at
+        members, at = _blocks(member, data, at)
+        return "{" + ",".join(members) + "}", at
 
     return read
 
 
 def _blocks(item: Read, data: bytes, at: int) -> tuple[list[str], int]:
     """Read what an array or a map holds: blocks, each with its count ahead, and a count of 0. No edge writes a size of blocks."""
-    found: list[str] = []
+    items: list[str] = []
     while True:
         count, at = read_long(data, at)
         if count < 0:
             raise ValueError("a block has a size")
         if not count:
-            return found, at
+            return items, at
         for _ in range(count):
             text, at = item(data, at)
-            found.append(text)
+            items.append(text)

@@ -39,7 +39,7 @@ def place(file: str, offset: int) -> Place:
             f"the binlog's file {file} is so large, {offset} bytes, that its transactions have no places of their own",
             hint="Verify again when the server has begun the next file; FLUSH BINARY LOGS begins it.",
         )
-    return Place(_numbered(file) << 32 | offset, f"{file}:{offset}")
+    return Place(_number_of(file) << 32 | offset, f"{file}:{offset}")
 
 
 def idle(
@@ -70,23 +70,23 @@ def idle(
 
 
 def _may_be_captured(info: str, captured: Callable[[str, str], bool], sequences: Collection[str]) -> bool:
-    found = _TABLE.fullmatch(info)
-    if found is None:
+    match = _TABLE.fullmatch(info)
+    if match is None:
         return True
-    return found[1] not in sequences and any(captured(*names) for names in _names(found[1]))
+    return match[1] not in sequences and any(captured(*names) for names in _names(match[1]))
 
 
 def _events(ask: Ask, commit: int, upto: Place) -> Iterator[tuple[str, str]]:
     """Yield the events behind a transaction's GTID event up to a place, each with the server's description."""
     first, last = commit >> 32, upto.commit >> 32
     files = [str(row[0]) for row in ask("SHOW BINARY LOGS")]
-    between = [file for file in files if first <= _numbered(file) <= last]
+    between = [file for file in files if first <= _number_of(file) <= last]
     if len(between) != last - first + 1:
         # What was between is purged, or this is another server.
         yield "Unknown", ""
     for file in between:
-        at = commit & 0xFFFFFFFF if _numbered(file) == first else 4
-        end = upto.commit & 0xFFFFFFFF if _numbered(file) == last else None
+        at = commit & 0xFFFFFFFF if _number_of(file) == first else 4
+        end = upto.commit & 0xFFFFFFFF if _number_of(file) == last else None
         while end is None or at < end:
             page = ask(f"SHOW BINLOG EVENTS IN '{file}' FROM {at} LIMIT {_PAGE}")
             # Where an event ends is not always reported: the next page begins with the last event of this one.
@@ -106,6 +106,6 @@ def _names(table: str) -> list[tuple[str, str]]:
     return [(".".join(parts[:number]), ".".join(parts[number:])) for number in range(1, len(parts))]
 
 
-def _numbered(file: str) -> int:
-    found = _NUMBERED.fullmatch(file)
-    return int(found[2]) if found else 0
+def _number_of(file: str) -> int:
+    match = _NUMBERED.fullmatch(file)
+    return int(match[2]) if match else 0

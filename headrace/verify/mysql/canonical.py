@@ -69,14 +69,14 @@ def column(
                 in_silver=in_silver,
             )
         return Column(
-            name=name, stored=stored, source=_printed(here, at_source), silver=there, free=True, in_silver=in_silver
+            name=name, stored=stored, source=_print(here, at_source), silver=there, free=True, in_silver=in_silver
         )
     if kind not in _FIXED.get(in_silver.name, set()):
         return None
     if in_silver.name == "decimal":
         scale = at_source.scale or 0
-        source = _padded(_printed(here, at_source), scale, in_silver.scale)
-        silver = _padded(f"cast({there} as string)", in_silver.scale, scale)
+        source = _pad(_print(here, at_source), scale, in_silver.scale)
+        silver = _pad(f"cast({there} as string)", in_silver.scale, scale)
     elif in_silver.name in {"float", "double"}:
         source, silver = _source_float(here), _silver_float(there)
     elif kind in _LARGE_BYTES:
@@ -89,7 +89,7 @@ def column(
         )
         source = f"if({_is_zero(here)}, null, {source})"
     else:
-        source, silver = _printed(here, at_source), f"cast({there} as string)"
+        source, silver = _print(here, at_source), f"cast({there} as string)"
     return Column(name=name, stored=stored, source=source, silver=silver, free=False, in_silver=in_silver)
 
 
@@ -130,7 +130,7 @@ def _source_part(column: Column) -> str:
     return f"coalesce({shown}, '~'), '|'"
 
 
-def _printed(value: str, kind: SourceType) -> str:
+def _print(value: str, kind: SourceType) -> str:
     if kind.name == "bit":
         return f"lpad(bin({value}), {kind.bits}, '0')"
     if kind.name in _FIXED["long"] | _FIXED["decimal"]:
@@ -147,7 +147,7 @@ def _is_zero(value: str) -> str:
     return f"year({value}) = 0 or month({value}) = 0 or dayofmonth({value}) = 0"
 
 
-def _padded(printed: str, scale: int, other: int) -> str:
+def _pad(printed: str, scale: int, other: int) -> str:
     """Return a printed decimal with as many digits after the point as the other side has."""
     if scale >= other:
         return printed

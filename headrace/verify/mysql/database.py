@@ -120,11 +120,12 @@ class MysqlDatabase:
             if apart:
                 periods.add((schema, table, name))
             elif "VIRTUAL" not in str(extra).upper():
-                found = _type(str(kind).lower(), str(declared).lower(), precision, scale)
-                columns.setdefault((schema, table), {})[name] = found
+                columns.setdefault((schema, table), {})[name] = _type(
+                    str(kind).lower(), str(declared).lower(), precision, scale
+                )
         indexes: dict[tuple[str, str], dict[str, list[tuple[str, bool]]]] = {}
         for schema, table, index, name, loose in self._catalog(_KEYS, chosen):
-            # A part that is an expression has no name; nothing tells rows apart by it.
+            # A part that is an expression has no name; it identifies no row.
             if (schema, table, name) not in periods:
                 indexes.setdefault((schema, table), {}).setdefault(index, []).append((name, bool(loose)))
         self.sequences = frozenset(f"{schema}.{name}" for schema, name in self._catalog(_SEQUENCES, chosen))
@@ -195,11 +196,11 @@ class MysqlDatabase:
         self._run(_BEGIN)
         status = dict(self.query(f"SHOW STATUS LIKE '{_REPORTED}'", "its place in the binlog"))
         names = {str(name).lower(): value for name, value in status.items()}
-        found = names.get("binlog_snapshot_file"), names.get("binlog_snapshot_position")
+        end = names.get("binlog_snapshot_file"), names.get("binlog_snapshot_position")
         if not status:
             self._run("ROLLBACK")
-            found = self._begin_between() or self._begin_locked()
-        file, offset = found
+            end = self._begin_between() or self._begin_locked()
+        file, offset = end
         if not file:
             raise side.no_binlog(self._source, self._address)
         self.place = binlog.place(str(file), int(offset or 0))

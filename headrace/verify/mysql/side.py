@@ -12,7 +12,7 @@ from typing import Any
 from headrace.configuration.databases import MysqlConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.verify.canonical import Column
-from headrace.verify.comparison import DIGITS, Digest, Grid, Row, RowHash, SourceTable, checked
+from headrace.verify.comparison import DIGITS, Digest, Grid, Row, RowHash, SourceTable, check_hashes
 from headrace.verify.mysql import canonical
 
 # Statements are built from quoted names of the catalog and from numbers, nothing else.
@@ -60,18 +60,18 @@ class MysqlSide:
 
     def digests(self, grid: Grid, cells: Collection[int] | None = None) -> dict[int, Digest]:
         """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
-        wanted = sorted(cells) if cells is not None else range(grid.cells)
+        numbers = sorted(cells) if cells is not None else range(grid.cells)
         if grid.span.by == "key":
-            return self._by_key(grid, wanted)
+            return self._by_key(grid, numbers)
         cell = f"(p - {grid.span.low}) div {grid.width}"
-        chosen = "" if cells is None else f" AND {cell} IN ({_listed(wanted)})"
+        chosen = "" if cells is None else f" AND {cell} IN ({_join(numbers)})"
         # Hashed again for each sum rather than kept: what is kept would grow with the table.
         hashed = f"SELECT {_number(self._key_hash, 1)} AS p, {self._row_hash} AS h FROM {self._from} WHERE {self._within(grid)}"
-        found = self._ask(
+        sums = self._ask(
             f"SELECT {cell}, {_sums()} FROM ({hashed}) r WHERE {grid.span.condition('p')}{chosen} GROUP BY 1"
         )
-        digests = {int(cell): Digest(int(rows), int(first), int(second)) for cell, rows, first, second in found}
-        self._said(digests)
+        digests = {int(cell): Digest(int(rows), int(first), int(second)) for cell, rows, first, second in sums}
+        self._report(digests)
         return digests
 
     def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
@@ -79,19 +79,19 @@ class MysqlSide:
         hashes = [_hash([column]) for column in self._columns]
         whole = canonical.source_hash(f"concat({', '.join(hashes) or chr(39) * 2})")
         order = ", ".join(("1", *hashes))
-        found = self._ask(
+        result = self._ask(
             f"SELECT {self._key_hash}, {whole} FROM {self._from} WHERE {self._in(grid, cells)} ORDER BY {order} LIMIT {int(most)}"
         )
-        return [RowHash(str(key_hash), str(row_hash)) for key_hash, row_hash in found]
+        return [RowHash(str(key_hash), str(row_hash)) for key_hash, row_hash in result]
 
     def rows(self, grid: Grid, cells: Collection[int], key_hashes: Collection[str]) -> list[Row]:
         """Return the rows in some cells of a grid whose keys have these hashes; raise CorruptInput for what is no hash."""
         keys = [canonical.key_text(column) for column in self._key]
         hashes = [_hash([column]) for column in self._columns]
         listed = ", ".join([self._key_hash, *keys, *hashes])
-        wanted = ", ".join(f"'{key_hash}'" for key_hash in checked(key_hashes))
-        found = self._ask(
-            f"SELECT {listed} FROM {self._from} WHERE {self._in(grid, cells)} AND {self._key_hash} IN ({wanted})"
+        literals = ", ".join(f"'{key_hash}'" for key_hash in check_hashes(key_hashes))
+        result = self._ask(
+            f"SELECT {listed} FROM {self._from} WHERE {self._in(grid, cells)} AND {self._key_hash} IN ({literals})"
         )
         return [
             Row(
@@ -99,7 +99,7 @@ class MysqlSide:
                 key=tuple(None if value is None else str(value) for value in rest[: len(keys)]),
                 columns=tuple(rest[len(keys) :]),
             )
-            for key_hash, *rest in found
+            for key_hash, *rest in result
         ]
 
     def _in(self, grid: Grid, cells: Collection[int]) -> str:
@@ -117,13 +117,13 @@ class MysqlSide:
             ((rows, first, second),) = self._ask(f"SELECT {_sums()} FROM ({hashed}) r")
             if rows:
                 digests[cell] = Digest(int(rows), int(first), int(second))
-                self._said({cell: digests[cell]})
+                self._report({cell: digests[cell]})
         return digests
 
     def _within(self, grid: Grid) -> str:
         return " AND ".join(span.condition(self._lead) for span in grid.within) or "true"
 
-    def _said(self, digests: dict[int, Digest]) -> None:
+    def _report(self, digests: dict[int, Digest]) -> None:
         if self._on_progress:
             self._on_progress(sum(digest.rows for digest in digests.values()))
 
@@ -145,7 +145,7 @@ def _sums() -> str:
     return "count(*), " + ", ".join(f"coalesce(sum({_number('h', start)}), 0)" for start in (1, 1 + DIGITS))
 
 
-def _listed(numbers: Collection[int]) -> str:
+def _join(numbers: Collection[int]) -> str:
     return ", ".join(map(str, numbers))
 
 

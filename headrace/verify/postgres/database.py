@@ -42,7 +42,7 @@ _SETTINGS = {
 #: Prefix of logical messages that every edge makes a record of.
 _MARKER = "headrace.marker"
 #: A slot waits for the transactions that are open when it is made, so long at most.
-_SLOT_PATIENCE = "60s"
+_SLOT_TIMEOUT = "60s"
 _TABLES = files("headrace.verify.postgres").joinpath("tables.sql").read_text(encoding="utf-8")
 
 
@@ -101,7 +101,7 @@ class SourceDatabase:
             if not placed:
                 yield cls(source, address, connection, None, reading)
                 return
-            with _exported(source, address, reading.settings) as exported, connection.cursor() as cursor:
+            with _export_snapshot(source, address, reading.settings) as exported, connection.cursor() as cursor:
                 cursor.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(exported.snapshot))
             _mark(source, address, reading.settings)
             yield cls(source, address, connection, exported.place, reading)
@@ -200,10 +200,10 @@ def _connect(
 
 
 @contextmanager
-def _exported(source: str, address: PostgresqlConnection, settings: str) -> Iterator[_Exported]:
+def _export_snapshot(source: str, address: PostgresqlConnection, settings: str) -> Iterator[_Exported]:
     """Give a snapshot and where in the log it sits; both are gone with the context, unless a transaction took the snapshot."""
     connection = _connect(
-        source, address, settings, f"-c lock_timeout={_SLOT_PATIENCE}", replication="database", autocommit=True
+        source, address, settings, f"-c lock_timeout={_SLOT_TIMEOUT}", replication="database", autocommit=True
     )
     try:
         # The form that every server since PostgreSQL 10 reads.
@@ -213,7 +213,7 @@ def _exported(source: str, address: PostgresqlConnection, settings: str) -> Iter
         high, _, low = consistent_point.partition("/")
         yield _Exported(Place(int(high, 16) << 32 | int(low, 16), f"LSN {consistent_point}"), snapshot)
     except psycopg.Error as error:
-        raise side.no_slot(source, address, error.sqlstate, _SLOT_PATIENCE) from error
+        raise side.no_slot(source, address, error.sqlstate, _SLOT_TIMEOUT) from error
     finally:
         connection.close()
 

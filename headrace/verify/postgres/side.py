@@ -13,7 +13,7 @@ from headrace.configuration.databases import PostgresqlConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.verify import canonical
 from headrace.verify.canonical import Column
-from headrace.verify.comparison import DIGITS, Digest, Grid, Row, RowHash, SourceTable, Span, checked
+from headrace.verify.comparison import DIGITS, Digest, Grid, Row, RowHash, SourceTable, Span, check_hashes
 
 # Statements are built from quoted names of the catalog, its row filters, and numbers, nothing else.
 # ruff: noqa: S608
@@ -75,36 +75,36 @@ class PostgresSide:
 
     def digests(self, grid: Grid, cells: Collection[int] | None = None) -> dict[int, Digest]:
         """Return the digest of each cell of a grid, or of those named; an empty cell is not there."""
-        wanted = sorted(cells) if cells is not None else range(grid.cells)
+        numbers = sorted(cells) if cells is not None else range(grid.cells)
         if grid.span.by == "key":
-            return self._by_key(grid, wanted)
-        chosen = "" if cells is None else f" AND (p - {grid.span.low}) / {grid.width} IN ({_numbers(wanted)})"
+            return self._by_key(grid, numbers)
+        chosen = "" if cells is None else f" AND (p - {grid.span.low}) / {grid.width} IN ({_numbers(numbers)})"
         placed = f"SELECT {_PLACE} AS p, h FROM ({self._hashed(grid.within)}) s"
-        found = self._ask(
+        sums = self._ask(
             f"SELECT (p - {grid.span.low}) / {grid.width}, {_SUMS} FROM ({placed}) r "
             f"WHERE {grid.span.condition('p')}{chosen} GROUP BY 1"
         )
-        digests = {int(cell): Digest(rows, int(first), int(second)) for cell, rows, first, second in found}
-        self._said(digests)
+        digests = {int(cell): Digest(rows, int(first), int(second)) for cell, rows, first, second in sums}
+        self._report(digests)
         return digests
 
     def hashes(self, grid: Grid, cells: Collection[int], most: int) -> list[RowHash]:
         """Return the rows in some cells of a grid, by key hash, `most` at most."""
-        found = self._ask(
+        result = self._ask(
             "SELECT k, left(encode(sha256(convert_to(array_to_string(hashes, ''), 'UTF8')), 'hex'), 32) "
             f"FROM ({self._listed(grid, cells)}) l "
             f'ORDER BY k COLLATE "C", hashes LIMIT {int(most)}'
         )
-        return [RowHash(*row) for row in found]
+        return [RowHash(*row) for row in result]
 
     def rows(self, grid: Grid, cells: Collection[int], key_hashes: Collection[str]) -> list[Row]:
         """Return the rows in some cells of a grid whose keys have these hashes; raise CorruptInput for what is no hash."""
-        wanted = ", ".join(f"'{key_hash}'" for key_hash in checked(key_hashes))
-        found = self._ask(
-            f"SELECT k, names, hashes FROM ({self._listed(grid, cells)}) l WHERE k IN ({wanted}) "
+        literals = ", ".join(f"'{key_hash}'" for key_hash in check_hashes(key_hashes))
+        result = self._ask(
+            f"SELECT k, names, hashes FROM ({self._listed(grid, cells)}) l WHERE k IN ({literals}) "
             'ORDER BY k COLLATE "C", hashes'
         )
-        return [Row(key_hash=key_hash, key=tuple(key), columns=tuple(columns)) for key_hash, key, columns in found]
+        return [Row(key_hash=key_hash, key=tuple(key), columns=tuple(columns)) for key_hash, key, columns in result]
 
     def _listed(self, grid: Grid, cells: Collection[int]) -> str:
         """Return the statement that gives key hash `k`, key, and hashes of the columns of the rows in some cells."""
@@ -129,7 +129,7 @@ class PostgresSide:
             ((rows, first, second),) = self._ask(f"SELECT {_SUMS} FROM ({self._hashed(within)}) r")
             if rows:
                 digests[cell] = Digest(rows, int(first), int(second))
-                self._said({cell: digests[cell]})
+                self._report({cell: digests[cell]})
         return digests
 
     def _hashed(self, within: Sequence[Span]) -> str:
@@ -137,7 +137,7 @@ class PostgresSide:
         where = " AND ".join(span.condition(self._lead) for span in within) or "true"
         return f"SELECT {self._key_hash} AS k, {_md5(self._row)} AS h FROM {self._from} WHERE {where} OFFSET 0"
 
-    def _said(self, digests: dict[int, Digest]) -> None:
+    def _report(self, digests: dict[int, Digest]) -> None:
         if self._on_progress:
             self._on_progress(sum(digest.rows for digest in digests.values()))
 
@@ -164,7 +164,7 @@ def _may_not_replicate(source: str, address: PostgresqlConnection) -> NeedsOpera
     )
 
 
-def no_slot(source: str, address: PostgresqlConnection, code: str | None, patience: str) -> ReplicationError:
+def no_slot(source: str, address: PostgresqlConnection, code: str | None, timeout: str) -> ReplicationError:
     """Return why no temporary slot could be made; `code` is PostgreSQL's, None when the connection was lost."""
     refused = f"source {source}: {address} makes no temporary slot"
     match code:
@@ -181,7 +181,7 @@ def no_slot(source: str, address: PostgresqlConnection, code: str | None, patien
             )
         case "55P03":
             return Retryable(
-                f"{refused} within {patience}: a transaction that writes has been open for longer",
+                f"{refused} within {timeout}: a transaction that writes has been open for longer",
                 hint="Verify again when it has ended; pg_stat_activity shows it by its xact_start.",
             )
         case None:

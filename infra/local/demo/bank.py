@@ -73,11 +73,11 @@ class Bank(Region):
     def transactions(self) -> tuple[int, float]:
         """Wait for pgbench to end; return how many transactions it committed, and in how many seconds."""
         assert self._pgbench is not None
-        said, _ = self._pgbench.communicate(timeout=_FOREVER)
-        count = re.search(r"number of transactions actually processed: (\d+)", said)
-        rate = re.search(r"tps = ([\d.]+)", said)
+        output, _ = self._pgbench.communicate(timeout=_FOREVER)
+        count = re.search(r"number of transactions actually processed: (\d+)", output)
+        rate = re.search(r"tps = ([\d.]+)", output)
         if count is None or rate is None:
-            raise NeedsOperator(f"pgbench failed in {self.name}: {said.strip()[-300:]}", hint="Run the demo again.")
+            raise NeedsOperator(f"pgbench failed in {self.name}: {output.strip()[-300:]}", hint="Run the demo again.")
         return int(count[1]), int(count[1]) / float(rate[1])
 
     def stop_writing(self) -> None:
@@ -97,7 +97,7 @@ class Bank(Region):
         )
 
     def has_confirmed(self, position: str) -> bool:
-        """Say whether all of the log before an LSN is acknowledged."""
+        """Return whether all of the log before an LSN is acknowledged."""
         behind = self.postgres.psql(f"SELECT '{position}'::pg_lsn - '{self.confirmed()}'::pg_lsn", self.database)
         return int(behind) <= 0
 
@@ -202,11 +202,11 @@ class Pay(Region):
     def confirmed(self) -> str:
         """Return file and offset before which all is acknowledged: the server keeps its binlog by age."""
         config = load(self.edge_file, EdgeFile)
-        known = State(config.resolve(config.state.folder), MysqlCheckpoint).read(self.source)
-        return f"{known.file}:{known.offset}" if known else "nothing"
+        checkpoint = State(config.resolve(config.state.folder), MysqlCheckpoint).read(self.source)
+        return f"{checkpoint.file}:{checkpoint.offset}" if checkpoint else "nothing"
 
     def has_confirmed(self, position: str) -> bool:
-        """Say whether all of the binlog before a place is acknowledged."""
+        """Return whether all of the binlog before a place is acknowledged."""
         return _place(self.confirmed()) >= _place(position)
 
     def _order(self, number: int, seconds: float, rate: float) -> None:

@@ -1,6 +1,7 @@
-"""The stages of the demo, in order; each uses the commands that an operator would use.
+"""`headrace demo`: the main job on this machine, on real input, with a screen at its end that a person can read.
 
-Assumes that `make setup` was done. Whatever happens, nothing is left running, unless it is asked to keep everything.
+Its stages, in order, use the commands that an operator would use. Assumes that `make setup` was done. Whatever happens, nothing
+is left running, unless it is asked to keep everything.
 """
 
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import click
 from rich.console import Console
 from rich.markup import escape
 
@@ -35,16 +37,16 @@ class Stages:
         self._began = time.monotonic()
 
     @contextmanager
-    def stage(self, saying: str) -> Iterator[Callable[[str], None]]:
-        """Show a stage while its body runs; the body may say how far it is."""
+    def stage(self, title: str) -> Iterator[Callable[[str], None]]:
+        """Show a stage while its body runs; the body may report how far it is."""
         began = time.monotonic()
-        with self._console.status(escape(saying)) as status:
+        with self._console.status(escape(title)) as status:
 
-            def say(how_far: str) -> None:
-                status.update(f"{escape(saying)} [dim]{escape(how_far)}[/]")
+            def report(progress: str) -> None:
+                status.update(f"{escape(title)} [dim]{escape(progress)}[/]")
 
-            yield say
-        self._console.print(f"[green]✓[/] {escape(saying):<{_WIDTH}} [dim]{time.monotonic() - began:6.1f} s[/]")
+            yield report
+        self._console.print(f"[green]✓[/] {escape(title):<{_WIDTH}} [dim]{time.monotonic() - began:6.1f} s[/]")
 
     @property
     def seconds(self) -> float:
@@ -52,16 +54,16 @@ class Stages:
         return time.monotonic() - self._began
 
 
-def wait_until(done: Callable[[], bool], *, seconds: float, otherwise: Callable[[], Exception]) -> None:
-    """Return when it is done; raise what `otherwise` makes when the seconds are over."""
+def wait_until(is_done: Callable[[], bool], *, seconds: float, error: Callable[[], Exception]) -> None:
+    """Return when it is done; raise what `error` makes when the seconds are over."""
     deadline = time.monotonic() + seconds
-    while not done():
+    while not is_done():
         if time.monotonic() > deadline:
-            raise otherwise()
+            raise error()
         time.sleep(0.1)
 
 
-class Written:
+class Writers:
     """The writers of all regions, at the same pace."""
 
     def __init__(self, regions: list[Region], *, clients: int, rate: int) -> None:
@@ -125,17 +127,17 @@ class Demo:
             airflow = Airflow(self._folder / "airflow", self._lake_file, jars=java.jar_folder())
             ending.callback(airflow.stop)
             airflow.start()
-            with stages.stage("start bridge and edges; fill the databases, captured from the start") as say:
+            with stages.stage("start bridge and edges; fill the databases, captured from the start") as report:
                 headrace("bridge", "init", "--config", str(self._bridge_file))
                 ending.callback(self._unless_kept, self._bridge.stop)
                 self._bridge.start()
                 for region in regions:
-                    say(f"{region.name}: tables, begin of capture, rows")
+                    report(f"{region.name}: tables, begin of capture, rows")
                     ending.callback(self._unless_kept, region.edge.stop)
                     region.prepare(scale)
-            written = Written(regions, clients=clients, rate=rate)
-            ending.callback(written.stop)
-            written.go_on(seconds)
+            writers = Writers(regions, clients=clients, rate=rate)
+            ending.callback(writers.stop)
+            writers.go_on(seconds)
             for what in dict.fromkeys(region.workload for region in regions):
                 names = " and ".join(region.name for region in regions if region.workload == what)
                 self._console.print(f"  {names}: {what}, {clients} clients, {rate} transactions/s each, {seconds} s")
@@ -143,25 +145,25 @@ class Demo:
                 first = airflow.run(f"headrace_load_{STREAM}").check()
             again = max(_AGAIN_SECONDS, seconds // 4)
             with stages.stage(f"wait for the writers to end; they write again, for {again} s"):
-                written.wait()
-                written.go_on(again)
-                written.wait()
+                writers.wait()
+                writers.go_on(again)
+                writers.wait()
             with stages.stage("every change acknowledged by Kafka, every edge confirmed"):
                 self._catch_up(regions)
             with stages.stage("second load, by Airflow: what came since"):
                 second = airflow.run(f"headrace_load_{STREAM}").check()
-            self._finish(stages, regions, [first, second], written)
+            self._finish(stages, regions, [first, second], writers)
 
-    def _finish(self, stages: Stages, regions: list[Region], runs: list[DagRun], written: Written) -> None:
+    def _finish(self, stages: Stages, regions: list[Region], runs: list[DagRun], writers: Writers) -> None:
         screen = Screen(self._console, self._bridge_file, self._lake_file)
         with stages.stage("compare every table with its source"):
             screen.verify()
         with stages.stage("ask the lake in Spark SQL"):
             screen.ask()
-        equal = screen.show(regions, runs, written.reported)
+        equal = screen.show(regions, runs, writers.reported)
         self._console.print(f"\n[dim]{stages.seconds:.0f} s in all[/]")
         if self._keep:
-            self._tell_how_to_play()
+            self._show_what_to_try()
         if not equal:
             raise NeedsOperator("the lake does not equal the databases", hint=f"Everything is in {self._folder}.")
 
@@ -200,7 +202,7 @@ class Demo:
         for region in regions:
             end = region.log_position()
 
-            def confirmed(region: Region = region, end: str = end) -> bool:
+            def is_confirmed(region: Region = region, end: str = end) -> bool:
                 region.edge.check()
                 self._bridge.check()
                 return region.has_confirmed(end)
@@ -211,13 +213,13 @@ class Demo:
                     hint=f"Read {region.edge.log} and {self._bridge.log}.",
                 )
 
-            wait_until(confirmed, seconds=_CATCH_UP_SECONDS, otherwise=late)
+            wait_until(is_confirmed, seconds=_CATCH_UP_SECONDS, error=late)
 
     def _unless_kept(self, stop: Callable[[], None]) -> None:
         if not self._keep:
             stop()
 
-    def _tell_how_to_play(self) -> None:
+    def _show_what_to_try(self) -> None:
         lake, bridge = self._lake_file, self._bridge_file
         self._console.print("\n[bold]Everything still runs.[/] Try:")
         for line in (
@@ -243,3 +245,39 @@ def forget(folder: Path) -> None:
     if (servers / "stack.json").exists():
         Stack.load(servers).delete()
     shutil.rmtree(folder)
+
+
+@click.command()
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".headrace/demo"),
+    show_default=True,
+    help="Where servers, logs, configuration and lake are. Emptied at the start.",
+)
+@click.option(
+    "--scale",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Of TPC-B: 100,000 accounts each; and of 10,000 wallets.",
+)
+@click.option("--clients", type=click.IntRange(1, 32), default=4, show_default=True, help="That write to each region.")
+@click.option("--seconds", type=click.IntRange(5, 3600), default=60, show_default=True, help="For how long they write.")
+@click.option(
+    "--rate", type=click.IntRange(1), default=100, show_default=True, help="Transactions a second in each region."
+)
+@click.option("--keep", is_flag=True, help="Leave everything running, to play with.")
+@click.option("--stop", is_flag=True, help="Stop a demo that --keep left running, and remove its folder.")
+def demo(*, folder: Path, scale: int, clients: int, seconds: int, rate: int, keep: bool, stop: bool) -> None:
+    """Run the main job: three databases under load, captured, carried, loaded by Airflow, verified, asked in SQL.
+
+    Starts PostgreSQL in two regions, MariaDB in a third, and Kafka, an edge for each region and the bridge. PostgreSQL's own
+    pgbench writes to two regions and customers order in the third, all the while; Airflow runs the load twice, the second time
+    only what came since; then every table is compared with its source.
+    """
+    if stop:
+        forget(folder)
+        click.echo(f"Stopped the demo in {folder} and removed it.")
+        return
+    Demo(folder, keep=keep).run(scale=scale, clients=clients, seconds=seconds, rate=rate)

@@ -67,25 +67,25 @@ class Region(ABC):
 
     @abstractmethod
     def has_confirmed(self, position: str) -> bool:
-        """Say whether all of the log before a place is acknowledged."""
+        """Return whether all of the log before a place is acknowledged."""
 
 
-_PATIENCE = 30.0
+_STOP_SECONDS = 30.0
 
 
 def headrace(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
     """Run a headrace command and return what it printed; raise NeedsOperator with its words when it fails."""
-    done = subprocess.run(
+    process = subprocess.run(
         [*_command(), *arguments],
         check=False,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
-    if done.returncode not in accept:
-        said = (done.stderr or done.stdout).strip()[-1500:]
-        raise NeedsOperator(f"'headrace {' '.join(arguments)}' ended with {done.returncode}:\n{said}")
-    return done.stdout
+    if process.returncode not in accept:
+        output = (process.stderr or process.stdout).strip()[-1500:]
+        raise NeedsOperator(f"'headrace {' '.join(arguments)}' ended with {process.returncode}:\n{output}")
+    return process.stdout
 
 
 def headrace_json(*arguments: str, accept: tuple[int, ...] = (0,)) -> Any:
@@ -110,7 +110,7 @@ class Part:
 
     def stop(self) -> None:
         """Ask the process to end, and wait until it is gone."""
-        self._process.end(signal.SIGTERM, _PATIENCE)
+        self._process.end(signal.SIGTERM, _STOP_SECONDS)
 
     def check(self) -> None:
         """Raise NeedsOperator, with what the process printed last, when it has ended."""

@@ -100,8 +100,8 @@ class Screen:
         """Ask all questions in one Spark session."""
         file = load(self._lake_file, LakeFile)
         spark = session(file)
-        desk = SqlEngine(spark, file)
-        self._answers = {name: desk.ask(text).collect() for name, text in _QUESTIONS.items()}
+        engine = SqlEngine(spark, file)
+        self._answers = {name: engine.ask(text).collect() for name, text in _QUESTIONS.items()}
         spark.stop()
 
     def show(self, regions: list[Region], runs: list[DagRun], written: dict[str, tuple[int, float]]) -> bool:
@@ -165,9 +165,9 @@ class Screen:
         table = _table("headrace verify", "table", *self._sources(), "verdict")
         names = sorted({each["table"] for each in self._verdict["tables"]})
         for name in names:
-            found = {each["source"]: each for each in self._verdict["tables"] if each["table"] == name}
-            rows = [_rows(found.get(source)) for source in self._sources()]
-            wrong = [each["verdict"] for each in found.values() if not each["equal"]]
+            by_source = {each["source"]: each for each in self._verdict["tables"] if each["table"] == name}
+            rows = [_rows(by_source.get(source)) for source in self._sources()]
+            wrong = [each["verdict"] for each in by_source.values() if not each["equal"]]
             table.add_row(
                 name.removeprefix("public."), *rows, f"[bold red]{wrong[0]}[/]" if wrong else "[green]equal[/]"
             )
@@ -205,13 +205,13 @@ class Screen:
 
 
 def _adds_up(row: Any) -> bool:
-    """Say whether the wallets hold what they held at first, each what its orders left it, and orders cost what their lines do."""
+    """Return whether the wallets hold their first total, each what its orders left it, and orders cost what their lines do."""
     return bool(row["wrong"] == 0 and row["ordered"] == row["lines"] and row["balance"] == row["wallets"] * OPENING)
 
 
-def _rows(found: dict[str, Any] | None) -> str:
+def _rows(verdict: dict[str, Any] | None) -> str:
     """Return how many rows the lake has of a source's table."""
-    return "-" if found is None or found["rows_lake"] is None else f"{found['rows_lake']:,} rows"
+    return "-" if verdict is None or verdict["rows_lake"] is None else f"{verdict['rows_lake']:,} rows"
 
 
 def _log_place(text: str) -> str:

@@ -26,9 +26,8 @@ from bridge.routing.partitioner import share_out
 from bridge.withheld.releaser import KafkaReader
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
-from headrace.configuration.delivery import Delivery
 from headrace.configuration.secret import Secret
-from headrace.configuration.sections import Requests, Topics
+from headrace.configuration.sections import Delivery, Requests, Topics
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 from headrace.position import Position
 from headrace.requests import asking

@@ -1,6 +1,6 @@
 """Tables whose rows change in no log: the edge reports them, and copies them where that is wanted, for both engines (L7, T14)."""
 
-from edge.offline_status import durable
+from edge.command import read_status
 from tests.edge.fix_edge import arrive
 from tests.integration.edge.snapshots import copy, ended, folder, held, stored
 from tests.rules.waiting import eventually
@@ -70,7 +70,7 @@ def test_altered_postgresql_tables_are_reported_until_they_are_copied(edge, data
     assert held(interconnect, "t") == stored(database, "t")
     assert held(interconnect, "e") == stored(database, "e")
     # A person who asks while the edge is down sees it, too.
-    assert [text[:20] for source in durable(edge.config) for text in source.warnings] == ["public.s needs a cop"]
+    assert [text[:20] for source in read_status(edge.config) for text in source.warnings] == ["public.s needs a cop"]
     # A table that does not exist any more needs none.
     database.execute("drop table s")
     with edge.running() as agent:

@@ -5,8 +5,8 @@ import time
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace import retention as kafka_retention
 from headrace.console.retention import Retention
-from headrace.retention import kafka_reader
 
 HOUR = 3600.0
 
@@ -67,7 +67,7 @@ def test_without_kafka_the_time_goes_on_from_what_was_known(private_kafka, lake_
     known = retention.view().streams
     assert known["bank"].retention == HOUR
     server.stop()
-    monkeypatch.setattr(kafka_reader, "_PATIENCE", 1.0)
+    monkeypatch.setattr(kafka_retention, "_TIMEOUT", 1.0)
     retention.look()
     assert "does not answer" in retention.view().problem
     assert retention.view().streams == known

@@ -15,7 +15,7 @@ from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.record import DeliveryMetrics, Record
 from headrace.certificates.authority import Authority
 from headrace.configuration.bridge import Interconnect
-from headrace.configuration.delivery import Delivery
+from headrace.configuration.sections import Delivery
 from tests.amqp.branch import Branch
 from tests.amqp.interconnect_ends import pem
 from tests.amqp.relay_double import Relay

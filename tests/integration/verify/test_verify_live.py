@@ -264,7 +264,7 @@ def test_a_user_that_may_not_replicate_is_told_what_to_run(database, address):
 
 
 def test_a_transaction_that_stays_open_holds_a_snapshot_up_for_so_long_only(database, address, monkeypatch):
-    monkeypatch.setattr(source_module, "_SLOT_PATIENCE", "200ms")
+    monkeypatch.setattr(source_module, "_SLOT_TIMEOUT", "200ms")
     database.execute("CREATE TABLE t (id int)")
     with closing(database.connect()) as other, other.cursor() as cursor:
         cursor.execute("BEGIN; INSERT INTO t VALUES (1)")

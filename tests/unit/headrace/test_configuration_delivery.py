@@ -3,7 +3,6 @@
 import pytest
 
 from headrace.configuration.bridge import BridgeFile
-from headrace.configuration.delivery import topics
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
 
@@ -27,7 +26,7 @@ def loaded(tmp_path, text, base=FILE):
 def test_a_delivery_needs_an_address_alone(tmp_path):
     file = loaded(tmp_path, '[deliveries.alerts]\naddress = "alerts/{region}"\n')
     (delivery,) = file.deliveries.values()
-    assert topics("alerts", delivery) == ("alerts", "alerts.dead-letters")
+    assert delivery.topics("alerts") == ("alerts", "alerts.dead-letters")
     assert file.delivery_group("alerts") == "staging.deliveries.alerts"
     # Nobody may receive, and nothing is given up.
     assert (delivery.receivers, delivery.dead_letter_after_hours) == ({}, 0)

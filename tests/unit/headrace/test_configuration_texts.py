@@ -37,7 +37,7 @@ def read(tmp_path):
     ],
 )
 def test_durations_and_sizes_are_turned_into_the_field_s_unit(text, unit, amount):
-    assert value_types.converted(text, unit) == amount
+    assert value_types.convert(text, unit) == amount
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_durations_and_sizes_are_turned_into_the_field_s_unit(text, unit, amount
 )
 def test_what_is_no_duration_or_size_is_refused_with_an_example(text, unit):
     with pytest.raises(ValueError, match="such as '"):
-        value_types.converted(text, unit)
+        value_types.convert(text, unit)
 
 
 def test_a_field_can_be_given_without_its_unit(read):

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from headrace.errors import NeedsOperator
-from infra.local.process import Process, said_since, size
+from infra.local.process import Process, read_since, size
 from tests.rules.waiting import eventually
 
 
@@ -80,7 +80,7 @@ def test_damaged_record_means_that_nothing_runs(make, content):
 def test_process_that_ignores_its_signal_is_killed(make):
     process = make()
     launch(process, "sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done")
-    eventually(lambda: "ready" in said_since(process.log, 0))
+    eventually(lambda: "ready" in read_since(process.log, 0))
     pid = process.pid
 
     process.end(signal.SIGTERM, 0.1)
@@ -157,12 +157,12 @@ def test_wait_tells_a_server_that_ended_from_one_that_never_answers(make):
 def test_log_is_read_from_where_it_was_even_when_it_was_rolled_over(tmp_path):
     log = tmp_path / "it.log"
     assert size(log) == 0
-    assert said_since(log, 0) == ""
+    assert read_since(log, 0) == ""
 
     log.write_text("before\n")
     before = size(log)
     log.write_text("before\nafter\n")
-    assert said_since(log, before) == "after"
+    assert read_since(log, before) == "after"
 
     log.write_text("new\n")
-    assert said_since(log, before) == "new"
+    assert read_since(log, before) == "new"

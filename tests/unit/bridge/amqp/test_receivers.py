@@ -5,7 +5,7 @@ import pytest
 from bridge.amqp.authorization import receiver_refusal
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.record import DeliveryMetrics
-from headrace.configuration.delivery import Delivery
+from headrace.configuration.sections import Delivery
 
 GIVEN = {"jakarta-branch": ["alerts/jakarta"], "audit": ["alerts/*"], "wrong": ["cdc/jakarta/bank", "alert/*"]}
 

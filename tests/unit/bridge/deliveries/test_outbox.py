@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bridge.deliveries.outbox import NO_ADDRESS, TOO_OLD, Outbox
 from bridge.deliveries.pending import PartitionOffsets
 from bridge.deliveries.record import DeliveryMetrics, Record
-from headrace.configuration.delivery import Delivery
+from headrace.configuration.sections import Delivery
 
 
 def record(offset, key=b"jakarta/1", partition=0, timestamp=0, size=0, headers=()):

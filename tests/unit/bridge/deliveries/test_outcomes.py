@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.record import DeliveryMetrics, Record
-from headrace.configuration.delivery import Delivery
+from headrace.configuration.sections import Delivery
 
 PARTITIONS = 3
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.deliveries.record import AddressTemplate, Record, Undeliverable
-from headrace.configuration.delivery import Delivery
+from headrace.configuration.sections import Delivery
 
 
 def record(key=None, **headers):

@@ -8,7 +8,7 @@ from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.record import DeliveryMetrics, Record
 from bridge.deliveries.worker import Worker
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
-from headrace.configuration.delivery import Delivery
+from headrace.configuration.sections import Delivery
 from headrace.errors import NeedsOperator, Retryable
 
 

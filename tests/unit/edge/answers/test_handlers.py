@@ -4,7 +4,7 @@ policy."""
 import msgspec
 import pytest
 
-from edge.answers.handlers import EdgeService, of_policy, request_service
+from edge.answers.handlers import EdgeService, policy_filter, request_service
 from edge.observability.figures import Figures
 from headrace.configuration.edge import EdgeFile
 from headrace.findings import Finding
@@ -74,15 +74,15 @@ def test_a_kind_that_is_not_listed_is_refused(answer):
 
 
 def test_a_verification_of_a_database_that_is_away_fails_with_who_must_act(answer):
-    outcome, content = answer("verify", **contract.arguments("a" * 16, 0, contract.Open()))
+    outcome, content = answer("verify", **contract.encode_arguments("a" * 16, 0, contract.Open()))
     reply = msgspec.convert(content.data, contract.Reply)
     assert (outcome, reply.state, reply.failure.kind) == ("done", "failed", "NotConnected")
     assert f"{SOURCE}: 127.0.0.1:1/x cannot be reached" in reply.failure.message
     assert "the edge's file" in reply.failure.hint
     # The session is over; what comes again has the same answer.
-    outcome, content = answer("verify", **contract.arguments("a" * 16, 1, contract.Tables()))
+    outcome, content = answer("verify", **contract.encode_arguments("a" * 16, 1, contract.Tables()))
     assert "has no such verification any more" in content.data["failure"]["message"]
-    outcome, content = answer("verify", **contract.arguments("a" * 16, 0, None))
+    outcome, content = answer("verify", **contract.encode_arguments("a" * 16, 0, None))
     assert msgspec.convert(content.data, contract.Reply) == reply
 
 
@@ -90,7 +90,7 @@ def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
     kind = SilverType(name="decimal", scale=scale)
     table = contract.ComparedTable(name="a.b", columns=[contract.ComparedColumn(name=name, in_silver=kind)])
     grid = comparison.Grid(span=span or comparison.hashes(), cells=cells, within=within)
-    return contract.arguments("a" * 16, 1, contract.Digests(table=table, grid=grid, cells=wanted))
+    return contract.encode_arguments("a" * 16, 1, contract.Digests(table=table, grid=grid, cells=wanted))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
         ({"version": 1, "session": "x; drop", "step": 0}, "session"),
         ({"version": 1, "session": "a" * 16, "step": 0, "what": {"do": "sql", "text": "select"}}, "Invalid value"),
         (
-            contract.arguments(
+            contract.encode_arguments(
                 "a" * 16,
                 1,
                 contract.Rows(
@@ -114,7 +114,7 @@ def digests(span=None, cells=1, within=(), wanted=None, scale=0, name="a"):
             "key_hashes",
         ),
         (
-            contract.arguments(
+            contract.encode_arguments(
                 "a" * 16,
                 1,
                 contract.Digests(
@@ -152,7 +152,7 @@ def left(policy, *tables):
         "state": {"folder": "state"},
         "policy": policy,
     }
-    return {str(each): each for each in of_policy(msgspec.convert(given, EdgeFile))(list(tables))}
+    return {str(each): each for each in policy_filter(msgspec.convert(given, EdgeFile))(list(tables))}
 
 
 def table(name, *columns, partition_of=()):

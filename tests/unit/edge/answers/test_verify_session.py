@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from edge.answers import verify_session
-from edge.answers.handlers import of_policy
+from edge.answers.handlers import policy_filter
 from edge.answers.verify_session import Verification
 from edge.mysql.checkpoint import MysqlCheckpoint, place
 from headrace.configuration.edge import EdgeFile
@@ -75,7 +75,7 @@ def session(database):
         "interconnect": {"url": "amqp://h:1"},
         "state": {"folder": "state"},
     }
-    leaving = of_policy(msgspec.convert(given, EdgeFile))
+    leaving = policy_filter(msgspec.convert(given, EdgeFile))
     made = Verification("0" * 16, "ann", "postgresql", connect, leaving, checkpoint=lambda: database.checkpoint)
     assert made.ask(0, contract.Open(placed=False), 30).state == "done"
     yield made

@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.doctor.examine import AMAZON, AZURE, GOOGLE, fitted, fix, mysql_provider, postgres_provider
+from edge.doctor.examine import AMAZON, AZURE, GOOGLE, fit_to_provider, fix, mysql_provider, postgres_provider
 from headrace.findings import Finding
 
 LEVEL = "Run as a superuser: alter system set wal_level = 'logical'; then restart the server."
@@ -60,5 +60,5 @@ def test_the_provider_is_known_by_what_it_puts_into_every_server():
     assert mysql_provider(Server(basedir="/rdsdbbin/mysql-8.0.36.R1/")) is AMAZON
     assert mysql_provider(Server(version="8.0.31-google")) is GOOGLE
     own = Finding("wal_level", "wrong", "it is replica", LEVEL)
-    assert fitted(own, None) is own
-    assert fitted(own, AMAZON).fix.startswith("Set rds.logical_replication")
+    assert fit_to_provider(own, None) is own
+    assert fit_to_provider(own, AMAZON).fix.startswith("Set rds.logical_replication")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.amqp.errors import Reasons, Role, shown
+from headrace.amqp.errors import Reasons, Role, hide_password
 from headrace.configuration.sections import Client
 from headrace.errors import NeedsOperator, NotConnected
 
@@ -84,5 +84,5 @@ def test_an_unknown_address_has_the_hint_of_the_role_and_no_other_lost_link_has(
 
 
 def test_a_shown_url_has_no_user_and_no_password():
-    assert shown("amqps://bridge:secret@router.example:5671/path") == "amqps://router.example:5671"
-    assert shown("amqp://router.example") == "amqp://router.example"
+    assert hide_password("amqps://bridge:secret@router.example:5671/path") == "amqps://router.example:5671"
+    assert hide_password("amqp://router.example") == "amqp://router.example"

@@ -24,7 +24,7 @@ from headrace.console.pages import Known, Pages
 from headrace.console.retention import Retention, RetentionView
 from headrace.console.server import Settings, application
 from headrace.console.sources import Files
-from headrace.retention.headroom import StreamKept
+from headrace.retention import StreamRetention
 from headrace.status.answer import Answer, DeliveryStatus, SnapshotStatus, SourceStatus
 from tests.rules.waiting import eventually
 
@@ -184,9 +184,9 @@ def test_the_page_of_loads_shows_for_how_long_kafka_keeps_what_is_not_loaded(tmp
     served.retention._view = RetentionView(
         asked=True,
         streams={
-            "bank": StreamKept(retention=604_800.0, removal_at=now + 3601),
-            "cards": StreamKept(retention=604_800.0, removal_at=None),
-            "audit": StreamKept(retention=None, removal_at=None),
+            "bank": StreamRetention(retention=604_800.0, removal_at=now + 3601),
+            "cards": StreamRetention(retention=604_800.0, removal_at=None),
+            "audit": StreamRetention(retention=None, removal_at=None),
         },
     )
     text = " ".join(served.get("/loads").text.split())

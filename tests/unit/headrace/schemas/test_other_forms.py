@@ -7,7 +7,7 @@ import pytest
 from headrace.errors import ConfigurationError
 from headrace.schema import Column, TableSchema
 from headrace.schemas import column_types
-from headrace.schemas.printed import connect_key, connect_value, create_table, of_column, printed
+from headrace.schemas.printed import connect_key, connect_value, create_table, of_column, render_schema
 
 
 def table(*columns: Column, key=("id",)) -> TableSchema:
@@ -110,14 +110,15 @@ def test_sql_quotes_names_and_has_the_key_in_key_order():
 
 def test_each_form_is_printed_for_values_and_keys():
     made = {
-        form: printed(form, table(ID), "mysql", "bank", of_key=False) for form in ("connect", "json-schema", "avro")
+        form: render_schema(form, table(ID), "mysql", "bank", of_key=False)
+        for form in ("connect", "json-schema", "avro")
     }
     assert {form: json.loads(text)["type"] for form, text in made.items()} == {
         "connect": "struct",
         "json-schema": "object",
         "avro": "record",
     }
-    key = json.loads(printed("json-schema", table(ID), "mysql", "bank", of_key=True))
+    key = json.loads(render_schema("json-schema", table(ID), "mysql", "bank", of_key=True))
     assert (key["required"], key["properties"]) == (["id"], {"id": {"type": "integer"}})
     with pytest.raises(ConfigurationError, match="has no key"):
-        printed("connect", table(ID, key=()), "mysql", "bank", of_key=True)
+        render_schema("connect", table(ID, key=()), "mysql", "bank", of_key=True)

@@ -28,7 +28,7 @@ folder = "state"
 def edge(tmp_path, monkeypatch):
     """Return what writes an edge's file; what is durable is made up."""
     durable = [SourceStatus(source="jakarta/bank", state="not running")]
-    monkeypatch.setattr(client, "_durable", lambda part: lambda file: durable if part == "edge" else [])
+    monkeypatch.setattr(client, "_find_status_reader", lambda part: lambda file: durable if part == "edge" else [])
 
     def write(listen=None):
         path = tmp_path / "edge.toml"
@@ -95,7 +95,7 @@ def test_of_bridges_that_share_sources_what_a_sender_had_refused_is_added():
     def answer(count):
         return Answer(part="bridge", running=True, refused=refused_inputs({"batch": {"oslo/rogue": count}}))
 
-    (refused,) = client._together([answer(2), answer(5)], []).refused
+    (refused,) = client._merge([answer(2), answer(5)], []).refused
     assert (refused.sender, refused.door, refused.count) == ("oslo/rogue", "batch", 7)
 
 

@@ -28,7 +28,7 @@ class EdgeTopics:
 
     def send(self, _key, value, _seconds):
         request = decode_request(value)
-        step = contract.parsed(request.arguments)
+        step = contract.parse_arguments(request.arguments)
         with self._lock:
             self.asked.append(type(step.what).__name__)
             quiet = isinstance(step.what, contract.Keep | contract.Close)

@@ -7,7 +7,7 @@ from headrace import errors
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.verify import comparison, contract, engines
 from headrace.verify.canonical import SilverType, SourceType
-from headrace.verify.comparison import Digest, SourceTable, checked
+from headrace.verify.comparison import Digest, SourceTable, check_hashes
 
 
 def crossed(value, kind):
@@ -28,7 +28,7 @@ def test_columns_have_the_same_texts_on_both_sides(engine, decimal):
         forms.absent("new"),
     ]
 
-    there = crossed(contract.compared(table, columns, columns[:1]), contract.ComparedTable)
+    there = crossed(contract.describe_table(table, columns, columns[:1]), contract.ComparedTable)
 
     assert contract.columns_of(there, crossed(table, SourceTable), forms) == (columns, columns[:1])
 
@@ -37,9 +37,11 @@ def test_sums_and_places_of_any_size_cross():
     grid = comparison.grid(comparison.keys(-(2**63), 2**62 - 2**63 - 1), 16).cut(3, 4)
     digests = {0: Digest(2**40, 2**100, 2**100 + 1), 5: Digest()}
 
-    step = contract.arguments("a" * 16, 1, contract.Digests(table=contract.ComparedTable(name="a.b"), grid=grid))
-    assert contract.parsed(crossed(step, dict)).what.grid == grid
-    assert contract.digests_of(crossed(contract.shown(digests), list[tuple[int, int, str, str]])) == digests
+    step = contract.encode_arguments("a" * 16, 1, contract.Digests(table=contract.ComparedTable(name="a.b"), grid=grid))
+    assert contract.parse_arguments(crossed(step, dict)).what.grid == grid
+    assert (
+        contract.decode_digests(crossed(contract.encode_digests(digests), list[tuple[int, int, str, str]])) == digests
+    )
 
 
 def test_errors_cross_with_who_must_act():
@@ -63,4 +65,4 @@ def test_what_is_no_column_of_the_table_or_no_hash_is_refused():
         with pytest.raises(CorruptInput):
             contract.columns_of(asked, table, engines.forms("postgresql"))
     with pytest.raises(CorruptInput):
-        checked(["0" * 32, "' or 1=1 --"])
+        check_hashes(["0" * 32, "' or 1=1 --"])
