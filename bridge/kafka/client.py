@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
     KafkaException,
@@ -25,6 +26,7 @@ from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ConfigurationError, ReplicationError
 
 __all__ = [
+    "TIMESTAMP_NOT_AVAILABLE",
     "Consumer",
     "KafkaError",
     "KafkaException",
