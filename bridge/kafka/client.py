@@ -22,6 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
+from bridge.kafka.addresses import addresses
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ConfigurationError, ReplicationError
 
@@ -162,6 +163,12 @@ class Administrator:
                 with suppress(ReplicationError):
                     self._make()
 
+    def note_brokers(self, topic: str, seconds: float) -> None:
+        """Note where the brokers are now, for clients that are made later."""
+        found = self._client.list_topics(topic, timeout=seconds)
+        brokers = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in found.brokers.values())
+        addresses(self._connection.bootstrap).note(found.cluster_id or "", [f"{host}:{port}" for host, port in brokers])
+
     def _make(self) -> None:
         refusals: deque[tuple[float, Any]] = deque(maxlen=4)
 
@@ -202,6 +209,7 @@ def _client(kind: Any, settings: dict[str, Any]) -> Any:
 def _common(connection: KafkaConnection) -> dict[str, Any]:
     return {
         **connection.librdkafka(),
+        "bootstrap.servers": addresses(connection.bootstrap).bootstrap,
         "client.id": "headrace-bridge",
         "socket.keepalive.enable": True,
         "socket.timeout.ms": 15_000,

@@ -178,6 +178,11 @@ class Kafka(Server):
         """What clients call bootstrap servers: host and port."""
         return self.address
 
+    def move(self) -> str:
+        """Have its next start take another port; return its former address."""
+        former, self._wanted_port = self.address, free_port()
+        return former
+
     @property
     def version(self) -> str:
         """The broker's version."""

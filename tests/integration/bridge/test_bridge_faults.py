@@ -8,6 +8,7 @@ import psutil
 
 from tests.amqp.edge_double import Edge
 from tests.edge.source_log import log
+from tests.hostile.lying_broker import LyingBroker, Partition
 from tests.kafka.reading import values
 from tests.rules.waiting import eventually
 
@@ -63,7 +64,7 @@ def test_while_kafka_stands_still_memory_is_bounded_and_when_it_dies_nothing_is_
     kafka, source = private_kafka(), "still/bank"
     bridge_topic(kafka, "bank")
     chance = random.Random(SEED)
-    rows = log(source, 10_000, pad=2_000)
+    rows = log(source, 10_500, pad=2_000)
     bridge = outside(kafka.bootstrap, {source: [0]}, topic="bank", credit=32)
     edge = Edge(bridge.port, source, rows, sizes=lambda: chance.randint(100, 200), window=200)
     edge.upto = 2_000
@@ -84,12 +85,32 @@ def test_while_kafka_stands_still_memory_is_bounded_and_when_it_dies_nothing_is_
     edge.upto = 9_000
     kafka.kill()
     assert edge.accepted < len(rows)
-    edge.upto = len(rows)
+    edge.upto = 9_200
     eventually(lambda: "Trying again" in bridge.said(), 90, saying="the bridge says that it waits for Kafka")
     kafka.start()
+    before = edge.accepted
+    edge.upto = 9_500
+    eventually(lambda: edge.accepted > before, 90, saying="it goes on")
+    # when it comes back where nobody knows it, and the file is given its new address, after one of another cluster
+    edge.upto = len(rows)
+    kafka.kill()
+    former = kafka.move()
+    kafka.start()
+    other = LyingBroker("bank", "g", {0: Partition()})
+
+    def named(bootstrap, said):
+        bridge.path.write_text(bridge.path.read_text().replace(former, bootstrap))
+        bridge.process.send_signal(signal.SIGHUP)
+        eventually(lambda: said in bridge.said(), saying=said)
+        bridge.path.write_text(bridge.path.read_text().replace(bootstrap, former))
+
+    named(other.bootstrap, "reload: Kafka: a broker is of the cluster c")
+    named(kafka.bootstrap, "reload: brokers are looked for at")
     # then
     edge.finish()
+    other.close()
     assert values(kafka.bootstrap, "bank") == [row.value for row in rows]
+    assert bridge.terminate() == 0
 
 
 def bridge_topic(kafka, name):
