@@ -272,7 +272,7 @@ class Bridge:
         problem = ""
         try:
             with translated("look at the brokers", self._admin):
-                self._admin.note_brokers(next(iter(wanted(self._file))), _BROKERS_PATIENCE)
+                self._admin.note_brokers(_BROKERS_PATIENCE)
         except (NotConnected, Retryable) as error:
             _log.debug("%s", error.message)
         except NeedsOperator as error:

@@ -153,7 +153,7 @@ class Reloader:
         """Return a client that found Kafka at the addresses of a changed file, and nowhere else."""
         client = admin(file.kafka)
         with translated(f"reach Kafka at {file.kafka.bootstrap}", client):
-            client.note_brokers(next(iter(wanted(file))), PATIENCE)
+            client.note_brokers(PATIENCE)
         return client
 
     def _take_over(

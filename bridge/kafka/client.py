@@ -163,11 +163,11 @@ class Administrator:
                 with suppress(ReplicationError):
                     self._make()
 
-    def note_brokers(self, topic: str, seconds: float) -> None:
+    def note_brokers(self, seconds: float) -> None:
         """Note where the brokers are now, for clients that are made later."""
-        found = self._client.list_topics(topic, timeout=seconds)
-        brokers = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in found.brokers.values())
-        addresses(self._connection.bootstrap).note(found.cluster_id or "", [f"{host}:{port}" for host, port in brokers])
+        found = self._client.describe_cluster(request_timeout=seconds).result()
+        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in found.nodes)
+        addresses(self._connection.bootstrap).note(found.cluster_id or "", [f"{host}:{port}" for host, port in hosts])
 
     def _make(self) -> None:
         refusals: deque[tuple[float, Any]] = deque(maxlen=4)

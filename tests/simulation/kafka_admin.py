@@ -57,6 +57,13 @@ class AdminClient:
         """Return what topics there are."""
         return self._channel.ask("Metadata", lambda: cluster(self.broker, topic), timeout)
 
+    def describe_cluster(self, request_timeout: float = 10.0) -> Any:
+        """Return where the brokers are."""
+        nodes = [SimpleNamespace(id=1, host="kafka", port=9092)]
+        return self._future(
+            self._ask("Metadata", lambda: SimpleNamespace(cluster_id="simulated", nodes=nodes), request_timeout)
+        )
+
     def describe_configs(self, resources: list[Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Any]:
         """Return the settings of topics."""
         found = {}

@@ -24,6 +24,8 @@ from tests.simulation.world import begin
 #: Faults end after so long, in virtual seconds; then everything has to arrive within the second time.
 _FAULTS, _QUIET = 90.0, 240.0
 _FOR_EVER = 10_000.0
+#: Seconds that clocks of machines are ahead.
+_CLOCKS = (0.0, 0.0, 1.0, -300.0, 3600.0, 80_000.0, -80_000.0)
 _REQUESTS = (
     *("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
     *("OffsetFetch", "JoinGroup", "Heartbeat", "Produce", "Metadata", "DescribeConfigs", "ListOffsets"),
@@ -41,6 +43,8 @@ _THEMES = (
     ("call hangs", "kafka frozen"),
     ("coordinator moves", "bridge crash", "call hangs"),
     ("late request", "bridge pause", "bridge stop"),
+    ("source leaves", "bridge crash", "kafka frozen"),
+    ("source leaves", "call hangs", "bridge stop"),
 )
 
 
@@ -79,6 +83,8 @@ class WholeScenario:
         }
         self.bridges = [BridgeProcess(scheduler, n, sources, urls[0], options) for n in range(bridges)]
         self.edges = [Edge(scheduler, source, urls, Path(self._folder.name), options) for source in sources]
+        for each in [*self.bridges, *self.edges]:
+            each.clock = random.choice(_CLOCKS)
         self._write_until = _FAULTS * random.random()
         self._left = random.choice((5, 40, 120)) * len(sources)
         self._pace = self._write_until / self._left * len(sources)
@@ -112,6 +118,16 @@ class WholeScenario:
         if self.scheduler.now >= self._hang_until or self.scheduler.random.random() >= 0.3:
             return 0.0
         return self.scheduler.random.choice((5.0, 25.0, 45.0, *[_FOR_EVER] * client.startswith("producer ")))
+
+    def _leave(self) -> None:
+        """Take a source out of the bridges' files for a while; whoever does that changes one file after the other."""
+        random = self.scheduler.random
+        given = {each.source: [place] for place, each in enumerate(self.edges)}
+        left = {source: given[source] for source in random.sample(sorted(given), len(given) - 1)}
+        for sources, seconds in ((left or given, 0.0), (given, random.choice((2.0, 5.0, 15.0)))):
+            for each in self.bridges:
+                late = seconds + random.random()
+                self.scheduler.after(late, lambda each=each, sources=sources: each.give(sources))  # type: ignore[misc]
 
     def _faults(self) -> dict[str, Callable[[], object]]:
         scheduler, random, network, broker = self.scheduler, self.scheduler.random, self.network, self.broker
@@ -157,6 +173,7 @@ class WholeScenario:
             "answers lost": lose,
             "call hangs": hang,
             "coordinator moves": move,
+            "source leaves": self._leave,
             "edge crash": lambda: edge().crash(),
             "edge stop": lambda: edge().stop(),
         }
