@@ -31,6 +31,8 @@ class Addresses:
         self._named = listed(named)
         self.cluster = cluster
         self._reported: tuple[str, ...] = ()
+        # Those of which the log has been told.
+        self._known: set[str] = set()
 
     @property
     def bootstrap(self) -> str:
@@ -47,8 +49,10 @@ class Addresses:
         reported = tuple(sorted(each for each in brokers if _ADDRESS.fullmatch(each)))[:_MOST]
         if not reported:
             return
-        if self._reported and reported != self._reported:
+        # One that is down is not reported.
+        if self._reported and set(reported) - self._known:
             _log.info("Kafka's brokers are now at %s", ", ".join(reported))
+        self._known = (self._known if len(self._known) < 2 * _MOST else set()) | set(reported)
         self.cluster, self._reported = self.cluster or cluster, reported
 
 
