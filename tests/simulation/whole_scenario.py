@@ -231,6 +231,8 @@ class WholeScenario:
             there = [position_in(entry.value) for _, entry in log.committed()]
             wanted = edge.database.changes()
             first_difference(edge.source, wanted, there)
+            records = [(entry.key, entry.value) for _, entry in log.committed()]
+            first_difference(edge.source, [edge.database.record(each) for each in wanted], records)
             counts.append(
                 f"{edge.source}: {len(there)} of {len(wanted)}, slot {edge.database.slot} of {edge.database.end}"
             )
