@@ -91,8 +91,8 @@ def test_nothing_is_lost_or_repeated_while_kafka_stands_still_has_a_full_disk_di
     before = edge.accepted
     eventually(lambda: edge.accepted > before)
     # with a full disk it ends by itself, and its supervisor starts it again once there is space
-    edge.upto = 9_000
     volume.fill()
+    edge.upto = 9_000
     eventually(lambda: not kafka.running, 120, saying="Kafka ends")
     assert edge.accepted < 9_000
     edge.upto = 9_200
