@@ -21,6 +21,7 @@ from bridge.group.membership import Membership
 from bridge.group.recovery import Recovery
 from bridge.kafka.client import admin
 from bridge.kafka.entries import call_within
+from bridge.kafka.errors import translated
 from bridge.kafka.producer import Leftovers, opener
 from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, names, wanted
@@ -55,6 +56,8 @@ _CLOSE_SECONDS = 2.0
 _TURN_SECONDS = 0.25
 #: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
 _LOOKS = 3
+#: How often it is looked where the brokers are, and how long one may take to say so, in seconds.
+_BROKERS_SECONDS, _BROKERS_PATIENCE = 10.0, 5.0
 
 
 class Bridge:
@@ -89,7 +92,8 @@ class Bridge:
         self.requests = self._carry(file)
         self._withheld = KafkaReader(file.kafka, file.group, self._admin)
         self._limits = RecordLimits(self._admin, wanted(file))
-        self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver)
+        self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver, self._renew)
+        self._brokers_at, self._brokers_problem = 0.0, ""
         self.lanes: list[Lane] = []
         self._membership: Membership | None = None
         self._renewal: Renewal | None = None
@@ -165,6 +169,7 @@ class Bridge:
             self._start("recovery", lambda: self.recovery.turn(0.25))
             self._start("search", lambda: self.search.turn(0.25))
             self._start("membership", self._membership.turn)
+            self._start("brokers", self._look_at_brokers)
             if (schemas := self.schemas) is not None:
                 self._start("schemas", lambda: schemas.turn(_TURN_SECONDS))
                 releaser = Releaser(self.registry, schemas, self._withheld)
@@ -259,6 +264,22 @@ class Bridge:
                     _log.info("Kafka at %s answers", self._file.kafka.bootstrap)
                 return True
         return False
+
+    def _look_at_brokers(self) -> None:
+        """Note where the brokers are, for clients that are made later; one that finds none of them is made again."""
+        if self._ending.wait(_TURN_SECONDS) or time.monotonic() < self._brokers_at:
+            return
+        problem = ""
+        try:
+            with translated("look at the brokers", self._admin):
+                self._admin.note_brokers(_BROKERS_PATIENCE)
+        except (NotConnected, Retryable) as error:
+            _log.debug("%s", error.message)
+        except NeedsOperator as error:
+            problem = error.message
+            if problem != self._brokers_problem:
+                _log.error("%s. %s", problem, error.hint)
+        self._brokers_problem, self._brokers_at = problem, time.monotonic() + _BROKERS_SECONDS
 
     def _look_at_topics(self) -> None:
         """Check all topics, those included that patterns of the file are for."""

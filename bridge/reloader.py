@@ -7,11 +7,15 @@ What changed between two versions of a bridge's file, and what of it a running b
 """
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from bridge.amqp.receiver import Receiver
 from bridge.group.membership import Membership
+from bridge.kafka.addresses import listed, other_addresses
+from bridge.kafka.client import PATIENCE, Administrator, admin
+from bridge.kafka.errors import translated
 from bridge.kafka.record_limits import RecordLimits
 from bridge.kafka.topics import check, names, wanted
 from bridge.model.route import SourceRoute, first_places, learn, routes
@@ -31,6 +35,8 @@ class Difference(NamedTuple):
     removed: list[str]
     #: Whether anything differs at all.
     anything: bool
+    #: Whether Kafka's addresses differ.
+    addresses: bool
 
 
 def compare(old: BridgeFile, new: BridgeFile) -> Difference:
@@ -51,7 +57,10 @@ def compare(old: BridgeFile, new: BridgeFile) -> Difference:
             hint="Put these back and send SIGHUP again, or start the bridge again, which takes the whole file.",
         )
     return Difference(
-        sorted(after.keys() - before.keys()), sorted(before.keys() - after.keys()), any(_differences(old, new, ()))
+        sorted(after.keys() - before.keys()),
+        sorted(before.keys() - after.keys()),
+        any(_differences(old, new, ())),
+        set(listed(old.kafka.bootstrap)) != set(listed(new.kafka.bootstrap)),
     )
 
 
@@ -64,7 +73,7 @@ def _sources(file: BridgeFile) -> dict[str, tuple[str, list[int]]]:
 
 
 def _is_taken_over(place: Place) -> bool:
-    return place[:2] == ("interconnect", "identities") or (
+    return place[:2] in {("interconnect", "identities"), ("kafka", "bootstrap")} or (
         len(place) == 4 and (place[0], place[2]) == ("streams", "sources")
     )
 
@@ -101,22 +110,30 @@ class Reloader:
         positions: Collection[Positions],
         registry: SourceRegistry,
         receiver: Receiver,
+        renew: Callable[[], None],
     ) -> None:
         self._file = file
+        #: By which the addresses are known to all clients of the bridge.
+        self._bootstrap = file.kafka.bootstrap
         self._admin = admin
         self._limits = limits
         self._positions = positions
         self._registry = registry
         self._receiver = receiver
+        #: Has all clients of Kafka made again.
+        self._renew = renew
 
     def read_again(self, membership: Membership) -> None:
         """Have what changed of the file's sources taken over."""
         try:
             file = load(self._file.path, BridgeFile)
             changed = compare(self._file, file)
-            there = names(self._admin, _PATIENCE) if any(file.patterns(stream) for stream in file.streams) else ()
-            needed = wanted(file, there)
-            self._limits.load(check(self._admin, needed, patience=_PATIENCE), needed)
+            moving = other_addresses(self._bootstrap, file.kafka.bootstrap) if changed.addresses else nullcontext()
+            with moving:
+                client = self._at_other_addresses(file) if changed.addresses else self._admin
+                there = names(client, _PATIENCE) if any(file.patterns(stream) for stream in file.streams) else ()
+                needed = wanted(file, there)
+                self._limits.load(check(client, needed, patience=_PATIENCE), needed)
         except ReplicationError as error:
             _log.error("reload: %s. %s", error.message, error.hint or "The bridge goes on with the former file.")
             return
@@ -126,7 +143,18 @@ class Reloader:
         if not changed.anything:
             _log.info("reload: nothing changed in %s", file.path)
             return
+        if changed.addresses:
+            _log.info("reload: brokers are looked for at %s from now on", file.kafka.bootstrap)
+            self._renew()
         membership.call(lambda: self._take_over(file, changed, known, membership))
+
+    @staticmethod
+    def _at_other_addresses(file: BridgeFile) -> Administrator:
+        """Return a client that found Kafka at the addresses of a changed file, and nowhere else."""
+        client = admin(file.kafka)
+        with translated(f"reach Kafka at {file.kafka.bootstrap}", client):
+            client.note_brokers(PATIENCE)
+        return client
 
     def _take_over(
         self, file: BridgeFile, changed: Difference, known: dict[str, SourceRoute], membership: Membership

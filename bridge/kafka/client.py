@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import (
+    TIMESTAMP_NOT_AVAILABLE,
     Consumer,
     KafkaError,
     KafkaException,
@@ -21,10 +22,12 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
+from bridge.kafka.addresses import addresses
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ConfigurationError, ReplicationError
 
 __all__ = [
+    "TIMESTAMP_NOT_AVAILABLE",
     "Consumer",
     "KafkaError",
     "KafkaException",
@@ -160,6 +163,12 @@ class Administrator:
                 with suppress(ReplicationError):
                     self._make()
 
+    def note_brokers(self, seconds: float) -> None:
+        """Note where the brokers are now, for clients that are made later."""
+        found = self._client.describe_cluster(request_timeout=seconds).result()
+        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in found.nodes)
+        addresses(self._connection.bootstrap).note(found.cluster_id or "", [f"{host}:{port}" for host, port in hosts])
+
     def _make(self) -> None:
         refusals: deque[tuple[float, Any]] = deque(maxlen=4)
 
@@ -200,6 +209,7 @@ def _client(kind: Any, settings: dict[str, Any]) -> Any:
 def _common(connection: KafkaConnection) -> dict[str, Any]:
     return {
         **connection.librdkafka(),
+        "bootstrap.servers": addresses(connection.bootstrap).bootstrap,
         "client.id": "headrace-bridge",
         "socket.keepalive.enable": True,
         "socket.timeout.ms": 15_000,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, TopicCollection, TopicPartition, request_consumer
+from bridge.kafka.client import PATIENCE, TIMESTAMP_NOT_AVAILABLE, TopicCollection, TopicPartition, request_consumer
 from bridge.kafka.consuming import describe, events
 from bridge.kafka.errors import translated
 from bridge.kafka.writing import RecordWriter
@@ -50,8 +50,11 @@ class TopicReader:
         """Whether the end of each partition was reached once."""
         return len(self._ends) == len(self._places)
 
-    def read(self, most: int, seconds: float) -> Iterator[bytes]:
-        """Yield the values that come, waiting for the first at most `seconds`; raise what Kafka reports."""
+    def read(self, most: int, seconds: float) -> Iterator[tuple[bytes, float | None]]:
+        """Yield the values that come, waiting for the first at most `seconds`; raise what Kafka reports.
+
+        With each goes when it was written, in seconds since 1970, or None where it may have been before this reader was made.
+        """
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_SECONDS
             self._look()
@@ -59,7 +62,9 @@ class TopicReader:
             if is_end:
                 self._ends.add(event.partition())
             else:
-                yield event.value() or b""
+                kind, milliseconds = event.timestamp()
+                is_fresh = event.partition() in self._ends and kind != TIMESTAMP_NOT_AVAILABLE
+                yield event.value() or b"", milliseconds / 1000 if is_fresh else None
 
     def close(self) -> None:
         """Read no more."""
@@ -118,7 +123,7 @@ class AskingTopics:
 
     def read(self, seconds: float) -> Iterable[bytes]:
         """Return the answers that come."""
-        return self._answers.read(_MANY, seconds)
+        return (value for value, _ in self._answers.read(_MANY, seconds))
 
     def close(self) -> None:
         """Read no more."""

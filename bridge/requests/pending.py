@@ -57,7 +57,7 @@ def encode(entry: Entry, _name: str) -> bytes:
 MOST_OF_SOURCE, _MOST, _MOST_BYTES, _MOST_ANSWERED = 64, 10_000, 32 << 20, 100_000
 #: Largest difference of clocks, in seconds.
 _CLOCK_SECONDS = 300.0
-_LATE = "If the deadline was meant to be sooner, compare the clocks of who asks and of the bridge."
+_CLOCKS = "If that was not meant, compare the clocks of who asks, of the bridge and of Kafka's brokers."
 #: The pause before a request that came back is sent again, in seconds.
 _AGAIN_SECONDS = 0.5
 
@@ -77,11 +77,13 @@ class State(Enum):
 class Asked:
     """A request and what became of it."""
 
-    __slots__ = ("due_at", "entry", "request", "state", "written")
+    __slots__ = ("due_at", "entry", "request", "state", "until", "written")
 
-    def __init__(self, request: Request, entry: Entry) -> None:
+    def __init__(self, request: Request, entry: Entry, until: float) -> None:
         self.request = request
         self.entry = entry
+        #: When its deadline passes, by the monotonic clock.
+        self.until = until
         self.state = State.WAITING
         #: When it may be sent, by the monotonic clock.
         self.due_at = 0.0
@@ -117,19 +119,24 @@ class PendingRequests:
 
     # Kafka's side.
 
-    def add(self, request: Request, raw: bytes) -> None:
-        """Note a request that was read."""
+    def add(self, request: Request, raw: bytes, written: float | None = None) -> None:
+        """Note a request that was read; `written` is when, in seconds since 1970, if it is read as it is written.
+
+        Then its time counts from there, by the clock of who asks, and this machine's, which may be a day ahead, decides nothing.
+        """
         with self._lock:
             requests = self._by_source.get(request.source, {})
             if request.id in requests or request.id in self._answered:
                 return
-            left = request.seconds_left(self._clock())
+            left = request.seconds_left(self._clock() if written is None else written)
             if left <= 0:
-                # What was read late was answered by the bridge of that time.
+                # What is read late was answered by the bridge of that time.
+                if written is not None:
+                    self._reply(request, "refused", "the deadline had passed when the request was written", _CLOCKS)
                 return
             if left > LONGEST_SECONDS + _CLOCK_SECONDS:
                 # Kept, it would count towards the limits until then.
-                self._reply(request, "refused", f"the deadline is more than {LONGEST_SECONDS:.0f} s ahead", _LATE)
+                self._reply(request, "refused", f"the deadline is more than {LONGEST_SECONDS:.0f} s ahead", _CLOCKS)
                 return
             if (
                 len(requests) >= MOST_OF_SOURCE
@@ -142,7 +149,7 @@ class PendingRequests:
                 return
             record = Record("", 0, 0, request.source.encode(), raw)
             entry = Entry(record, REQUESTS + request.source)
-            self._by_source.setdefault(request.source, {})[request.id] = Asked(request, entry)
+            self._by_source.setdefault(request.source, {})[request.id] = Asked(request, entry, self._monotonic() + left)
             self._count += 1
             self._bytes += len(raw)
 
@@ -169,10 +176,10 @@ class PendingRequests:
 
     def expire(self) -> None:
         """Drop the requests whose deadline has passed, and answer those of sources that this bridge serves."""
-        now = self._clock()
+        now = self._monotonic()
         with self._lock:
             for source, requests in list(self._by_source.items()):
-                for asked in [each for each in requests.values() if each.request.seconds_left(now) <= 0]:
+                for asked in [each for each in requests.values() if each.until <= now]:
                     del requests[asked.request.id]
                     self._count -= 1
                     self._bytes -= len(asked.entry.record.value or b"")
@@ -180,7 +187,7 @@ class PendingRequests:
                 if not requests:
                     del self._by_source[source]
                     self._notes.pop(REQUESTS + source, None)
-            for asked in [each for each in self._answered.values() if each.request.seconds_left(now) <= 0]:
+            for asked in [each for each in self._answered.values() if each.until <= now]:
                 del self._answered[asked.request.id]
 
     # The links' side, as a delivery's outbox has it.
@@ -258,9 +265,9 @@ class PendingRequests:
         source = address.removeprefix(REQUESTS)
         if not self._serves(source):
             return
-        now = self._clock()
+        now = self._monotonic()
         for asked in self._by_source.get(source, {}).values():
-            if asked.state is State.WAITING and asked.request.seconds_left(now) > 0:
+            if asked.state is State.WAITING and asked.until > now:
                 yield asked
 
     def _change(self, entry: Entry, state: State, pause: float = 0.0) -> None:

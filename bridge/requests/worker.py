@@ -118,16 +118,16 @@ class RequestWorker:
             self._close_reader()
             return False
         self.trouble = ""
-        for value in values:
-            self._request(value)
+        for value, written in values:
+            self._request(value, written)
         return bool(values)
 
-    def _request(self, value: bytes) -> None:
+    def _request(self, value: bytes, written: float | None) -> None:
         try:
             request = decode_request(value)
             # Others are of other bridges, which share the topic.
             if request.source in self._sources:
-                self.pending.add(request, value)
+                self.pending.add(request, value, written)
         except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this record alone.
             reason = doors.REQUEST.refuse(error, self._topics.requests).message
             self._dropped("a record of %s is passed over: %s", self._topics.requests, reason)

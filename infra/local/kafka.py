@@ -118,6 +118,12 @@ def _cluster(folder: Path) -> str:
     return match[1]
 
 
+def _cluster_of(quorum: Mapping[int, int]) -> str:
+    """Return the id of the cluster that controllers are, the same at each of them; empty for none."""
+    made = uuid.uuid5(uuid.NAMESPACE_OID, repr(sorted(quorum.items())))
+    return urlsafe_b64encode(made.bytes).decode().rstrip("=") if quorum else ""
+
+
 def _format_storage(folder: Path, command: Sequence[str], cluster: str = "") -> None:
     """Format the storage if it is not, for a cluster, or one of its own; raise NeedsOperator if that fails."""
     data = folder / "data"
@@ -147,8 +153,9 @@ _BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 class Kafka(Server):
     """One broker in a folder; `settings` go to server.properties, over ours.
 
-    One that `joins` another is of its cluster, with a `number` of its own; the other's is 1. One that is `lasting`, or
-    detached, is compiled for speed in the long run; any other for a quick start.
+    One that `joins` another is of its cluster, with a `number` of its own; the other's is 1. Several that share a `quorum`, the
+    ports of their controllers by number, are a cluster too, and each a controller: one alone does not start. One that is
+    `lasting`, or detached, is compiled for speed in the long run; any other for a quick start.
     """
 
     kind, name = "kafka", "Kafka"
@@ -163,6 +170,7 @@ class Kafka(Server):
         settings: Mapping[str, object] | None = None,
         heap_megabytes: int = 512,
         joins: "Kafka | None" = None,
+        quorum: Mapping[int, int] | None = None,
         number: int = 1,
         lasting: bool = False,
         log: Path | None = None,
@@ -173,12 +181,18 @@ class Kafka(Server):
         self.heap_megabytes = heap_megabytes
         self.number = number
         self._joins = joins
+        self._quorum = dict(quorum or {})
         self._options = () if lasting or detached else _BRIEF
 
     @property
     def bootstrap(self) -> str:
         """What clients call bootstrap servers: host and port."""
         return self.address
+
+    def move(self) -> str:
+        """Have its next start take another port; return its former address."""
+        former, self._wanted_port = self.address, free_port()
+        return former
 
     @property
     def version(self) -> str:
@@ -199,12 +213,12 @@ class Kafka(Server):
         return _kept_port(self.folder, "PLAINTEXT")
 
     def _launch(self, port: int) -> None:
-        controller = _kept_port(self.folder, "CONTROLLER")
-        if not controller or not is_free(controller):
+        controller = self._quorum.get(self.number) or _kept_port(self.folder, "CONTROLLER")
+        if not self._quorum and (not controller or not is_free(controller)):
             controller = free_port()
         properties = _configure(self.folder, self._joining(port) | self.settings, port, controller)
         java = _java(self.folder, self.log)
-        cluster = _cluster(self._joins.folder) if self._joins is not None else ""
+        cluster = _cluster(self._joins.folder) if self._joins is not None else _cluster_of(self._quorum)
         _format_storage(self.folder, [*java, "-Xmx128m"], cluster)
         self._process.launch(
             [*java, *self._options, f"-Xmx{self.heap_megabytes}m", "kafka.Kafka", properties],
@@ -213,7 +227,10 @@ class Kafka(Server):
         )
 
     def _joining(self, port: int) -> dict[str, str]:
-        """Return what a broker that is no controller has in place of the usual."""
+        """Return what a broker that is not its only controller has in place of the usual."""
+        if self._quorum:
+            voters = ",".join(f"{number}@127.0.0.1:{controller}" for number, controller in self._quorum.items())
+            return {"node.id": str(self.number), "controller.quorum.voters": voters}
         if self._joins is None:
             return {}
         return {

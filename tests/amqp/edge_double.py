@@ -3,8 +3,9 @@
 `Edge` goes back and sends again as the protocol asks; `send` sends given messages once and tells what became of each.
 """
 
+import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from headrace.amqp.transport import Delivery, Message
@@ -229,3 +230,29 @@ class Edge(threading.Thread):
                 expected = len(ends)
                 sender.wait(lambda it, expected=expected: len(it.outcomes) >= expected or it.closed is not None, 5)
                 at, acknowledged = self.accepted, len(ends)
+
+
+class Roaming(Edge):
+    """An edge that knows several bridges, by objects with a `port`, and tries the next when one has nothing for it."""
+
+    def __init__(
+        self, bridges: Collection[Any], source: str, rows: Sequence[Row], *, accepted: int = 0, **options: Any
+    ) -> None:
+        self._bridges = bridges
+        self._next = itertools.count()
+        super().__init__(0, source, rows, **options)
+        self.accepted = accepted
+
+    @property
+    def port(self) -> int:
+        bridges = list(self._bridges)
+        return int(bridges[next(self._next) % len(bridges)].port)
+
+    @port.setter
+    def port(self, _port: int) -> None:
+        pass
+
+    def _talk(self, sender: Sender) -> None:
+        super()._talk(sender)
+        if self.end.startswith("amqp:resource-locked"):
+            self.end = ""

@@ -68,7 +68,7 @@ class Outside:
     """A bridge as a process of its own, which can be killed."""
 
     def __init__(self, path: Path, log: Path, options: tuple[str, ...] = ()) -> None:
-        self.log = log
+        self.path, self.log = path, log
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "headrace", "bridge", "run", *options, "--config", str(path)],

@@ -26,6 +26,7 @@ from tests.hostile.lying_broker import (
     LIST_OFFSETS,
     METADATA,
     OFFSET_FETCH,
+    PRODUCE,
     LyingBroker,
     Partition,
 )
@@ -211,6 +212,15 @@ def test_records_and_positions_are_committed_by_a_broker_that_is_honest(broker, 
     write(producer)
     assert (broker.committed, broker.ended) == ({0: 10, 4: 1}, [True])
     write(producer, 2)
+    assert (broker.committed, broker.ended) == ({0: 11, 4: 2}, [True, True])
+
+
+def test_a_broker_that_throttles_for_ten_minutes_and_answers_holds_nothing_up(broker, producer):
+    minutes = struct.pack(">i", 600_000)
+    broker.lies = dict.fromkeys((ADD_PARTITIONS, ADD_OFFSETS, COMMIT_OFFSETS, END), lambda body: minutes + body[4:])
+    broker.lies[PRODUCE] = lambda body: body[:-4] + minutes
+    for number in (1, 2):
+        write(producer, number)
     assert (broker.committed, broker.ended) == ({0: 11, 4: 2}, [True, True])
 
 

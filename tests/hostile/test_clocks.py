@@ -62,17 +62,45 @@ def test_an_edge_whose_clock_is_a_day_off_answers_a_request_with_a_hint_at_clock
     setup.service.stop(5)
 
 
-@pytest.mark.parametrize("days", [-1, 1])
-def test_a_bridge_whose_clock_is_a_day_off_keeps_no_request_for_longer_than_its_deadline(days):
-    answers, now = [], time.time()
-    pending = PendingRequests(lambda _source: True, answers.append, clock=lambda: now + days * DAY)
+@pytest.mark.parametrize("days", [-1, 0, 1])
+def test_a_bridge_whose_clock_is_a_day_off_carries_what_is_asked_now_until_its_deadline(days):
+    """One a day ahead dropped each request, and its caller was told that no bridge runs."""
+    now, turned = time.time(), [0.0]
+    answers = []
+    pending = PendingRequests(
+        lambda _source: True, answers.append, clock=lambda: now + days * DAY, monotonic=lambda: turned[0]
+    )
+    request = new_request("jakarta/bank", "status", "ann@hq", 30, {})
+    pending.add(request, encode(request), now)
+    assert pending.take("requests/jakarta/bank").record.value == encode(request)
+    turned[0] = 29
+    pending.expire()
+    assert answers == []
+    turned[0] = 31
+    pending.expire()
+    assert ([part.outcome for part in answers], pending.sources()) == (["expired"], [])
+
+
+@pytest.mark.parametrize(("ahead", "answered"), [(-DAY, ["refused"]), (0, []), (DAY, [])])
+def test_what_is_read_late_is_judged_by_the_bridges_clock(ahead, answered):
+    now, answers = time.time(), []
+    pending = PendingRequests(lambda _source: True, answers.append, clock=lambda: now + ahead)
     request = new_request("jakarta/bank", "status", "ann@hq", 30, {})
     pending.add(request, encode(request))
-    pending.expire()
-    assert pending.sources() == []
-    # Too early by a day is answered; what is a day late was another bridge's, which answered it.
-    assert len(answers) == (1 if days < 0 else 0)
+    # What is a day late was another bridge's, which answered it.
+    assert [part.outcome for part in answers] == answered
+    assert bool(pending.sources()) == (ahead == 0)
     assert all("clocks" in content_of(part.content).hint for part in answers)
+
+
+def test_a_request_whose_deadline_had_passed_when_it_was_written_is_refused_with_a_hint_at_clocks():
+    now, answers = time.time(), []
+    pending = PendingRequests(lambda _source: True, answers.append)
+    request = new_request("jakarta/bank", "status", "ann@hq", 30, {})
+    # where the topic has the brokers' own times (LogAppendTime), and they are a day ahead
+    pending.add(request, encode(request), now + DAY)
+    assert [part.outcome for part in answers] == ["refused"]
+    assert "clocks" in content_of(answers[0].content).hint
 
 
 @pytest.mark.parametrize("early", ["edge", "bridge"])

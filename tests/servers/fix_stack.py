@@ -7,6 +7,7 @@ if that is killed.
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any, TypeVar
 
 import psycopg2
@@ -132,12 +133,14 @@ def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
 
 @pytest.fixture
 def private_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Kafka]]:
-    """Yield a function that makes and starts a broker for this test alone; it takes Kafka's options."""
+    """Yield a function that makes and starts a broker for this test alone; it takes Kafka's options, and where its data go."""
     with ExitStack() as made:
 
-        def make(**options: Any) -> Kafka:
+        def make(data: Path | None = None, **options: Any) -> Kafka:
             server = Kafka(tmp_path_factory.mktemp("kafka"), **options)
             made.callback(server.delete)
+            if data is not None:
+                (server.folder / "data").symlink_to(data)
             server.start()
             return server
 

@@ -1,10 +1,12 @@
 """Bridges in the simulation: real ones over the simulated Kafka and network, started again when they end."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 import bridge.bridge
+import bridge.reloader
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator
 from tests.simulation import code
@@ -13,10 +15,14 @@ from tests.simulation.scheduler import Process, Scheduler
 
 TOPIC = "feed"
 
+#: What is in the bridges' files now, by their paths.
+_files: dict[str, BridgeFile] = {}
+
 
 def install() -> None:
     """Put the simulated receiver in the place of the real one."""
     bridge.bridge.Receiver = Receiver  # type: ignore[misc, assignment]
+    bridge.reloader.load = lambda path, _kind: _files[path]
 
 
 class BridgeProcess:
@@ -39,12 +45,16 @@ class BridgeProcess:
             },
             BridgeFile,
         )
+        self.file = msgspec.structs.replace(self.file, path=self.name)
+        _files[self.name] = self.file
         self.process: Process | None = None
         self.bridge: Any = None
         #: What ended it that a supervisor does not answer with a restart.
         self.stopped_by: BaseException | None = None
         self.starts = 0
         self.wanted = True
+        #: How many seconds its machine's clock is ahead.
+        self.clock = 0.0
 
     @property
     def runs(self) -> bool:
@@ -56,7 +66,7 @@ class BridgeProcess:
         if self.runs or not self.wanted:
             return
         self.starts += 1
-        process = self.process = Process(f"{self.name}.{self.starts}")
+        process = self.process = Process(f"{self.name}.{self.starts}", self.clock)
         self.scheduler.trace(f"{process.name} starts")
         self.scheduler.spawn(process, "main", lambda: self._main(process))
 
@@ -89,6 +99,13 @@ class BridgeProcess:
         if self.runs and self.bridge is not None and self.stopped_by is None:
             assert self.process is not None
             self.scheduler.spawn(self.process, "signal", self.bridge.stop)
+
+    def give(self, sources: Mapping[str, list[int]]) -> None:
+        """Change the sources of its file, and have it read again."""
+        stream = msgspec.structs.replace(self.file.streams[TOPIC], sources=dict(sources))
+        self.file = _files[self.name] = msgspec.structs.replace(self.file, streams={TOPIC: stream})
+        if self.runs and self.bridge is not None:
+            self.bridge.reload()
 
     def pause(self, seconds: float) -> None:
         """Have its machine stand still."""

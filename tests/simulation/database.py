@@ -4,6 +4,7 @@ failover.
 Makes real agents of the edge run: everything of theirs but the decoder, the driver and AMQP is the real code.
 """
 
+import zlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -94,6 +95,13 @@ class Database:
         """Return the position of every change, in order."""
         return [Position(self.epoch, each.commit, ordinal) for each in self.log for ordinal in range(each.rows)]
 
+    def record(self, position: Position) -> tuple[bytes, bytes]:
+        """Return the key and the value of a change, which no other change of any source has."""
+        name, at = self.source.encode(), str(position).encode()
+        row = b"%x" % zlib.crc32(name + at) * (1 + position.ordinal % 7)
+        value = b'{"source":{"name":"%s","position":"%s"},"row":"%s","pad":"%s"}'
+        return b"%d" % (position.ordinal % 3), value % (name, at, row, b"x" * self.padding)
+
 
 class Session:
     """Implements edge.engine.Session."""
@@ -150,13 +158,8 @@ class Session:
             while self._row < each.rows and done < most:
                 if batcher.free_bytes < 0 and batcher.values:
                     batcher.cut(self._row)
-                position = Position(database.epoch, each.commit, self._row)
-                value = b'{"source":{"name":"%s","position":"%s"},"pad":"%s"}' % (
-                    database.source.encode(),
-                    str(position).encode(),
-                    b"x" * database.padding,
-                )
-                batcher.keys.append(b"%d" % (self._row % 3))
+                key, value = database.record(Position(database.epoch, each.commit, self._row))
+                batcher.keys.append(key)
                 batcher.values.append(value)
                 batcher.free_bytes -= len(value)
                 self._row += 1

@@ -103,13 +103,15 @@ class Edge:
         #: What ended it that a supervisor does not answer with a restart.
         self.stopped_by: BaseException | None = None
         self.starts = 0
+        #: How many seconds its machine's clock is ahead.
+        self.clock = 0.0
 
     def start(self) -> None:
         """Start the process, unless it runs."""
         if self.process is not None and self.process.alive:
             return
         self.starts += 1
-        self.process = Process(f"edge {self.source} {self.starts}")
+        self.process = Process(f"edge {self.source} {self.starts}", self.clock)
         process = self.process
         self.scheduler.trace(f"{process.name} starts")
         self.scheduler.spawn(process, "main", lambda: self._main(process))

@@ -16,7 +16,9 @@ def cluster(broker: Broker, topic: str | None = None) -> Any:
             topic=name,
             error=None,
             partitions={
-                number: SimpleNamespace(id=number, leader=1, replicas=[1], isrs=[1], error=None)
+                number: SimpleNamespace(
+                    id=number, leader=1 if broker.has_leader((name, number)) else -1, replicas=[1], isrs=[1], error=None
+                )
                 for number in range(len(logs))
             },
         )
@@ -56,6 +58,13 @@ class AdminClient:
     def list_topics(self, topic: str | None = None, timeout: float = 10.0) -> Any:
         """Return what topics there are."""
         return self._channel.ask("Metadata", lambda: cluster(self.broker, topic), timeout)
+
+    def describe_cluster(self, request_timeout: float = 10.0) -> Any:
+        """Return where the brokers are."""
+        nodes = [SimpleNamespace(id=1, host="kafka", port=9092)]
+        return self._future(
+            self._ask("Metadata", lambda: SimpleNamespace(cluster_id="simulated", nodes=nodes), request_timeout)
+        )
 
     def describe_configs(self, resources: list[Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Any]:
         """Return the settings of topics."""
@@ -135,6 +144,8 @@ class AdminClient:
 
             def read(place: Any = place, begins: bool = spec is OffsetSpec.earliest()) -> Any:
                 log = self.broker.partition((place.topic, place.partition))
+                if not self.broker.has_leader((place.topic, place.partition)):
+                    return KafkaError.LEADER_NOT_AVAILABLE
                 return KafkaError.UNKNOWN_TOPIC_OR_PART if log is None else (0 if begins else log.end,)
 
             value = self._ask("ListOffsets", read, request_timeout)

@@ -67,6 +67,12 @@ class Broker:
         #: Returns for how long a client hangs at a call, whatever its timeout.
         self.hang: Callable[[str], float] = lambda _client: 0.0
         self.requests = 0
+        #: Partitions that have no leader before some time.
+        self.leaderless_until: dict[tuple[str, int], float] = {}
+
+    def has_leader(self, at: tuple[str, int]) -> bool:
+        """Whether a partition can be read and written now."""
+        return self.scheduler.now >= self.leaderless_until.get(at, 0.0)
 
     def make(self, topic: str, partitions: int, **settings: str) -> None:
         """Make a topic."""

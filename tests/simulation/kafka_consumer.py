@@ -285,6 +285,8 @@ class Consumer:
             log = self.broker.partition((partition.topic, partition.partition))
             if log is None:
                 return KafkaError.UNKNOWN_TOPIC_OR_PART
+            if not self.broker.has_leader((partition.topic, partition.partition)):
+                return KafkaError.LEADER_NOT_AVAILABLE
             return 0, (log.stable_end if self._committed_only else log.end)
 
         return self._ask("ListOffsets", read, timeout)  # type: ignore[no-any-return]
@@ -305,7 +307,7 @@ class Consumer:
             read: list[Any] = []
             for at, position in list(self._positions.items()):
                 log = self.broker.partition(at)
-                if log is None:
+                if log is None or not self.broker.has_leader(at):
                     continue
                 for offset, entry in log.committed(position):
                     if len(read) >= num_messages:

@@ -212,8 +212,16 @@ class Producer:
             by.setdefault(each[0], []).append(each)
         self._queue = []
         self._sent += [(at, records, []) for at, records in by.items()]
+        # What has no leader waits at the client, and nothing else behind it.
+        until = self._scheduler.now + (timeout if timeout >= 0 else 60.0)
         while self._sent:
-            at, records, written = self._sent[0]
+            index = next((n for n, (at, _, _) in enumerate(self._sent) if broker.has_leader(at)), None)
+            if index is None:
+                self._scheduler.sleep(max(0.0, min(0.05, until - self._scheduler.now)))
+                if self._scheduler.now >= until:
+                    raise KafkaException(failure(KafkaError._TIMED_OUT, "no leader", retriable=True))
+                continue
+            at, records, written = self._sent[index]
 
             def write(at: tuple[str, int] = at, records: list[Any] = records, written: list[Any] = written) -> Any:
                 if not written:
@@ -222,7 +230,7 @@ class Producer:
 
             value = self._ask(f"Produce to {at[0]}[{at[1]}]", write, timeout)
             self._judge(value, "Produce")
-            self._sent.pop(0)
+            self._sent.pop(index)
             self._reports += [
                 (each[3], None, Message(*at, each[1], each[2], value[0] + number))
                 for number, each in enumerate(records)

@@ -85,6 +85,20 @@ class Receiver:
         """Take the source's links again."""
         self._ask(lambda: self._admit(source))
 
+    def use(self, routes: Mapping[str, Any], interconnect: Any) -> None:
+        """Take links of the sources of a changed file alone."""
+
+        def take() -> None:
+            gone = [source for source in self._inboxes if source not in routes]
+            self._inboxes = routes
+            for source in gone:
+                feed = self.credit.of(source)
+                if feed is not None:
+                    self.credit.drop(feed)
+                    feed.link.close(Condition("amqp:not-found", "no such source"))
+
+        self._ask(take)
+
     def deliver(self, outboxes: Any) -> None:
         """Nothing is delivered to regions here."""
 

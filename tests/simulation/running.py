@@ -14,7 +14,7 @@ from tests.simulation import bridges, code, edges  # noqa: E402 - the code has t
 from tests.simulation.edge_scenario import EdgeScenario  # noqa: E402
 from tests.simulation.outcome import FailedRunError  # noqa: E402
 from tests.simulation.scheduler import EndlessLoopError  # noqa: E402
-from tests.simulation.whole_scenario import WholeScenario  # noqa: E402
+from tests.simulation.whole_scenario import LeaderlessScenario, WholeScenario  # noqa: E402
 from tests.simulation.world import world  # noqa: E402
 
 code.find()
@@ -37,7 +37,7 @@ class _Trace(logging.Handler):
 logging.getLogger().handlers[:] = [_Trace()]
 logging.getLogger().setLevel(logging.INFO)
 
-_SCENARIOS = {"edge": EdgeScenario, "whole": WholeScenario}
+_SCENARIOS = {"edge": EdgeScenario, "whole": WholeScenario, "leaderless": LeaderlessScenario}
 
 
 def run(scenario: str, seed: int, *, trace: bool = False) -> str | None:

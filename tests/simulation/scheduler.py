@@ -32,8 +32,10 @@ class EndlessLoopError(Exception):
 class Process:
     """A simulated operating-system process: its tasks live and die together."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: float = 0.0) -> None:
         self.name = name
+        #: How many seconds its machine's clock is ahead.
+        self.clock = clock
         self.alive = True
         #: None of its tasks runs before this time: its machine is frozen.
         self.paused_until = 0.0
@@ -112,9 +114,9 @@ class Scheduler:
         return self.now
 
     def wall(self) -> float:
-        """Return seconds since 1970."""
+        """Return seconds since 1970, by the clock of the task's machine."""
         self.now += _TICK
-        return _WALL + self.now
+        return _WALL + self.now + (self.current.process.clock if self.current is not None else 0.0)
 
     # For those who schedule.
 

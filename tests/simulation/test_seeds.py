@@ -28,6 +28,15 @@ def test_every_change_arrives_once_and_in_order_whatever_happens(scenario: str, 
         assert f"{many} runs" in run.stdout
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_an_hour_without_leaders_of_half_of_the_partitions_is_their_sources_affair() -> None:
+    command = [sys.executable, "-m", "tests.simulation", "leaderless", "--seeds", f"{FIRST}:{FIRST + 1}"]
+    print(" ".join(command[1:]))
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout[-20_000:] + run.stderr[-5_000:]
+
+
 def test_a_seed_repeats_exactly() -> None:
     command = [sys.executable, "-m", "tests.simulation", "edge", "--seed", "7", "--trace"]
     first, second = (

@@ -21,9 +21,9 @@ from tests.simulation.records import position_in
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import begin
 
-#: Faults end after so long, in virtual seconds; then everything has to arrive within the second time.
-_FAULTS, _QUIET = 90.0, 240.0
 _FOR_EVER = 10_000.0
+#: Seconds that clocks of machines are ahead.
+_CLOCKS = (0.0, 0.0, 1.0, -300.0, 3600.0, 80_000.0, -80_000.0)
 _REQUESTS = (
     *("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
     *("OffsetFetch", "JoinGroup", "Heartbeat", "Produce", "Metadata", "DescribeConfigs", "ListOffsets"),
@@ -41,11 +41,18 @@ _THEMES = (
     ("call hangs", "kafka frozen"),
     ("coordinator moves", "bridge crash", "call hangs"),
     ("late request", "bridge pause", "bridge stop"),
+    ("source leaves", "bridge crash", "kafka frozen"),
+    ("source leaves", "call hangs", "bridge stop"),
+    ("no leader",),
+    ("no leader", "bridge crash", "bridge stop"),
 )
 
 
 class WholeScenario:
     """One run."""
+
+    #: Faults end after so long, in virtual seconds; then everything has to arrive within the second time.
+    faults, quiet = 90.0, 240.0
 
     def __init__(self, seed: int) -> None:
         self.scheduler = scheduler = Scheduler(seed)
@@ -79,7 +86,9 @@ class WholeScenario:
         }
         self.bridges = [BridgeProcess(scheduler, n, sources, urls[0], options) for n in range(bridges)]
         self.edges = [Edge(scheduler, source, urls, Path(self._folder.name), options) for source in sources]
-        self._write_until = _FAULTS * random.random()
+        for each in [*self.bridges, *self.edges]:
+            each.clock = random.choice(_CLOCKS)
+        self._write_until = self.faults * random.random()
         self._left = random.choice((5, 40, 120)) * len(sources)
         self._pace = self._write_until / self._left * len(sources)
         self._swarm(self._faults())
@@ -92,7 +101,7 @@ class WholeScenario:
             for edge in self.edges:
                 edge.start()
                 self.scheduler.after(self.scheduler.random.random(), lambda edge=edge: self._write(edge))
-            self._judge(self.scheduler.run(self._done, _FAULTS + _QUIET))
+            self._judge(self.scheduler.run(self._done, self.faults + self.quiet))
         finally:
             self.scheduler.end()
             self._folder.cleanup()
@@ -112,6 +121,22 @@ class WholeScenario:
         if self.scheduler.now >= self._hang_until or self.scheduler.random.random() >= 0.3:
             return 0.0
         return self.scheduler.random.choice((5.0, 25.0, 45.0, *[_FOR_EVER] * client.startswith("producer ")))
+
+    def _leave(self) -> None:
+        """Take a source out of the bridges' files for a while; whoever does that changes one file after the other."""
+        random = self.scheduler.random
+        given = {each.source: [place] for place, each in enumerate(self.edges)}
+        left = {source: given[source] for source in random.sample(sorted(given), len(given) - 1)}
+        for sources, seconds in ((left or given, 0.0), (given, random.choice((2.0, 5.0, 15.0)))):
+            for each in self.bridges:
+                late = seconds + random.random()
+                self.scheduler.after(late, lambda each=each, sources=sources: each.give(sources))  # type: ignore[misc]
+
+    def _take_leaders(self) -> None:
+        """Leave half of the partitions without a leader for a while."""
+        random, places = self.scheduler.random, [(TOPIC, number) for number in range(len(self.edges))]
+        until = self.scheduler.now + random.choice((3, 20, 60))
+        self.broker.leaderless_until.update(dict.fromkeys(random.sample(places, (len(places) + 1) // 2), until))
 
     def _faults(self) -> dict[str, Callable[[], object]]:
         scheduler, random, network, broker = self.scheduler, self.scheduler.random, self.network, self.broker
@@ -157,6 +182,8 @@ class WholeScenario:
             "answers lost": lose,
             "call hangs": hang,
             "coordinator moves": move,
+            "source leaves": self._leave,
+            "no leader": self._take_leaders,
             "edge crash": lambda: edge().crash(),
             "edge stop": lambda: edge().stop(),
         }
@@ -168,11 +195,11 @@ class WholeScenario:
         if random.random() < 0.5:
             chosen = list(random.choice(_THEMES))
         for _ in range(random.choice((1, 3, 6)) if chosen else 0):
-            at, apart = random.random() * _FAULTS * 0.8, random.choice((0.05, 1.0, 6.0))
+            at, apart = random.random() * self.faults * 0.8, random.choice((0.05, 1.0, 6.0))
             for _ in range(random.choice((1, 2, 4))):
                 at += random.expovariate(1 / apart)
                 name = random.choice(chosen)
-                self.scheduler.after(min(at, _FAULTS), lambda name=name: self._fault(name, faults[name]))
+                self.scheduler.after(min(at, self.faults), lambda name=name: self._fault(name, faults[name]))
 
     def _fault(self, name: str, step: Callable[[], object]) -> None:
         self.scheduler.trace(f"fault: {name}")
@@ -181,7 +208,7 @@ class WholeScenario:
     def _done(self) -> bool:
         if any(each.stopped_by is not None for each in [*self.edges, *self.bridges]):
             return True
-        if self.scheduler.elapsed < _FAULTS:
+        if self.scheduler.elapsed < self.faults:
             return False
         return not self.broker.transactions.open() and all(
             edge.agent is not None
@@ -204,6 +231,8 @@ class WholeScenario:
             there = [position_in(entry.value) for _, entry in log.committed()]
             wanted = edge.database.changes()
             first_difference(edge.source, wanted, there)
+            records = [(entry.key, entry.value) for _, entry in log.committed()]
+            first_difference(edge.source, [edge.database.record(each) for each in wanted], records)
             counts.append(
                 f"{edge.source}: {len(there)} of {len(wanted)}, slot {edge.database.slot} of {edge.database.end}"
             )
@@ -220,3 +249,34 @@ class WholeScenario:
         ]
         if not any(str(last) in text for text in texts):
             raise FailedRunError(f"{source}: its last record is {last}, committed is {texts}")
+
+
+class LeaderlessScenario(WholeScenario):
+    """One run in which half of the partitions have no leader for an hour."""
+
+    faults = 3700.0
+
+    def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
+        """Have no other fault, and look at the others near the end of the hour."""
+        gone = range((len(self.edges) + 1) // 2)
+        self.scheduler.after(60.0, lambda: self._leave_without_leader(gone))
+        self.scheduler.after(3500.0, lambda: self._look_at_others(gone))
+
+    def _leave_without_leader(self, numbers: range) -> None:
+        self.broker.leaderless_until.update({(TOPIC, number): self.scheduler.now + 3600.0 for number in numbers})
+
+    def _look_at_others(self, numbers: range) -> None:
+        """Fail unless what the others have now is in Kafka a minute later."""
+        there = {
+            number: sum(each.rows for each in edge.database.log)
+            for number, edge in enumerate(self.edges)
+            if number not in numbers
+        }
+
+        def look() -> None:
+            for number, rows in there.items():
+                found = sum(1 for _ in self.broker.topics[TOPIC][number].committed())
+                if found < rows:
+                    raise FailedRunError(f"{self.edges[number].source} waits for others: {found} of {rows} records")
+
+        self.scheduler.after(60.0, look)

@@ -5,11 +5,14 @@ import random
 import signal
 
 import psutil
+import pytest
 
 from tests.amqp.edge_double import Edge
 from tests.edge.source_log import log
+from tests.hostile.lying_broker import LyingBroker, Partition
 from tests.kafka.reading import values
 from tests.rules.waiting import eventually
+from tests.servers.volume import small_volume
 
 pytest_plugins = ["tests.bridge.fix_bridge", "tests.servers.fix_proxy"]
 SEED = int(os.environ.get("HEADRACE_SEED", "11"))
@@ -57,13 +60,19 @@ def test_sigterm_finishes_what_is_open_and_ends_within_seconds(kafka, topic, out
     assert values(kafka.bootstrap, name) == [row.value for row in rows]
 
 
-def test_while_kafka_stands_still_memory_is_bounded_and_when_it_dies_nothing_is_lost_or_repeated(
-    private_kafka, outside
+@pytest.fixture
+def volume(tmp_path_factory):
+    with small_volume(tmp_path_factory.mktemp("volume"), 160) as made:
+        yield made
+
+
+def test_nothing_is_lost_or_repeated_while_kafka_stands_still_has_a_full_disk_dies_and_comes_back_at_another_address(
+    volume, private_kafka, outside
 ):
-    kafka, source = private_kafka(), "still/bank"
+    kafka, source = private_kafka(data=volume.path), "still/bank"
     bridge_topic(kafka, "bank")
     chance = random.Random(SEED)
-    rows = log(source, 10_000, pad=2_000)
+    rows = log(source, 10_500, pad=2_000)
     bridge = outside(kafka.bootstrap, {source: [0]}, topic="bank", credit=32)
     edge = Edge(bridge.port, source, rows, sizes=lambda: chance.randint(100, 200), window=200)
     edge.upto = 2_000
@@ -78,18 +87,41 @@ def test_while_kafka_stands_still_memory_is_bounded_and_when_it_dies_nothing_is_
     finally:
         os.kill(kafka.pid, signal.SIGCONT)
     assert megabytes < 150
-    # when it goes on, and then dies and comes back
+    # when it goes on
     before = edge.accepted
     eventually(lambda: edge.accepted > before)
+    # with a full disk it ends by itself, and its supervisor starts it again once there is space
+    volume.fill()
     edge.upto = 9_000
-    kafka.kill()
-    assert edge.accepted < len(rows)
-    edge.upto = len(rows)
+    eventually(lambda: not kafka.running, 120, saying="Kafka ends")
+    assert edge.accepted < 9_000
+    edge.upto = 9_200
     eventually(lambda: "Trying again" in bridge.said(), 90, saying="the bridge says that it waits for Kafka")
+    volume.free()
     kafka.start()
+    before = edge.accepted
+    edge.upto = 9_500
+    eventually(lambda: edge.accepted > before, 90, saying="it goes on")
+    # when it dies, and comes back where nobody knows it, and the file is given its new address, after one of another cluster
+    edge.upto = len(rows)
+    kafka.kill()
+    former = kafka.move()
+    kafka.start()
+    other = LyingBroker("bank", "g", {0: Partition()})
+
+    def named(bootstrap, said):
+        bridge.path.write_text(bridge.path.read_text().replace(former, bootstrap))
+        bridge.process.send_signal(signal.SIGHUP)
+        eventually(lambda: said in bridge.said(), saying=said)
+        bridge.path.write_text(bridge.path.read_text().replace(bootstrap, former))
+
+    named(other.bootstrap, "reload: Kafka: a broker is of the cluster c")
+    named(kafka.bootstrap, "reload: brokers are looked for at")
     # then
     edge.finish()
+    other.close()
     assert values(kafka.bootstrap, "bank") == [row.value for row in rows]
+    assert bridge.terminate() == 0
 
 
 def bridge_topic(kafka, name):

@@ -1,6 +1,5 @@
 """Bridges that share sources: each is served by one of them, and moves in seconds when its bridge comes, goes, dies or sleeps."""
 
-import itertools
 import os
 import random
 import signal
@@ -8,7 +7,7 @@ from collections import Counter
 
 from bridge.kafka.entries import read_topics, reading
 from headrace.configuration.kafka import KafkaConnection
-from tests.amqp.edge_double import Edge
+from tests.amqp.edge_double import Roaming
 from tests.edge.source_log import log
 from tests.kafka.reading import read_committed
 from tests.rules.waiting import eventually
@@ -16,30 +15,6 @@ from tests.rules.waiting import eventually
 pytest_plugins = ["tests.bridge.fix_bridge"]
 
 SEED = int(os.environ.get("HEADRACE_SEED", "7"))
-
-
-class Roaming(Edge):
-    """An edge that knows the addresses of several bridges, and tries the next when one has nothing for it."""
-
-    def __init__(self, bridges, *arguments, accepted, **options):
-        self._bridges = bridges
-        self._next = itertools.count()
-        super().__init__(0, *arguments, **options)
-        self.accepted = accepted
-
-    @property
-    def port(self):
-        bridges = list(self._bridges)
-        return bridges[next(self._next) % len(bridges)].port
-
-    @port.setter
-    def port(self, _port):
-        pass
-
-    def _talk(self, sender):
-        super()._talk(sender)
-        if self.end.startswith("amqp:resource-locked"):
-            self.end = ""
 
 
 def holders(kafka, group, name):

@@ -48,10 +48,15 @@ def changed(tmp_path):
 
 
 def test_sources_and_identities_are_taken_over(changed):
-    assert changed() == ([], [], False)
+    assert changed() == ([], [], False, False)
     sources = ('"london/bank" = [1]', '"paris/bank" = [2], "rome/bank" = [1]')
-    assert changed(sources) == (["paris/bank", "rome/bank"], ["london/bank"], True)
-    assert changed(('["jakarta/bank"] }', '["jakarta/bank"], "edge-4" = ["london/*"] }')) == ([], [], True)
+    assert changed(sources) == (["paris/bank", "rome/bank"], ["london/bank"], True, False)
+    assert changed(('["jakarta/bank"] }', '["jakarta/bank"], "edge-4" = ["london/*"] }')) == ([], [], True, False)
+
+
+@pytest.mark.parametrize(("named", "differ"), [("l:9092", True), ("k:9092,l:9092", True), (" k:9092", False)])
+def test_other_addresses_of_brokers_are_taken_over(changed, named, differ):
+    assert changed(('"k:9092"', f'"{named}"')) == ([], [], True, differ)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +82,7 @@ def test_sources_and_identities_are_taken_over(changed):
 def test_what_needs_a_restart_is_refused_by_name_and_without_values(changed, replaced, said):
     if said is None:
         # what was the default before is no change
-        assert changed(*replaced) == ([], [], False)
+        assert changed(*replaced) == ([], [], False, False)
         return
     with pytest.raises(NeedsOperator, match=said) as refused:
         changed(*replaced)

@@ -66,7 +66,7 @@ class Setup:
 
     def asked(self, **changes):
         request = new_request(changes.pop("source", SOURCE), "status", "ann", 30)
-        self.readers[-1].values.append(encode(request))
+        self.readers[-1].values.append((encode(request), None))
         self.worker.turn(0)
         return request
 
@@ -113,7 +113,7 @@ def test_forged_answers_are_rejected_and_late_ones_dropped(setup):
 
 
 def test_records_that_are_no_requests_or_of_other_bridges_stop_nothing(setup):
-    setup.readers[-1].values += [b"", b"{}", b'{"version": 9}', b"\xff" * 1000]
+    setup.readers[-1].values += [(value, None) for value in (b"", b"{}", b'{"version": 9}', b"\xff" * 1000)]
     setup.asked(source="paris/bank")
     setup.asked(source="london/bank")
     assert setup.sent == []
