@@ -5,49 +5,7 @@
    UTF-8, no tuple) goes to the function in Python, which raises all errors. Between measuring and writing no Python code runs.
    Plans are made by edge/postgres/rows_in_c.py. */
 
-#include "json_text.h"
-
-/* How a column's text becomes JSON (edge/postgres/values.py). */
-enum {
-    LEFT_OUT = '-',    /* Not in records. */
-    ABSENT = '0',      /* Not in records, and null in the log: outside of the key in a tuple that has the key alone. */
-    NUMBER = 'n',      /* As it is. */
-    FLOAT = 'f',       /* As it is, unless it is no number of JSON. */
-    BOOLEAN = 'b',     /* t, f. */
-    BINARY = 'x',      /* Hexadecimal, to base64. */
-    PLAIN = 'p',       /* Quoted: nothing in it is to be escaped. */
-    TIMESTAMP = 't',   /* ISO 8601 with a T. */
-    TIMESTAMPTZ = 'z', /* ISO 8601 with T and Z. */
-    TEXT = 'e',        /* UTF-8, escaped. */
-};
-
-enum { HEAD = 8, PAD = 4, PARTS = 5, MOST_CONSTANTS = 6, FIELDS = 256 };
-
-typedef struct {
-    Span name; /* As JSON, with its colon. */
-    char form;
-} Column;
-
-/* A column of a message. */
-typedef struct {
-    const unsigned char *text; /* NULL for null. */
-    Py_ssize_t size;
-    Py_ssize_t written; /* The size of its JSON. */
-    Py_ssize_t at;      /* Where name and JSON begin in the value. */
-} Field;
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *exact;   /* Decodes any message. */
-    PyObject *names;   /* Owns the bytes of the columns' names. */
-    PyObject *pieces;  /* Owns the bytes of the constants. */
-    Py_ssize_t tuples; /* In a message: one or two. */
-    Py_ssize_t width;  /* Columns of a tuple. */
-    Column *columns;   /* Of all tuples. */
-    Py_ssize_t keys;   /* Columns of the key; -1 for none. */
-    Py_ssize_t *key;   /* Their numbers in the last tuple. */
-    Span constants[MOST_CONSTANTS];
-} Plan;
+#include "plan.h"
 
 /* The size of bytes in hexadecimal as base64; -1 where they are not in that form. */
 static Py_ssize_t base64_size(const unsigned char *text, Py_ssize_t size)
@@ -75,8 +33,7 @@ static char *put_base64(char *out, const unsigned char *text, Py_ssize_t size)
     return out;
 }
 
-/* The size of a text's JSON; -1 for an unusual one. */
-static Py_ssize_t json_size(char form, const unsigned char *text, Py_ssize_t size)
+Py_ssize_t json_size(char form, const unsigned char *text, Py_ssize_t size)
 {
     Py_ssize_t inner = size;
     switch (form) {
@@ -130,11 +87,6 @@ static char *put_json(char *out, char form, const Field *field)
         out = put(out, text, size);
     *out++ = '"';
     return out;
-}
-
-static int is_held(char form)
-{
-    return form != LEFT_OUT && form != ABSENT;
 }
 
 /* Measures a tuple: {Byte1('n') | Byte1('t') Int32(length) Byten(text)}... Returns where it ends; NULL for an unusual one. */
@@ -248,6 +200,30 @@ static PyObject *write_key(const Plan *plan, const Field *fields, PyObject *valu
     return key;
 }
 
+uint64_t size_around(const Plan *plan, const Span *parts)
+{
+    uint64_t total = 0;
+    for (Py_ssize_t each = 0; each < plan->tuples + 4; each++)
+        total += (uint64_t)plan->constants[each].size;
+    for (int each = 0; each < PARTS; each++)
+        total += (uint64_t)parts[each].size;
+    return total;
+}
+
+int write_both(const Plan *plan, Field *fields, const Span *parts, uint64_t total, PyObject **key, PyObject **value)
+{
+    if (total > PY_SSIZE_T_MAX)
+        return 0;
+    *value = write_value(plan, fields, parts, (Py_ssize_t)total);
+    if (!*value)
+        return -1;
+    *key = write_key(plan, fields, *value);
+    if (*key)
+        return 1;
+    Py_DECREF(*value);
+    return -1;
+}
+
 /* Key and value; NULL without an error for what is not ordinary. */
 static PyObject *decode_ordinary(const Plan *plan, Span message, const Span *parts, Field *fields)
 {
@@ -255,7 +231,7 @@ static PyObject *decode_ordinary(const Plan *plan, Span message, const Span *par
     const unsigned char *end = (const unsigned char *)message.bytes + message.size - PAD;
     const unsigned char next[3] = {'N', (unsigned char)(plan->width >> 8), (unsigned char)plan->width};
     uint64_t total = 0;
-    PyObject *key, *value, *both = NULL;
+    PyObject *key, *value, *both;
     for (Py_ssize_t tuple = 0; tuple < plan->tuples; tuple++) {
         if (tuple) {
             if (end - at < 3 || memcmp(at, next, 3))
@@ -268,20 +244,11 @@ static PyObject *decode_ordinary(const Plan *plan, Span message, const Span *par
     }
     if (at != end)
         return NULL;
-    for (Py_ssize_t each = 0; each < plan->tuples + 4; each++)
-        total += (uint64_t)plan->constants[each].size;
-    for (int each = 0; each < PARTS; each++)
-        total += (uint64_t)parts[each].size;
-    if (total > PY_SSIZE_T_MAX)
+    total += size_around(plan, parts);
+    if (write_both(plan, fields, parts, total, &key, &value) < 1)
         return NULL;
-    value = write_value(plan, fields, parts, (Py_ssize_t)total);
-    if (!value)
-        return NULL;
-    key = write_key(plan, fields, value);
-    if (key) {
-        both = PyTuple_Pack(2, key, value);
-        Py_DECREF(key);
-    }
+    both = PyTuple_Pack(2, key, value);
+    Py_DECREF(key);
     Py_DECREF(value);
     return both;
 }
@@ -432,8 +399,14 @@ static void release(PyObject *object)
     Py_DECREF(type);
 }
 
+PyDoc_STRVAR(copy_doc, "copy(rows, start, free, largest, changed, keys, values, ordinal, committed, place, read)\n--\n\n"
+                       "Add keys and values of rows as COPY prints them to lists; return the first row that was not, and what is "
+                       "left of the free bytes.\n\n"
+                       "That is one which is unusual, larger, of a changed key, or not of so many bytes.");
+
 static PyMethodDef methods[] = {
     {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL, decode_doc},
+    {"copy", copy_rows, METH_VARARGS, copy_doc},
     {NULL, NULL, 0, NULL},
 };
 

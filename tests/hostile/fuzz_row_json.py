@@ -70,7 +70,7 @@ def fuzz(minutes: float, seed: int) -> None:
     """Decode cases for some minutes; print how many."""
     until, number, counts = time.monotonic() + minutes * 60, 0, Counter[str]()
     while time.monotonic() < until:
-        decode = (_decode_messages, _decode_events)[number % 2]
+        decode = (_decode_messages, _decode_events, _copy_rows)[number % 3]
         counts.update(decode(random.Random(f"{seed}/{number}"), f"case {number} of seed {seed}"))
         number += 1
     print(f"{number} tables, {', '.join(f'{count} {what}' for what, count in counts.items())}; seed {seed}", flush=True)
@@ -90,6 +90,15 @@ def _decode_events(chance: random.Random, named: str) -> Iterator[str]:
         if made is not None and made != events.outcome(case):
             raise SystemExit(f"{named}: another outcome of {case.images!r}")
         yield "events left to Python" if made is None else "events"
+
+
+def _copy_rows(chance: random.Random, named: str) -> Iterator[str]:
+    copy = messages.a_copy(chance)
+    for number, made in (copy.made_in_c({}) if copy is not None else {}).items():
+        assert copy is not None
+        if made != copy.made_exactly(number):
+            raise SystemExit(f"{named}: another outcome of {copy.rows[number]!r}")
+        yield "rows copied"
 
 
 def main() -> int:
