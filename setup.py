@@ -10,7 +10,7 @@ import sysconfig
 
 from setuptools import Extension, setup
 
-SOURCES = [f"edge/compiled/{name}.c" for name in ("copied_rows", "pgoutput", "row_images", "row_json")]
+SOURCES = [f"edge/compiled/{name}.c" for name in ("copied_rows", "image_values", "pgoutput", "row_images", "row_json")]
 
 
 def can_compile() -> bool:
@@ -30,7 +30,7 @@ if can_compile():
     row_json = Extension(
         "edge.compiled.row_json",
         SOURCES,
-        depends=["edge/compiled/json_text.h", "edge/compiled/plan.h"],
+        depends=[f"edge/compiled/{name}.h" for name in ("images", "json_text", "plan")],
         extra_compile_args=["-fvisibility=hidden"],
         py_limited_api=True,
         optional=True,

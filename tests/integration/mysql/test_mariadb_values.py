@@ -130,7 +130,7 @@ def test_every_type_that_c_knows_arrives_as_the_server_selects_it(maria_edges, e
         arrive(interconnect, 7)
         assert not running.figures.warned
 
-    assert decoded == [way == "c"] * 5
+    assert set(decoded) == {way == "c"}
     rows = [row for change in interconnect.changes for row in (change["before"], change["after"]) if row]
     for row in rows:
         number = row.pop("id") % 10
