@@ -29,7 +29,7 @@ help: ## List what can be done
 setup: .setup/python ## Install Python packages into .venv and fetch the jars (once)
 	@$(MAKE) --silent --jobs 2 .setup/ready
 
-.setup/python: requirements.txt infra/images/build.txt pyproject.toml setup.py edge/postgres/row_json.c
+.setup/python: requirements.txt infra/images/build.txt pyproject.toml setup.py $(wildcard edge/compiled/*.[ch])
 	@mkdir -p .setup
 	@echo "headrace: installing Python packages into $(VENV) (once; a few minutes)"
 	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is %s; set PYTHON=" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -37,9 +37,9 @@ setup: .setup/python ## Install Python packages into .venv and fetch the jars (o
 	@# What compiles packages that have no wheel is pinned too: pip's own environments for builds fetch it without a hash.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r infra/images/build.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --use-pep517 --require-hashes -r requirements.txt
-	@rm -f edge/postgres/row_json*.so
+	@rm -f edge/*/row_json*.so
 	@env -u HEADRACE_COMPILED $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -e .
-	@ls edge/postgres/row_json*.so >/dev/null 2>&1 || echo "headrace: without a C compiler and Python's headers the edge decodes rows in Python alone, more slowly"
+	@ls edge/compiled/row_json*.so >/dev/null 2>&1 || echo "headrace: without a C compiler and Python's headers the edge decodes rows in Python alone, more slowly"
 	@touch $@
 
 # What does not need the archive of classes is fetched while that is made.

@@ -16,4 +16,5 @@ Its packages are layers; each imports only those to its right, and what they imp
     observability/                       figures, lag
     requests/                            requests from headquarters: their links, what is taken, and answers
     records/                             from a change to a batch of finished Kafka records
+    compiled/                            row decoders in C, for both engines
 """

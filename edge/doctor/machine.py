@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from edge import compiled
 from edge.delivery.link import SourceConnection
 from edge.delivery.outbox import Outbox
 from edge.engine_registry import engine_of
@@ -54,6 +55,13 @@ def state_folder(config: EdgeFile) -> Iterator[Finding]:
         yield Finding("state folder", "warning", f"{summary}, the spool may take {_megabytes(spool)}", fix)
     else:
         yield Finding("state folder", "ok", summary)
+
+
+def row_decoder(_config: EdgeFile) -> Iterator[Finding]:
+    """Report which code decodes rows: C, or Python where that was not compiled or is switched off."""
+    in_c = compiled.module is not None
+    summary = "compiled, for tables of ordinary columns in JSON" if in_c else "Python alone, which takes more CPU"
+    yield Finding("row decoder", "ok", summary)
 
 
 def checkpoint(config: EdgeFile) -> Iterator[Finding]:
@@ -138,7 +146,7 @@ def open_files(_config: EdgeFile) -> Iterator[Finding]:
     yield from process.examine_open_files(_DESCRIPTORS)
 
 
-CHECKS: tuple[Check[EdgeFile], ...] = (state_folder, open_files, checkpoint, certificates, interconnect)
+CHECKS: tuple[Check[EdgeFile], ...] = (state_folder, open_files, row_decoder, checkpoint, certificates, interconnect)
 
 
 def policy_findings(policy: Policy, tables: Sequence[PolicyTable]) -> Iterator[Finding]:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from edge.doctor.machine import tls
 from edge.engine_registry import engine_of
-from edge.postgres import rows_in_c
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.connection import Database
 from edge.postgres.replication import ReplicationStream
@@ -152,16 +151,6 @@ def clock(context: CheckContext) -> Iterator[Finding]:
         yield Finding("clock", "ok", f"agrees with the server's, within {after - before + differs:.3f} s")
 
 
-def row_decoder(_context: CheckContext) -> Iterator[Finding]:
-    """Report which code decodes rows: C, or Python where that was not compiled or is switched off."""
-    in_c = rows_in_c.module is not None
-    yield Finding(
-        "row decoder",
-        "ok",
-        "compiled, for tables of ordinary columns in JSON" if in_c else "Python alone, which takes more CPU",
-    )
-
-
 def slots_and_senders(context: CheckContext) -> Iterator[Finding]:
     """Check whether the server has a slot and a walsender to spare."""
     slots, senders = context.row(
@@ -248,7 +237,6 @@ CHECKS: tuple[Check[CheckContext], ...] = (
     timeouts,
     logical_decoding_work_mem,
     clock,
-    row_decoder,
     slots_and_senders,
     slot,
     failover,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from edge.mysql import charset, types, values
 from edge.mysql.jsonb import json_text
 from edge.mysql.table_map import Field
+from edge.mysql.wire import Shown, Wire, wire_of
 from edge.records.column_policy import Treatment
 from edge.records.form_limits import NoForm
 
@@ -41,6 +42,8 @@ class ColumnCodec(NamedTuple):
     form_name: str | None = None
     #: How many bytes ahead of the value have its length, of a binary value or UTF-8 as long as a record may be, as it is stored.
     length_bytes: int = 0
+    #: The same for the functions in C.
+    wire: Wire = Wire()
 
 
 #: What every generated function may use.
@@ -80,6 +83,12 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: Place
 
     Raises NoForm for a type that is not read, and for members in a character set that is not.
     """
+    codec = _python(field, charset_of, kind, where)
+    shown = Shown(codec.fixed, codec.length, codec.scale, codec.members)
+    return codec._replace(wire=wire_of(field, lambda: charset_of(field.collation), kind, shown))
+
+
+def _python(field: Field, charset_of: Callable[[int], str], kind: str, where: Place) -> ColumnCodec:
     known = field.type
     if known in {types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED}:
         return _string(field, charset_of, kind, where)
@@ -111,7 +120,8 @@ def for_key(codec: ColumnCodec) -> ColumnCodec:
     """Return the codec of a column of a key: it refuses a wrong value of an ENUM with an empty member, which looks the same."""
     if codec.type_name != "ENUM" or "" not in codec.members:
         return codec
-    return codec._replace(scope=codec.scope | {"members_{v}": values.key_members(codec.members)})
+    wire = codec.wire._replace(members=(b"", *codec.wire.members[1:]))
+    return codec._replace(scope=codec.scope | {"members_{v}": values.key_members(codec.members)}, wire=wire)
 
 
 def without_zero_dates(codec: ColumnCodec) -> ColumnCodec:
@@ -119,7 +129,7 @@ def without_zero_dates(codec: ColumnCodec) -> ColumnCodec:
     if codec.type_name not in {"DATE", "DATETIME", "TIMESTAMP"}:
         return codec
     line = f"{{v}} = dated({codec.form.encode()!r} % ({', '.join(codec.arguments)},))"
-    return codec._replace(lines=(*codec.lines, line), form="%b", arguments=("{v}",))
+    return codec._replace(lines=(*codec.lines, line), form="%b", arguments=("{v}",), wire=codec.wire._replace(form=""))
 
 
 def treated(codec: ColumnCodec, treatment: Treatment) -> ColumnCodec:

@@ -62,7 +62,10 @@ def with_debezium_form(
         write = never_null(write, column)
     line = f"{{v}} = write_{{v}}({codec.form.encode()!r} % ({', '.join(codec.arguments)},))"
     scope = codec.scope | {"write_{v}": write}
-    return codec._replace(lines=(*codec.lines, line), form="%b", arguments=("{v}",), scope=scope, form_name=name)
+    wire = codec.wire._replace(form="")
+    return codec._replace(
+        lines=(*codec.lines, line), form="%b", arguments=("{v}",), scope=scope, form_name=name, wire=wire
+    )
 
 
 def _decimal(records: Records) -> tuple[str, Write] | None:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec import json
 
-from edge.mysql import envelope, events, types
+from edge.mysql import envelope, events, rows_in_c, types
 from edge.mysql.careful_rows import CarefulRows, LargeRows, RowChange
 from edge.mysql.column_codec import ColumnCodec, blank
 from edge.mysql.envelope import Transaction
@@ -170,6 +170,8 @@ class Table:
         )
         self._keyed = Images(names, codes, key)
         self._bare = Images(names, codes, []) if key else self._keyed
+        #: What decodes its rows events in C; None where that is Python alone.
+        self.in_c = rows_in_c.images(names, codes, key)
         columns = list(index)
         self._careful = CarefulRows(self.schema, columns, codes, key)
         self._large = LargeRows(columns, codes, key, self._keyed)
@@ -275,15 +277,17 @@ class Table:
 
     def inserts(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the rows from `p` to `e`, the first of which has this ordinal."""
-        return self._single(_INSERTED, b"c", m, p, e, transaction, first, now_ms)
+        return self._single(rows_in_c.INSERT, m, p, e, transaction, first, now_ms)
 
     def updates(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the pairs of rows from `p` to `e`."""
+        middle, place = self._between(transaction), transaction.place
+        end = envelope.end(b"u", transaction, now_ms)
+        if (made := self._decode_in_c(rows_in_c.UPDATE, m, p, e, first, middle, place, end)) is not None:
+            return made
         keys: list[bytes | None] = []
         found: list[bytes | None] = []
         images, bare, size, number = self._keyed, self._bare, self._bytes, first
-        middle, place = self._between(transaction), transaction.place
-        end = envelope.end(b"u", transaction, now_ms)
         while p < e:
             p, _, old = bare[m[p : p + size]](m, p + size)
             p, key, row = images[m[p : p + size]](m, p + size)
@@ -298,16 +302,19 @@ class Table:
 
     def deletes(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the rows from `p` to `e`."""
-        return self._single(_DELETED, b"d", m, p, e, transaction, first, now_ms)
+        return self._single(rows_in_c.DELETE, m, p, e, transaction, first, now_ms)
 
     def _single(
-        self, form: bytes, op: bytes, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int
+        self, kind: int, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int
     ) -> KeysAndValues:
+        form, op = (_INSERTED, b"c") if kind == rows_in_c.INSERT else (_DELETED, b"d")
+        middle, place = self._between(transaction), transaction.place
+        end = envelope.end(op, transaction, now_ms)
+        if (made := self._decode_in_c(kind, m, p, e, first, middle, place, end)) is not None:
+            return made
         keys: list[bytes | None] = []
         found: list[bytes | None] = []
         images, size, number = self._keyed, self._bytes, first
-        middle, place = self._between(transaction), transaction.place
-        end = envelope.end(op, transaction, now_ms)
         while p < e:
             p, key, row = images[m[p : p + size]](m, p + size)
             keys.append(key)
@@ -315,3 +322,11 @@ class Table:
         if p != e:
             raise ValueError("rows do not end where their event does")
         return keys, found
+
+    def _decode_in_c(
+        self, kind: int, m: bytes, p: int, e: int, first: int, middle: bytes, place: bytes, end: bytes
+    ) -> KeysAndValues | None:
+        """Return the same, made in C; None where that is not compiled, and for what is unusual."""
+        in_c = self.in_c
+        made: KeysAndValues | None = in_c and in_c.decode(kind, m, p, e, first, middle, place, end)
+        return made

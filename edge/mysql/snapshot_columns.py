@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 from edge.mysql import charset, types, values
 from edge.mysql.column_codec import ColumnCodec
 from edge.mysql.table_map import Field
+from edge.mysql.wire import Wire
 from headrace.errors import NeedsOperator
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
@@ -139,7 +140,7 @@ def selected(column: Catalogued) -> str:
 
 def taken(codec: ColumnCodec, known: Field, column: Catalogued, where: str) -> ColumnCodec:
     """Return the codec of a column whose value is what `selected` gave."""
-    kind, lines, form = known.type, codec.lines, '"%b"'
+    kind, lines, form, codec = known.type, codec.lines, '"%b"', codec._replace(wire=Wire())
     if kind in _BYTES:
         return codec._replace(fixed="", read=())
     if kind in _AS_TEXT:

@@ -222,7 +222,8 @@ class TableCache:
         codecs = []
         for field, column in zip(described.fields, source.columns, strict=True):
             where, of = self._place(described, field), column.charset or BINARY
-            codecs.append(taken(code(field, lambda _, of=of: of, column.data_type, where), field, column, where.name))  # type: ignore[misc]
+            codec = code(field, lambda _, of=of: of, column.data_type, where)  # type: ignore[misc]
+            codecs.append(taken(codec, field, column, where.name))
         codecs = self._hidden(described, codecs)
         table = self._made(described, codecs)
         return Copied(source, table, Rows([field.name for field in described.fields], codecs, list(source.places)))

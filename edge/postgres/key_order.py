@@ -13,9 +13,10 @@ from edge.postgres.errors import quoted
 from edge.snapshot.plan import Key
 
 #: The primary key, and the index that the replica identity names, each with its key columns in order; no deferrable one
-#: (edge/postgres/catalog.py). A class's operators are <, = and >, by the numbers that all b-trees have.
+#: (edge/postgres/catalog.py). A class's operators are <, = and >, by the numbers that all b-trees have; one may lack some, and
+#: an index WITHOUT OVERLAPS is no b-tree: then rows are in the order of the server's own operators, and the index is of no use.
 _KEYS = """
-select i.indisprimary, i.indisreplident, array_agg(k.attnum::int order by k.place),
+select i.indisprimary, i.indisreplident, m.amname = 'btree', array_agg(k.attnum::int order by k.place),
        array_agg((select quote_ident(cn.nspname) || '.' || quote_ident(co.collname)
                   from pg_collation co join pg_namespace cn on cn.oid = co.collnamespace
                   where co.oid = k.collation) order by k.place),
@@ -26,14 +27,14 @@ select i.indisprimary, i.indisreplident, array_agg(k.attnum::int order by k.plac
                        join pg_operator o on o.oid = a.amopopr join pg_namespace n on n.oid = o.oprnamespace
                        where c.oid = k.class and a.amopstrategy in (1, 3, 5)
                        order by a.amopstrategy) order by k.place)
-from pg_index i
+from pg_index i join pg_class x on x.oid = i.indexrelid join pg_am m on m.oid = x.relam
 cross join lateral (
     select (i.indkey::int2[])[number] as attnum, (i.indcollation::oid[])[number] as collation,
            (i.indclass::oid[])[number] as class, number as place
     from generate_series(0, i.indnkeyatts - 1) as number
 ) k
 where i.indrelid = %s::int8::oid and (i.indisprimary or i.indisreplident) and i.indimmediate
-group by i.indexrelid, i.indisprimary, i.indisreplident
+group by i.indexrelid, i.indisprimary, i.indisreplident, m.amname
 """
 
 
@@ -72,15 +73,24 @@ class KeyColumn(NamedTuple):
 def find_keys(database: Database, oid: int) -> tuple[KeyIndex | None, KeyIndex | None]:
     """Return the primary key and the replica identity's index."""
     primary = replica = None
-    for is_primary, is_replica, numbers, collations, operators in database.rows(_KEYS, oid):
+    for is_primary, is_replica, is_btree, numbers, collations, operators in database.rows(_KEYS, oid):
         named = [None if it == 'pg_catalog."default"' else it for it in collations]
-        found = dict(zip(numbers, zip(named, (Operators(*it) for it in operators), strict=True), strict=True))
+        orders = [Operators(*it) if is_btree and len(it) == len(_SERVERS) else _SERVERS for it in operators]
+        found = dict(zip(numbers, zip(named, orders, strict=True), strict=True))
         primary, replica = found if is_primary else primary, found if is_replica else replica
     return primary, replica
 
 
 def ordered(key: Sequence[KeyColumn]) -> str:
-    """Return what a statement orders by."""
+    """Return what a statement orders by.
+
+    By name, always: of a citext that is indexed as text, the type's order and the server's `>` are two.
+    """
+    return ", ".join(f"{name} using operator({operators.less})" for name, _, operators in key)
+
+
+def described(key: Sequence[KeyColumn]) -> str:
+    """Return that order in the form that plans of copies under way have."""
     return ", ".join(
         name + ("" if operators == _SERVERS else f" using operator({operators.less})") for name, _, operators in key
     )

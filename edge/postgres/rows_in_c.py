@@ -1,30 +1,22 @@
-"""Change decoders in C (edge/postgres/row_json.c), where that module was compiled: plans for tables of ordinary columns.
+"""Change decoders in C (edge/compiled/pgoutput.c), where that was compiled: plans for tables of ordinary columns.
 
 They give the same bytes as edge/postgres/rows.py, to which they hand every message that holds something unusual, as functions of
-edge/postgres/rows_compiled.py do. Tables with a column that has a form of its own (`[records]`, `[policy]`) have none. Where the
-module is missing, or HEADRACE_COMPILED is 0, there is none at all.
+edge/postgres/rows_compiled.py do. Tables with a column that has a form of its own (`[records]`, `[policy]`) have none.
 """
 
-import importlib
-import os
+from collections.abc import Callable
 from typing import Any, Final
 
+from edge import compiled
 from edge.postgres import values
 from edge.postgres.rows import Change, Table
 
-
-def _load() -> Any:
-    """Return the module in C; None where it was not compiled, or for another system."""
-    if os.environ.get("HEADRACE_COMPILED") == "0":
-        return None
-    try:
-        return importlib.import_module("edge.postgres.row_json")
-    except ImportError:
-        return None
-
-
 #: The module in C, or None.
-module: Any = _load()
+module: Any = compiled.module
+
+#: From rows, the first of them, free bytes, the largest row's, changed keys, lists for keys and values, and the parts of a record
+#: from its ordinal on, to the first row that is not added, and what is left of the free bytes.
+CopyRows = Callable[..., tuple[int, int]]
 
 #: Of a column that is null, as it is not part of the key, in a tuple that has the key alone.
 _ABSENT: Final = "0"
@@ -67,6 +59,12 @@ def key_delete(table: Table) -> Change | None:
 
 def _forms(table: Table) -> list[str]:
     return [_FORMS.get(kind, _TEXT) for kind in table.kinds]
+
+
+def copied(table: Table) -> CopyRows | None:
+    """Return the function for many rows of a table as COPY prints them."""
+    insert_in_c: Any = insert(table)
+    return insert_in_c and insert_in_c.__self__.copy  # type: ignore[no-any-return]
 
 
 def _plan(table: Table, exact: Change, op: bytes, tuples: list[list[str]], around_rows: list[bytes]) -> Change | None:

@@ -14,6 +14,7 @@ from edge.postgres.careful_rows import find_large, without_undecodable
 from edge.postgres.envelope import CONNECTOR, LogicalMessage
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
+from edge.postgres.rows_in_c import CopyRows
 from edge.postgres.snapshot_reader import PREFIX
 from edge.postgres.snapshot_table import SnapshotTable
 from edge.postgres.visibility import Unseen, hidden
@@ -55,7 +56,8 @@ class SnapshotDecoder(Decoder):
         self._followed: dict[int, list[LogTable]] = {}
         self._moved: Moved = lambda _table, _key: None
         # A table, with its functions: from a row to a message, from that to key and value, and from a row to these at once.
-        self._reading: tuple[Table, Callable[[bytes], bytes], Change, Change] | None = None
+        # Many rows are copied at once by a function in C; None where there is none, or records are not in JSON.
+        self._reading: tuple[Table, Callable[[bytes], bytes], Change, Change, CopyRows | None] | None = None
 
     def follow(self, tables: Collection[LogTable], moved: Moved) -> None:
         """Report rows of these tables that move to another key without all of their columns, from here on."""
@@ -117,13 +119,21 @@ class SnapshotDecoder(Decoder):
         first, largest = writer.ordinal, self._largest
         self._put_lacking(chunk, window)
         # What the log has of a truncate is behind the rows.
-        rows = () if window.truncated else chunk.rows
-        read, changed = self._copied_of(table, chunk_table), self._changed_keys(window)
+        rows = [] if window.truncated else chunk.rows
+        (read, copy_rows), changed = self._copied_of(table, chunk_table), self._changed_keys(window)
         committed, place, read_at = self._committed, self._place, self._read
         again: list[Key] = []
-        alone = self._records.transactions or self.wants_places
+        alone, at = self._records.transactions or self.wants_places, 0
         keys, found, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, writer.ordinal
-        for row in rows:
+        while at < len(rows):
+            if copy_rows is not None and table.schema_sent and not alone:
+                before, around = at, (ordinal, committed, place, read_at)
+                at, free = copy_rows(rows, at, free, largest, changed, keys, found, *around)
+                ordinal += at - before
+                if at == len(rows):
+                    break
+            row = rows[at]
+            at += 1
             if table.schema_sent and len(row) <= largest and not alone:
                 try:
                     key, value = read(row, committed, place, b"%08x" % ordinal, read_at, b"%d" % (ordinal + 1))
@@ -151,7 +161,7 @@ class SnapshotDecoder(Decoder):
     def _put_row(self, table: Table, row: bytes, chunk_table: SnapshotTable, window: DedupWindow) -> list[Key]:
         """Put a row with what goes ahead of it, or its dead letter; return its key where it has to be read once more."""
         assert self._reading is not None
-        _, message_of, insert, _ = self._reading
+        _, message_of, insert, _, _ = self._reading
         message = message_of(row)
         large = find_large(table, message[: -len(PAD)], self._largest) if len(message) > self._largest else None
         if large is not None:
@@ -227,12 +237,13 @@ class SnapshotDecoder(Decoder):
         self._window = window
         return self._tables[chunk_table.oid]
 
-    def _copied_of(self, table: Table, chunk_table: SnapshotTable) -> Change:
-        """Return the function from a row, as COPY prints it, to key and value."""
+    def _copied_of(self, table: Table, chunk_table: SnapshotTable) -> tuple[Change, CopyRows | None]:
+        """Return the function from a row, as COPY prints it, to key and value; and the one in C for many rows."""
         if self._reading is None or self._reading[0] is not table:
             reading, avro = table.for_snapshot(), self._batcher.avro
             message_of = snapshot_reader.insert(chunk_table.oid, chunk_table.count)
             insert = rows_in_c.insert(reading) or rows_compiled.insert(reading)
+            in_c = rows_in_c.copied(reading) if avro is None else None
 
             def exact(row: bytes, *around: bytes) -> tuple[bytes | None, bytes]:
                 return insert(message_of(row), *around)
@@ -240,8 +251,8 @@ class SnapshotDecoder(Decoder):
             read = rows_compiled.copied(reading, exact)
             if avro is not None:
                 read = rows_avro.copied(reading, read, avro)
-            self._reading = table, message_of, insert, read
-        return self._reading[3]
+            self._reading = table, message_of, insert, read, in_c
+        return self._reading[3:]
 
     def _begin(self, message: bytes) -> None:
         super()._begin(message)

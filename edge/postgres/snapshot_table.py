@@ -11,7 +11,7 @@ from typing import Any
 
 from edge.postgres.connection import Database
 from edge.postgres.errors import quoted
-from edge.postgres.key_order import KeyColumn, KeyIndex, behind, find_keys, literal, one_of, ordered
+from edge.postgres.key_order import KeyColumn, KeyIndex, behind, described, find_keys, literal, one_of, ordered
 from edge.postgres.relations import FIRST_NAMED_TYPE
 from edge.snapshot.chunk_reader import where_clause
 from edge.snapshot.plan import Key
@@ -104,7 +104,7 @@ class SnapshotTable:
     @property
     def order(self) -> str:
         """By what rows are ordered, with types and collations: behind a key of another order are other rows."""
-        return f"{ordered(self.compared)} ({', '.join(column.cast for column in self.compared)})"
+        return f"{described(self.compared)} ({', '.join(column.cast for column in self.compared)})"
 
     def is_still(self, database: Database) -> bool:
         """Whether the table is as described."""

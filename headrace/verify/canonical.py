@@ -41,7 +41,18 @@ _FLOAT = "encode({type}send(CASE WHEN {value} = 'NaN' THEN 'NaN' ELSE {value} EN
 #: Types that print names of the database, with their schemas unless the search path has those. The edge reads by its role's path,
 #: and verify by one that has the server's own alone, so names are compared without their schemas.
 _NAMES = frozenset({"regclass", "regcollation", "regconfig", "regdictionary", "regproc", "regtype"})
-_UNQUALIFIED = "regexp_replace({text}, '^.*[.]', '')"
+_UNQUALIFIED = ("regexp_replace({text}, '^.*[.]', '')",) * 2
+#: Those that print several names, and an operator's; and arrays of all of them, whose quotes are taken out first.
+_NAMES_WITHIN = frozenset({"regoper", "regoperator", "regprocedure"})
+_ARRAYS = frozenset(f"_{name}" for name in _NAMES | _NAMES_WITHIN)
+_PREFIX = '\'(("[^"]*")+|[^(),{{}}" ]+)[.]\''
+_UNQUALIFIED_WITHIN = f"regexp_replace({{text}}, {_PREFIX}, '', 'g')", f"regexp_replace({{text}}, {_PREFIX}, '')"
+_UNQUALIFIED_ARRAY = tuple(
+    form.replace("{text}", text)
+    for form, text in zip(
+        _UNQUALIFIED_WITHIN, ("translate({text}, E'\"\\\\', '')", "translate({text}, '\"\\\\', '')"), strict=True
+    )
+)
 #: How a value that both engines print alike becomes text: at the source, in silver.
 _PRINTED = ("{value}::text", "cast({value} as string)")
 #: The same for those that they do not: PostgreSQL's own binary form, in hexadecimal.
@@ -109,8 +120,9 @@ def column(
     if in_silver.name == "string":
         # The type's own output function: a cast to text differs from it, for inet and char(n).
         here = f"format('%s', {here})"
-        if at_source.name in _NAMES:
-            here, there = _UNQUALIFIED.format(text=here), _UNQUALIFIED.format(text=there)
+        unqualified = _unqualified(at_source.name)
+        if unqualified is not None:
+            here, there = (form.format(text=text) for form, text in zip(unqualified, (here, there), strict=True))
         return Column(name=name, stored=stored, source=here, silver=there, free=True, in_silver=in_silver)
     if at_source.name not in _FIXED.get(in_silver.name, set()):
         return None
@@ -127,6 +139,15 @@ def column(
         in_silver=in_silver,
         nan=nan,
     )
+
+
+def _unqualified(type_name: str) -> tuple[str, ...] | None:
+    """Return the forms that take schemas out of a type's texts, at the source and in silver; None where there are none."""
+    if type_name in _NAMES:
+        return _UNQUALIFIED
+    if type_name in _NAMES_WITHIN:
+        return _UNQUALIFIED_WITHIN
+    return _UNQUALIFIED_ARRAY if type_name in _ARRAYS else None
 
 
 def absent(name: str) -> Column:

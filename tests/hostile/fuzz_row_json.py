@@ -1,8 +1,8 @@
-"""edge/postgres/row_json.c under AddressSanitizer: `python -m tests.hostile.fuzz_row_json --minutes 5`, with gcc.
+"""The C files of edge/compiled under AddressSanitizer: `python -m tests.hostile.fuzz_row_json --minutes 5`, with gcc.
 
-Random changes of random tables, good and damaged, are decoded by it and by the exact functions in Python, with the same bytes or
-error. The module is compiled into a scratch folder, and Python runs with the sanitizer loaded first; every object is a block of
-malloc's, so that a byte read behind a message is noticed.
+Random changes of random tables, of pgoutput and of a binlog, good and damaged, are decoded by them and by the functions in
+Python, with the same bytes or error. The module is compiled into a scratch folder, and Python runs with the sanitizer loaded
+first; every object is a block of malloc's, so that a byte read behind a message is noticed.
 """
 
 import argparse
@@ -15,13 +15,18 @@ import sys
 import sysconfig
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from edge import compiled
+from edge.mysql import rows_in_c as images_in_c
 from edge.postgres import rows_in_c
-from tests.unit.edge.postgres.row_cases import cases, outcome
+from tests.unit.edge.mysql import row_cases as events
+from tests.unit.edge.postgres import row_cases as messages
 
-_SOURCE = Path(rows_in_c.__file__).with_name("row_json.c")
+_SOURCES = sorted(map(str, Path(compiled.__file__).parent.glob("*.c")))
 _FLAGS = (
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror",
 )  # fmt: skip
@@ -32,7 +37,7 @@ def _compiled(folder: str) -> str:
     """Compile the module with the sanitizers; return its file."""
     module = f"{folder}/row_json.so"
     include = f"-I{sysconfig.get_path('include')}"
-    subprocess.run(["gcc", *_FLAGS, "-Wno-missing-field-initializers", include, str(_SOURCE), "-o", module], check=True)
+    subprocess.run(["gcc", *_FLAGS, "-Wno-missing-field-initializers", include, *_SOURCES, "-o", module], check=True)
     return module
 
 
@@ -63,16 +68,37 @@ def _load(file: str) -> Any:
 
 def fuzz(minutes: float, seed: int) -> None:
     """Decode cases for some minutes; print how many."""
-    until, number, refused, count = time.monotonic() + minutes * 60, 0, 0, 0
+    until, number, counts = time.monotonic() + minutes * 60, 0, Counter[str]()
     while time.monotonic() < until:
-        for case in cases(random.Random(f"{seed}/{number}")):
-            expected = outcome(case.exact, case.message)
-            if outcome(case.in_c, case.message) != expected:
-                raise SystemExit(f"case {number} of seed {seed}: another outcome of {case.message!r}")
-            count += 1
-            refused += isinstance(expected[0], type)
+        decode = (_decode_messages, _decode_events, _copy_rows)[number % 3]
+        counts.update(decode(random.Random(f"{seed}/{number}"), f"case {number} of seed {seed}"))
         number += 1
-    print(f"{count} changes of {number} tables, of which {refused} were refused; seed {seed}", flush=True)
+    print(f"{number} tables, {', '.join(f'{count} {what}' for what, count in counts.items())}; seed {seed}", flush=True)
+
+
+def _decode_messages(chance: random.Random, named: str) -> Iterator[str]:
+    for case in messages.cases(chance):
+        expected = messages.outcome(case.exact, case.message)
+        if messages.outcome(case.in_c, case.message) != expected:
+            raise SystemExit(f"{named}: another outcome of {case.message!r}")
+        yield "messages refused" if isinstance(expected[0], type) else "messages"
+
+
+def _decode_events(chance: random.Random, named: str) -> Iterator[str]:
+    for case in events.cases(chance):
+        made = events.decode_in_c(case)
+        if made is not None and made != events.outcome(case):
+            raise SystemExit(f"{named}: another outcome of {case.images!r}")
+        yield "events left to Python" if made is None else "events"
+
+
+def _copy_rows(chance: random.Random, named: str) -> Iterator[str]:
+    copy = messages.a_copy(chance)
+    for number, made in (copy.made_in_c({}) if copy is not None else {}).items():
+        assert copy is not None
+        if made != copy.made_exactly(number):
+            raise SystemExit(f"{named}: another outcome of {copy.rows[number]!r}")
+        yield "rows copied"
 
 
 def main() -> int:
@@ -83,7 +109,7 @@ def main() -> int:
     options = parser.parse_args()
     if _MODULE in os.environ:
         logging.disable(logging.CRITICAL)
-        rows_in_c.module = _load(os.environ[_MODULE])
+        rows_in_c.module = images_in_c.module = _load(os.environ[_MODULE])
         fuzz(options.minutes, options.seed)
         return 0
     with tempfile.TemporaryDirectory(prefix="headrace-fuzz-") as folder:

@@ -18,7 +18,7 @@ LAYERS = {
         {"__main__"},
     ),
     "edge": (
-        {"observability", "records", "requests"},
+        {"compiled", "observability", "records", "requests"},
         {"delivery"},
         {"progress"},
         {"snapshot"},

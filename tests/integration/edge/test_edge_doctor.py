@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from edge import compiled
 from edge.doctor.examine import examine
 from edge.doctor.postgres import CheckContext, slot
-from edge.postgres import rows_in_c
 from edge.postgres.connection import Database
 from edge.postgres.engine import PostgresEngine
 from headrace.errors import NeedsOperator
@@ -40,7 +40,7 @@ def test_before_init_a_sound_source_has_nothing_wrong_and_nothing_is_made(health
         healthy.database.execute("drop role rds_superuser")
     assert managed.fix == "Set max_slot_wal_keep_size = 50GB in the parameter group."
     assert findings["checkpoint"].text.startswith("none yet")
-    assert findings["row decoder"].text.startswith("compiled" if rows_in_c.module else "Python alone")
+    assert findings["row decoder"].text.startswith("compiled" if compiled.module else "Python alone")
     assert findings["interconnect"].text.endswith("takes batches of jakarta/bank")
     assert not (healthy.folder / "state").exists()
     assert healthy.database.execute("select count(*) from pg_publication") == [(0,)]

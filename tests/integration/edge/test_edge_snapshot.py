@@ -118,6 +118,63 @@ def test_a_key_of_another_order_than_its_type_has_by_name_leads_through_the_whol
     assert len(records(interconnect, "k", "r")) == 2303
 
 
+IDENTITY = "alter table k replica identity using index other"
+#: Keys that few have: the same.
+ODD = {
+    "citext by the order of text": (
+        "c apart.citext not null",
+        "create unique index other on k (c text_ops)",
+        "(case when i % 2 = 0 then 'a' else 'A' end) || i / 2",
+    ),
+    "descending": (
+        "a int not null, b text not null",
+        "create unique index other on k (a desc, b nulls first)",
+        "i % 9, 'x' || i",
+    ),
+    "more in the index": ("b text, a int not null", "create unique index other on k (a) include (b)", "'x' || i, i"),
+    "by bytes": ("c text not null", "create unique index other on k (c text_pattern_ops)", CASES),
+    "another collation": ('c text collate "C" not null', 'create unique index other on k (c collate "default")', CASES),
+    "a class without all operators": ("c int not null", "create unique index other on k (c apart.few)", "i"),
+    "composite": ("c apart.pair primary key", "", "(i % 7, 'x,\"' || i)::apart.pair"),
+    "array": ("c int[] primary key", "", "array[i % 7, i]"),
+    "domain over an array": ("c apart.list primary key", "", "array[i % 7, i]"),
+    "array of citext": ("c apart.citext[] primary key", "", f"array[{CASES}]"),
+    "range": ("c int4range primary key", "", "int4range(i, i + 5)"),
+    "enum": ("e apart.mood, n int, primary key (e, n)", "", "(array['z', 'a', 'm'])[1 + i % 3]::apart.mood, i"),
+    "jsonb": ("c jsonb primary key", "", "to_jsonb(array[i % 7, i])"),
+    "inet": ("c cidr primary key", "", "('10.' || i / 250 || '.' || i % 250 || '.0/24')::cidr"),
+    "interval": ("c interval primary key", "", "i * interval '1 hour'"),
+    "regclass": ("c regclass, n int, primary key (c, n)", "", "(array['pg_class', 'k'])[1 + i % 2]::regclass, i"),
+    "name": ("c name primary key", "", CASES),
+    "temporal": (
+        "c int4range, v daterange, primary key (c, v without overlaps)",
+        "",
+        "int4range(i % 50, i % 50 + 1), daterange(date '2026-01-01' + i, date '2026-01-02' + i)",
+    ),
+    "float": ("c float4 primary key", "", "case i when 1 then 'NaN' when 2 then '-Infinity' else i / 7.0 end"),
+}
+FEW = "create operator class apart.few for type int using btree as operator 1 <, operator 3 =, function 1 btint4cmp(int, int)"
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_keys_lead_through_the_whole_table(edge, database, interconnect, kind):
+    columns, index, values = ODD[kind]
+    database.execute("create schema apart; create extension citext schema apart; create domain apart.list as int[]")
+    database.execute("create type apart.pair as (a int, b text); create type apart.mood as enum ('z', 'a', 'm')")
+    database.execute(FEW)
+    database.execute(f"create table k ({columns})")
+    if index:
+        database.execute(f"{index}; {IDENTITY}")
+    database.execute(f"insert into k select {values} from generate_series(1, 2300) i")
+    with edge.running():
+        tables = copy(edge, "public.k")
+
+    read = records(interconnect, "k", "r")
+    assert tables["public.k"].problem == ""
+    assert tables["public.k"].chunks > 1
+    assert len(read) == len({json.dumps(key) for key, _ in read}) == 2300
+
+
 WRITES = [
     "update w set n = n + 1 where id = %(key)s",
     "update w set n = n + 1, body = repeat('z', 2100 + %(key)s %% 9) where id = %(key)s",

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.postgres import rows_in_c
+from edge import compiled
 from headrace import __version__
 from infra.local import jars
 from infra.release import dist
@@ -63,14 +63,14 @@ def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
     assert limits.name == "constraints.txt"
     assert bill.name == f"headrace-{__version__}.cdx.json"
     # With a C compiler, which is why this checkout has the module, for this system and every Python from 3.11 on.
-    is_compiled = rows_in_c.module is not None
+    is_compiled = compiled.module is not None
     tag = f"cp311-abi3-{sysconfig.get_platform().replace('-', '_')}" if is_compiled else "py3-none-any"
     assert wheel.name == f"headrace-{__version__}-{tag}.whl"
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == PACKAGES | {f"headrace-{__version__}.dist-info"}
     kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
     assert kinds - {".so"} == {".py", ".sql", ".properties", ".java", ".jar", ".sha256", ".html", ".css", ".js", ".svg"}
-    assert [name for name in names if name.endswith(".so")] == ["edge/postgres/row_json.abi3.so"] * is_compiled
+    assert [name for name in names if name.endswith(".so")] == ["edge/compiled/row_json.abi3.so"] * is_compiled
     # What only tests start, and what makes a release, is not.
     assert {name.split("/")[1] for name in names if name.startswith("infra/")} == {"__init__.py", "local"}
     assert {"spark_jobs/object_store/headrace-log-store.jar", "spark_jobs/serve/headrace-serve.jar"} <= set(names)
@@ -96,9 +96,9 @@ def test_without_a_c_compiler_the_sdist_is_installed_as_pure_python(made, tmp_pa
     )
     # then
     assert not list(tmp_path.rglob("*.so"))
-    command = [sys.executable, "-c", "from edge.postgres import rows_in_c as it; print(it.module, it.__file__)"]
+    command = [sys.executable, "-c", "from edge import compiled as it; print(it.module, it.__file__)"]
     shown = subprocess.check_output(command, cwd=tmp_path, env=environment | {"PYTHONPATH": str(tmp_path)}, text=True)
-    assert shown.split() == ["None", str(tmp_path / "edge" / "postgres" / "rows_in_c.py")]
+    assert shown.split() == ["None", str(tmp_path / "edge" / "compiled" / "__init__.py")]
 
 
 def test_a_release_takes_the_place_of_another_one_and_of_that_for_another_system(made, tmp_path, monkeypatch):
@@ -110,7 +110,10 @@ def test_a_release_takes_the_place_of_another_one_and_of_that_for_another_system
     assert set(tmp_path.iterdir()) == {sdist, wheel, *more, tmp_path / "SHA256SUMS"}
     assert wheel.name == f"headrace-{__version__}-py3-none-any.whl"
     with tarfile.open(sdist) as archive:
-        assert f"headrace-{__version__}/edge/postgres/row_json.c" in archive.getnames()
+        names = {name for name in archive.getnames() if "/edge/compiled/" in name}
+        assert {Path(name).name for name in names} >= {
+            path.name for path in Path(compiled.__file__).parent.glob("*.[ch]")
+        }
 
 
 def test_commands_work_without_a_checkout(run, installed):

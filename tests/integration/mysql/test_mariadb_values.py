@@ -3,10 +3,13 @@
 import base64
 import json
 import random
+from contextlib import contextmanager
 from decimal import Decimal
 
 import pytest
 
+from edge.mysql import rows_in_c
+from edge.mysql.rows import Table
 from tests.edge.fix_edge import arrive
 
 TABLE = """
@@ -64,6 +67,20 @@ EDGES = [
 ]
 
 
+@contextmanager
+def images_decoded_in_c(monkeypatch):
+    """Note for each rows event whether it was decoded in C."""
+    decoded, decode = [], Table._decode_in_c
+
+    def noted(self, *arguments):
+        made = decode(self, *arguments)
+        decoded.append(made is not None)
+        return made
+
+    monkeypatch.setattr(Table, "_decode_in_c", noted)
+    yield decoded
+
+
 @pytest.fixture
 def every(maria):
     maria.execute(TABLE)
@@ -89,6 +106,40 @@ def expected(maria, row_id):
         else:
             found[name] = value
     return found
+
+
+#: Where C decodes all columns but those that it does not know, which are left out.
+KNOWN_IN_C = f"""
+[[policy.columns]]
+columns = [{", ".join(f'"*.every.{name}"' for name in ("u2", "sj", "i6", "i4", "v8", "bc"))}]
+action = "exclude"
+"""
+
+
+@pytest.mark.parametrize("way", ["python", *["c"] * (rows_in_c.module is not None)])
+def test_every_type_that_c_knows_arrives_as_the_server_selects_it(maria_edges, every, interconnect, monkeypatch, way):
+    if way == "python":
+        monkeypatch.setattr(rows_in_c, "module", None)
+    edge = maria_edges(every, interconnect.url, rest=KNOWN_IN_C)
+    edge.init()
+    with edge.running() as running, images_decoded_in_c(monkeypatch) as decoded:
+        for row in EDGES:
+            every.execute(f"insert into every values ({row})")
+        every.execute("update every set id = id + 10 order by id desc")
+        every.execute("delete from every where id = 11")
+        arrive(interconnect, 7)
+        assert not running.figures.warned
+
+    assert set(decoded) == {way == "c"}
+    rows = [row for change in interconnect.changes for row in (change["before"], change["after"]) if row]
+    for row in rows:
+        number = row.pop("id") % 10
+        every.execute(f"delete from every where id = {number}")
+        every.execute(f"insert into every values ({EDGES[number - 1]})")
+        wanted = expected(every, number)
+        assert row == {name: wanted[name] for name in row}
+    assert len(rows) == 10
+    assert rows[0].keys() == expected(every, 1).keys() - {"id", "u2", "sj", "i6", "i4", "v8", "bc"}
 
 
 def test_every_type_arrives_as_the_server_selects_it(maria_edge, every, interconnect):

@@ -25,6 +25,35 @@ def test_a_table_of_every_type_is_equal(database, spark, verified):
     assert found.rows_source == found.rows_lake == 7
 
 
+#: Names that the server prints with schemas, for verify, as the log has them for a role whose path has the schema `apart`.
+NAMED = """
+create schema apart; create type apart.t as (a int);
+create function apart.f(int, text) returns int language sql as 'select 1';
+create function apart."g h"(apart.t) returns int language sql as 'select 1';
+create operator apart.+++ (function = apart.f, leftarg = int, rightarg = text);
+create table apart."x, y" (id int);
+create table named (id int primary key, p regprocedure, q regprocedure, o regoper, b regoperator, tables regclass[],
+    types regtype[], procedures regprocedure[], functions regproc[]);
+insert into named values (1, 'apart.f(int, text)', 'apart."g h"(apart.t)', 'apart.+++', 'apart.+++(int, text)',
+    array['apart."x, y"', 'named', 'pg_class']::regclass[], array['apart.t', 'int', 'double precision']::regtype[],
+    array['apart.f(int, text)', 'apart."g h"(apart.t)']::regprocedure[], array['apart.f']::regproc[])
+"""
+NAMED_BY_PATH = r"""
+select 1 as id, 'f(integer,text)' as p, '"g h"(t)' as q, '+++' as o, '+++(integer,text)' as b,
+    '{"\\"x, y\\"",named,pg_class}' as tables, '{t,integer,"double precision"}' as types,
+    '{"f(integer,text)","\\"g h\\"(t)"}' as procedures, '{f}' as functions
+"""
+
+
+def test_names_that_a_search_path_shortens_are_equal_wherever_they_are(database, spark, verified):
+    database.execute(NAMED)
+    silver = spark.sql(NAMED_BY_PATH)
+    assert verified(public__named=silver)["public.named"].differences == []
+
+    other = silver.selectExpr(*(name for name in silver.columns if name != "o"), "'++' as o")
+    assert [it.columns for it in verified(public__named=other)["public.named"].differences] == [("o",)]
+
+
 def test_random_values_have_one_text_in_both_engines(database, spark, verified, tmp_path):
     chance = random.Random(20260131)
     given = [random_row(chance, number) for number in range(1000)]

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from edge.postgres import rows_in_c
+from edge.postgres import rows_in_c, snapshot_reader
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD, Change, Table
 from edge.records.column_policy import Policy
@@ -113,6 +113,66 @@ def cases(chance: random.Random) -> Iterator[Case]:
     for exact, make, message in kinds:
         if (in_c := make(table)) is not None:
             yield Case(exact, in_c, message if chance.random() < 0.6 else damaged(chance, message))
+
+
+class Copy(NamedTuple):
+    """Rows as COPY prints them, the function in C for many, and the one for the message of any, as which it is `described`."""
+
+    rows: list[bytes]
+    in_c: rows_in_c.CopyRows
+    exact: Change
+    described: Callable[[bytes], bytes]
+
+    def made_in_c(self, changed: dict[bytes, bytes], free: int = 1 << 20, largest: int = 1 << 20) -> dict[int, Any]:
+        """Return keys and values by the numbers of their rows, of all that are not left to Python."""
+        found: dict[int, Any] = {}
+        at, committed, place, _, read, _ = 0, *AROUND
+        while at < len(self.rows):
+            keys: list[bytes | None] = []
+            values: list[bytes] = []
+            first = at
+            at, left = self.in_c(self.rows, at, free, largest, changed, keys, values, first, committed, place, read)
+            assert left == free - sum(map(len, values))
+            assert len(keys) == len(values) == at - first
+            found |= dict(enumerate(zip(keys, values, strict=True), first))
+            at += 1
+        return found
+
+    def made_exactly(self, number: int) -> Any:
+        """Return key and value of a row, or what is raised for one that is none."""
+        committed, place, _, read, _ = AROUND
+        try:
+            message = self.described(self.rows[number])
+        except ValueError as error:
+            return type(error), str(error)
+        around = committed, place, b"%08x" % number, read, b"%d" % (number + 1)
+        return outcome(self.exact, message[: -len(PAD)], around)
+
+
+def a_copy(chance: random.Random) -> Copy | None:
+    """Return random rows of a random table, good and damaged; None for a table that is not decoded in C."""
+    table, oids = a_table(chance)
+    reading = table.for_snapshot()
+    in_c = rows_in_c.copied(reading)
+    if in_c is None:
+        return None
+    odd = chance.choice((0, 0.02, 0.2))
+    rows = [b"\t".join(_printed(a_value(chance, oid, odd)) for oid in oids) for _ in range(chance.choice((1, 2, 20)))]
+    for number in range(len(rows)):
+        if chance.random() < 0.2:
+            at = chance.randrange(len(rows[number]) + 1)
+            added = chance.choice((b"\t", b"\\", b"\\N", b"\\n", b"\xff", b""))
+            rows[number] = rows[number][:at] + added + rows[number][at + chance.choice((0, 1, 5)) :]
+    return Copy(rows, in_c, reading.insert, snapshot_reader.insert(1, len(oids)))
+
+
+def _printed(value: Any) -> bytes:
+    if value is None or value is UNCHANGED:
+        return b"\\N"
+    text = value if isinstance(value, bytes) else str(value).encode()
+    for character, letter in zip(b"\\\b\f\n\r\t\v", b"\\bfnrtv", strict=True):
+        text = text.replace(bytes([character]), bytes([92, letter]))
+    return text
 
 
 def damaged(chance: random.Random, message: bytes) -> bytes:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from edge.postgres import rows_compiled, rows_in_c
 from edge.postgres.rows import PAD
 from tests.unit.edge.postgres.messages import UNCHANGED, Column, Log, delete, insert, relation, update
-from tests.unit.edge.postgres.row_cases import AROUND, NO_TEXTS, TEXTS, TYPES, cases, outcome
+from tests.unit.edge.postgres.row_cases import AROUND, NO_TEXTS, TEXTS, TYPES, a_copy, cases, outcome
 
 MODULE = rows_in_c.module
 if MODULE is None:
@@ -48,6 +48,38 @@ def of_text():
 def test_random_changes_of_random_tables(chance):
     for exact, in_c, message in cases(chance):
         assert outcome(in_c, message) == outcome(exact, message)
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=100)
+def test_random_rows_that_are_copied(chance):
+    if (copy := a_copy(chance)) is None:
+        return
+    made = copy.made_in_c({})
+    for number, both in made.items():
+        assert both == copy.made_exactly(number)
+    # Those that do not fit, are larger than a record may be, or are of a changed key, are left to Python.
+    key, _ = made.get(0, (None, b""))
+    if made:
+        largest = max(len(value) for _, value in made.values())
+        assert copy.made_in_c({}, free=largest - 1).keys() < made.keys()
+        assert copy.made_in_c({}, free=-1) == copy.made_in_c({}, largest=0) == {}
+    if key is not None:
+        assert copy.made_in_c({key: key}) == {it: both for it, both in made.items() if both[0] != key}
+
+
+def test_ordinary_rows_are_copied_in_c():
+    made = [(copy, copy.made_in_c({})) for seed in range(80) if (copy := a_copy(random.Random(seed))) is not None]
+    assert sum(len(found) for _, found in made) > sum(len(copy.rows) for copy, _ in made) / 2
+    assert any(b"\\" in copy.rows[number] for copy, found in made for number in found)
+
+
+def test_rows_are_copied_by_a_plan_of_one_tuple():
+    table = a_table(Column("note"))
+    update = rows_in_c.whole_update(table).__self__
+    for plan, start in ((update, 0), (rows_in_c.insert(table).__self__, -1)):
+        with pytest.raises(ValueError, match="copied by plans"):
+            plan.copy([], start, 1, 1, {}, [], [], 0, b"", b"", b"")
 
 
 @pytest.mark.parametrize("oid", TYPES)

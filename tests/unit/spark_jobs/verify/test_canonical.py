@@ -39,3 +39,15 @@ def test_what_is_named_by_the_search_path_is_compared_without_its_schema(kind):
     column = canonical.column("v", SourceType(name=kind), SilverType(name="string"))
     assert column.source == """regexp_replace(format('%s', "v"), '^.*[.]', '')"""
     assert column.silver == "regexp_replace(`v`, '^.*[.]', '')"
+
+
+@pytest.mark.parametrize("kind", ["regprocedure", "regoper", "regoperator", "_regclass", "_regproc", "_regoperator"])
+def test_nor_with_schemas_within_it(kind):
+    column = canonical.column("v", SourceType(name=kind), SilverType(name="string"))
+    prefix = """'(("[^"]*")+|[^(),{}" ]+)[.]', ''"""
+    here, there = """format('%s', "v")""", "`v`"
+    if kind.startswith("_"):
+        here, there = f"""translate({here}, E'"\\\\', '')""", f"""translate({there}, '"\\\\', '')"""
+    assert (column.source, column.silver) == (
+        f"regexp_replace({here}, {prefix}, 'g')", f"regexp_replace({there}, {prefix})",
+    )  # fmt: skip

@@ -3,161 +3,9 @@
    A message is measured first: column by column, each bound checked before a byte behind it is read. Then key and value are
    written into bytes of exactly that size. All that is not ordinary (an unchanged or larger column, NaN, a date before year 1, no
    UTF-8, no tuple) goes to the function in Python, which raises all errors. Between measuring and writing no Python code runs.
-   Plans are made by edge/postgres/rows_in_c.py. Limited API: one build serves Python 3.11 and newer. */
+   Plans are made by edge/postgres/rows_in_c.py. */
 
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stdint.h>
-#include <string.h>
-
-/* A text may grow to six times its size, which is counted in this type. Elsewhere Python does it. */
-_Static_assert(sizeof(Py_ssize_t) >= 8, "row_json is for 64-bit systems");
-
-/* How a column's text becomes JSON (edge/postgres/values.py). */
-enum {
-    LEFT_OUT = '-',    /* Not in records. */
-    ABSENT = '0',      /* Not in records, and null in the log: outside of the key in a tuple that has the key alone. */
-    NUMBER = 'n',      /* As it is. */
-    FLOAT = 'f',       /* As it is, unless it is no number of JSON. */
-    BOOLEAN = 'b',     /* t, f. */
-    BINARY = 'x',      /* Hexadecimal, to base64. */
-    PLAIN = 'p',       /* Quoted: nothing in it is to be escaped. */
-    TIMESTAMP = 't',   /* ISO 8601 with a T. */
-    TIMESTAMPTZ = 'z', /* ISO 8601 with T and Z. */
-    TEXT = 'e',        /* UTF-8, escaped. */
-};
-
-enum { HEAD = 8, PAD = 4, PARTS = 5, MOST_CONSTANTS = 6, FIELDS = 256 };
-
-typedef struct {
-    const char *bytes;
-    Py_ssize_t size;
-} Span;
-
-typedef struct {
-    Span name; /* As JSON, with its colon. */
-    char form;
-} Column;
-
-/* A column of a message. */
-typedef struct {
-    const unsigned char *text; /* NULL for null. */
-    Py_ssize_t size;
-    Py_ssize_t written; /* The size of its JSON. */
-    Py_ssize_t at;      /* Where name and JSON begin in the value. */
-} Field;
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *exact;   /* Decodes any message. */
-    PyObject *names;   /* Owns the bytes of the columns' names. */
-    PyObject *pieces;  /* Owns the bytes of the constants. */
-    Py_ssize_t tuples; /* In a message: one or two. */
-    Py_ssize_t width;  /* Columns of a tuple. */
-    Column *columns;   /* Of all tuples. */
-    Py_ssize_t keys;   /* Columns of the key; -1 for none. */
-    Py_ssize_t *key;   /* Their numbers in the last tuple. */
-    Span constants[MOST_CONSTANTS];
-} Plan;
-
-/* How many bytes escaping adds to a byte of a text; 255 for one of several bytes. */
-static unsigned char grows_by[256];
-static signed char digit_of[256];
-static const char HEXADECIMAL[] = "0123456789abcdef";
-static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-static void fill_tables(void)
-{
-    memset(digit_of, -1, sizeof digit_of);
-    for (int value = 0; value < 16; value++) {
-        digit_of[(unsigned char)HEXADECIMAL[value]] = (signed char)value;
-        if (value >= 10)
-            digit_of['A' + value - 10] = (signed char)value;
-    }
-    for (int byte = 0; byte < 256; byte++)
-        grows_by[byte] = byte < 0x20 ? 5 : byte < 0x80 ? 0 : 255;
-    for (const char *byte = "\"\\\b\t\n\f\r"; *byte; byte++)
-        grows_by[(unsigned char)*byte] = 1;
-}
-
-/* Whether eight bytes need no escape and are ASCII. */
-static int are_ordinary(const unsigned char *text)
-{
-    const uint64_t ones = UINT64_C(0x0101010101010101);
-    uint64_t word, quotes, backslashes;
-    memcpy(&word, text, 8);
-    quotes = word ^ ones * '"';
-    backslashes = word ^ ones * '\\';
-    return !((word | (word - ones * 0x20) | (quotes - ones) | (backslashes - ones)) & ones * 0x80);
-}
-
-static int continues(unsigned char byte)
-{
-    return (byte & 0xC0) == 0x80;
-}
-
-/* The size of the character of several bytes that begins here; 0 for none (Unicode, table 3-7). */
-static Py_ssize_t character(const unsigned char *text, Py_ssize_t left)
-{
-    unsigned char first = text[0];
-    if (first < 0xC2 || left < 2 || !continues(text[1]))
-        return 0;
-    if (first < 0xE0)
-        return 2;
-    if (left < 3 || !continues(text[2]))
-        return 0;
-    if (first < 0xF0)
-        return (first == 0xE0 && text[1] < 0xA0) || (first == 0xED && text[1] > 0x9F) ? 0 : 3;
-    if (left < 4 || !continues(text[3]) || first > 0xF4)
-        return 0;
-    return (first == 0xF0 && text[1] < 0x90) || (first == 0xF4 && text[1] > 0x8F) ? 0 : 4;
-}
-
-/* The size of a text between the quotes of JSON; -1 where it is no UTF-8. */
-static Py_ssize_t escaped_size(const unsigned char *text, Py_ssize_t size)
-{
-    Py_ssize_t at = 0, more = 0, length;
-    while (at < size) {
-        if (size - at >= 8 && are_ordinary(text + at)) {
-            at += 8;
-        } else if (grows_by[text[at]] != 255) {
-            more += grows_by[text[at++]];
-        } else if ((length = character(text + at, size - at))) {
-            at += length;
-        } else {
-            return -1;
-        }
-    }
-    return size + more;
-}
-
-static char *put(char *out, const void *bytes, Py_ssize_t size)
-{
-    memcpy(out, bytes, (size_t)size);
-    return out + size;
-}
-
-static char *put_escaped(char *out, const unsigned char *text, Py_ssize_t size)
-{
-    for (Py_ssize_t at = 0; at < size; at++) {
-        unsigned char byte = text[at];
-        switch (byte < 0x80 ? grows_by[byte] : 0) {
-        case 0:
-            *out++ = (char)byte;
-            break;
-        case 1:
-            *out++ = '\\';
-            *out++ = byte == '\b' ? 'b' : byte == '\t' ? 't' : byte == '\n' ? 'n' : byte == '\f' ? 'f' : byte == '\r' ? 'r' : (char)byte;
-            break;
-        default:
-            out = put(out, "\\u00", 4);
-            *out++ = HEXADECIMAL[byte >> 4];
-            *out++ = HEXADECIMAL[byte & 15];
-        }
-    }
-    return out;
-}
+#include "plan.h"
 
 /* The size of bytes in hexadecimal as base64; -1 where they are not in that form. */
 static Py_ssize_t base64_size(const unsigned char *text, Py_ssize_t size)
@@ -180,16 +28,12 @@ static char *put_base64(char *out, const unsigned char *text, Py_ssize_t size)
             if (number < bytes)
                 bits |= (unsigned)(digit_of[text[at + 2 * number]] << 4 | digit_of[text[at + 2 * number + 1]]);
         }
-        *out++ = BASE64[bits >> 18];
-        *out++ = BASE64[bits >> 12 & 63];
-        *out++ = bytes > 1 ? BASE64[bits >> 6 & 63] : '=';
-        *out++ = bytes > 2 ? BASE64[bits & 63] : '=';
+        out = put_base64_group(out, bits, bytes);
     }
     return out;
 }
 
-/* The size of a text's JSON; -1 for an unusual one. */
-static Py_ssize_t json_size(char form, const unsigned char *text, Py_ssize_t size)
+Py_ssize_t json_size(char form, const unsigned char *text, Py_ssize_t size)
 {
     Py_ssize_t inner = size;
     switch (form) {
@@ -245,11 +89,6 @@ static char *put_json(char *out, char form, const Field *field)
     return out;
 }
 
-static int is_held(char form)
-{
-    return form != LEFT_OUT && form != ABSENT;
-}
-
 /* Measures a tuple: {Byte1('n') | Byte1('t') Int32(length) Byten(text)}... Returns where it ends; NULL for an unusual one. */
 static const unsigned char *measure(const Plan *plan, Py_ssize_t first, const unsigned char *at, const unsigned char *end,
                                     Field *fields, uint64_t *total)
@@ -288,10 +127,6 @@ static const unsigned char *measure(const Plan *plan, Py_ssize_t first, const un
     return at;
 }
 
-static char *put_span(char *out, Span span)
-{
-    return put(out, span.bytes, span.size);
-}
 
 static char *put_row(char *out, const char *begin, const Plan *plan, Py_ssize_t first, Field *fields)
 {
@@ -365,6 +200,30 @@ static PyObject *write_key(const Plan *plan, const Field *fields, PyObject *valu
     return key;
 }
 
+uint64_t size_around(const Plan *plan, const Span *parts)
+{
+    uint64_t total = 0;
+    for (Py_ssize_t each = 0; each < plan->tuples + 4; each++)
+        total += (uint64_t)plan->constants[each].size;
+    for (int each = 0; each < PARTS; each++)
+        total += (uint64_t)parts[each].size;
+    return total;
+}
+
+int write_both(const Plan *plan, Field *fields, const Span *parts, uint64_t total, PyObject **key, PyObject **value)
+{
+    if (total > PY_SSIZE_T_MAX)
+        return 0;
+    *value = write_value(plan, fields, parts, (Py_ssize_t)total);
+    if (!*value)
+        return -1;
+    *key = write_key(plan, fields, *value);
+    if (*key)
+        return 1;
+    Py_DECREF(*value);
+    return -1;
+}
+
 /* Key and value; NULL without an error for what is not ordinary. */
 static PyObject *decode_ordinary(const Plan *plan, Span message, const Span *parts, Field *fields)
 {
@@ -372,7 +231,7 @@ static PyObject *decode_ordinary(const Plan *plan, Span message, const Span *par
     const unsigned char *end = (const unsigned char *)message.bytes + message.size - PAD;
     const unsigned char next[3] = {'N', (unsigned char)(plan->width >> 8), (unsigned char)plan->width};
     uint64_t total = 0;
-    PyObject *key, *value, *both = NULL;
+    PyObject *key, *value, *both;
     for (Py_ssize_t tuple = 0; tuple < plan->tuples; tuple++) {
         if (tuple) {
             if (end - at < 3 || memcmp(at, next, 3))
@@ -385,20 +244,11 @@ static PyObject *decode_ordinary(const Plan *plan, Span message, const Span *par
     }
     if (at != end)
         return NULL;
-    for (Py_ssize_t each = 0; each < plan->tuples + 4; each++)
-        total += (uint64_t)plan->constants[each].size;
-    for (int each = 0; each < PARTS; each++)
-        total += (uint64_t)parts[each].size;
-    if (total > PY_SSIZE_T_MAX)
+    total += size_around(plan, parts);
+    if (write_both(plan, fields, parts, total, &key, &value) < 1)
         return NULL;
-    value = write_value(plan, fields, parts, (Py_ssize_t)total);
-    if (!value)
-        return NULL;
-    key = write_key(plan, fields, value);
-    if (key) {
-        both = PyTuple_Pack(2, key, value);
-        Py_DECREF(key);
-    }
+    both = PyTuple_Pack(2, key, value);
+    Py_DECREF(key);
     Py_DECREF(value);
     return both;
 }
@@ -449,15 +299,6 @@ static PyObject *decode(PyObject *object, PyObject *const *arguments, Py_ssize_t
     if (result || PyErr_Occurred())
         return result;
     return decode_exactly(plan, arguments, count);
-}
-
-/* Fills spans with the bytes in a tuple; -1 with an error where others are in it. */
-static int take_bytes(PyObject *tuple, Py_ssize_t each, Span *span)
-{
-    PyObject *item = PyTuple_GetItem(tuple, each);
-    if (!item || PyBytes_AsStringAndSize(item, (char **)&span->bytes, &span->size) < 0)
-        return -1;
-    return 0;
 }
 
 static int fill(Plan *plan, const char *forms, Py_ssize_t columns, PyObject *key)
@@ -558,8 +399,14 @@ static void release(PyObject *object)
     Py_DECREF(type);
 }
 
+PyDoc_STRVAR(copy_doc, "copy(rows, start, free, largest, changed, keys, values, ordinal, committed, place, read)\n--\n\n"
+                       "Add keys and values of rows as COPY prints them to lists; return the first row that was not, and what is "
+                       "left of the free bytes.\n\n"
+                       "That is one which is unusual, larger, of a changed key, or not of so many bytes.");
+
 static PyMethodDef methods[] = {
     {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL, decode_doc},
+    {"copy", copy_rows, METH_VARARGS, copy_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -573,32 +420,9 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, release},      {Py_tp_methods, methods}, {0, NULL},
 };
 
-static PyType_Spec plan_spec = {
-    .name = "edge.postgres.row_json.Plan",
+PyType_Spec plan_spec = {
+    .name = "edge.compiled.row_json.Plan",
     .basicsize = sizeof(Plan),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = slots,
 };
-
-static int add_plan(PyObject *module)
-{
-    PyObject *type = PyType_FromModuleAndSpec(module, &plan_spec, NULL);
-    int added = type ? PyModule_AddObjectRef(module, "Plan", type) : -1;
-    Py_XDECREF(type);
-    fill_tables();
-    return added;
-}
-
-static PyModuleDef_Slot module_slots[] = {{Py_mod_exec, add_plan}, {0, NULL}};
-
-static struct PyModuleDef module_def = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "row_json",
-    .m_doc = "Changes of pgoutput as JSON.",
-    .m_slots = module_slots,
-};
-
-PyMODINIT_FUNC PyInit_row_json(void)
-{
-    return PyModuleDef_Init(&module_def);
-}
