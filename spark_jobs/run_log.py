@@ -203,6 +203,8 @@ def prune(spark: SparkSession, lake: LakeFile, stream: str) -> None:
     """Remove a stream's rows of more than a month ago, but for those that brought a source to where it is."""
     old = datetime.now(UTC) - timedelta(days=_KEPT)
     rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
+    if rows.filter(F.col("finished_at") < F.lit(old)).isEmpty():
+        return
     reached = rows.select("step", "finished_at", F.explode("sources").alias("one"))
     newest = reached.groupBy("step", "one.source").agg(F.max_by(F.unix_micros("finished_at"), "one.upto").alias("at"))
     kept = ", ".join(str(row["at"]) for row in newest.collect()) or "0"

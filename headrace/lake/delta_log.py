@@ -32,9 +32,7 @@ def deleted_rows(storage: Storage, table: str, descriptor: dict[str, Any]) -> It
     kind, text, size = descriptor["storageType"], descriptor["pathOrInlineDv"], int(descriptor["sizeInBytes"])
     if kind == "i":
         vector = _z85(text)[:size]
-    elif kind == "u":
-        prefix, name = text[:-_UUID_LENGTH], UUID(bytes=_z85(text[-_UUID_LENGTH:]))
-        path = "/".join(filter(None, (table, prefix, f"deletion_vector_{name}.bin")))
+    elif (path := vector_path(table, descriptor)) is not None:
         with storage.opened(path) as file:
             file.seek(int(descriptor.get("offset") or 0))
             # Its size, as the descriptor has it, is ahead of it, and a checksum behind it.
@@ -48,6 +46,15 @@ def deleted_rows(storage: Storage, table: str, descriptor: dict[str, Any]) -> It
         yield from decode_vector(vector)
     except (struct.error, IndexError) as error:
         raise CorruptInput(f"{storage.root}/{table}: a deletion vector ends too early") from error
+
+
+def vector_path(table: str, descriptor: dict[str, Any] | None) -> str | None:
+    """Return the path of the file that has a vector; None where there is no vector, or it is in the log or elsewhere."""
+    if descriptor is None or descriptor["storageType"] != "u":
+        return None
+    text = descriptor["pathOrInlineDv"]
+    prefix, name = text[:-_UUID_LENGTH], UUID(bytes=_z85(text[-_UUID_LENGTH:]))
+    return "/".join(filter(None, (table, prefix, f"deletion_vector_{name}.bin")))
 
 
 def decode_vector(vector: bytes) -> Iterator[int]:

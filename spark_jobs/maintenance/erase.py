@@ -32,6 +32,7 @@ from spark_jobs import storage
 from spark_jobs.bronze import erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained, is_conflict
+from spark_jobs.maintenance import vacuum as vacuum_files
 from spark_jobs.maintenance.erased_rows import ErasedRows, choose_rows, count_under_other_keys, find_in_bronze
 from spark_jobs.silver import commit, scd2, table_load, table_task
 from spark_jobs.silver.target_schema import SOURCE
@@ -155,7 +156,7 @@ def vacuum(session: SparkSession, lake: LakeFile, stream: str) -> None:
         if path in others:
             # The others are kept by the maintenance of tables.
             retention.ensure(session, path, retention.properties(lake))
-            session.sql(f"VACUUM {storage.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
+            vacuum_files.run(session, path, lake.lake.keep_days)
         # Delta removes commits that are old enough when it writes a checkpoint, which it does seldom in a quiet table.
         log = session._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(session._jsparkSession, path)  # noqa: SLF001 - no other way.
         none = session._jvm.scala.Option.empty()  # noqa: SLF001 - as above.

@@ -28,10 +28,10 @@ from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import sink
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.maintenance import bronze_retention, drop, erase, own_tables
+from spark_jobs.maintenance import bronze_retention, drop, erase, own_tables, vacuum
 from spark_jobs.silver import merge, table_task, target_schema
 from spark_jobs.silver.commit import NOTE_SETTING
-from spark_jobs.state import delta_log, publication, published, retention
+from spark_jobs.state import delta_log, log_files, publication, published, retention
 from spark_jobs.state.published import Table
 
 #: Files smaller than this are put together, into files of this size.
@@ -161,7 +161,7 @@ def _vacuum(session: SparkSession, lake: LakeFile, path: str, version: int | Non
     if replaced is not None and replaced < datetime.now(UTC) - keep:
         _log.warning("%s: not vacuumed, since commits of %s or later are not published yet", path, replaced.isoformat())
         return False
-    session.sql(f"VACUUM {storage.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
+    vacuum.run(session, path, lake.lake.keep_days)
     return True
 
 
@@ -232,6 +232,8 @@ def _table(
 
 def _optimize(spark: SparkSession, path: str) -> tuple[int, int] | None:
     """Put a table's small files together; return how many went and how many came, None when there was nothing to do."""
+    if log_files.is_whole(spark, path) and not merge.columns(spark, path):
+        return None
     row = (
         spark.sql(f"OPTIMIZE {storage.table(path)}").select("metrics.numFilesRemoved", "metrics.numFilesAdded").first()
     )
@@ -254,8 +256,7 @@ _PROPERTY = "delta.enableDeletionVectors"
 
 def apply_readers(session: SparkSession, path: str, *, is_open: bool) -> None:
     """Keep a table as every reader knows it from now on, or as Delta does; where Delta refuses it, the table stays as it is."""
-    row = DeltaTable.forPath(session, path).detail().select("properties", "tableFeatures").first()
-    properties, features = (dict(row[0] or {}), set(row[1] or [])) if row is not None else ({}, set[str]())
+    properties, features = log_files.properties(session, path), log_files.features(session, path)
     dropped = [name for name in _FEATURES if name in features]
     session.conf.set(NOTE_SETTING, delta_log.write(delta_log.READERS))
     try:

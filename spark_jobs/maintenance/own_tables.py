@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from spark_jobs import run_log, storage
 from spark_jobs.errors import is_conflict
-from spark_jobs.state import delta_log, published, retention, schema_texts
+from spark_jobs.maintenance import vacuum
+from spark_jobs.state import delta_log, log_files, published, retention, schema_texts
 from spark_jobs.verify import report
 
 #: Structure of `maintained`: when each table was maintained, a row for each time.
@@ -33,9 +34,9 @@ def maintain(session: SparkSession, lake: LakeFile, stream: str) -> None:
     for path in (*own, published.path(lake)):
         if delta_log.is_table(session, path):
             _unless_overtaken(retention.ensure, session, path, retention.of_own())
-            if path in own:
+            if path in own and not log_files.is_whole(session, path):
                 _unless_overtaken(session.sql, f"OPTIMIZE {storage.table(path)}")
-            session.sql(f"VACUUM {storage.table(path)} RETAIN {lake.lake.keep_days * 24} HOURS")
+            vacuum.run(session, path, lake.lake.keep_days)
 
 
 def _unless_overtaken(function: Callable[..., object], *given: object) -> None:

@@ -75,6 +75,9 @@ def release(rows: DataFrame, path: str) -> None:
 
 def columns(spark: SparkSession, path: str) -> list[str]:
     """Return the columns that a table is clustered by, none where it is not."""
+    # Delta's description of a table is a query.
+    if "clustering" not in log_files.features(spark, path):
+        return []
     row = DeltaTable.forPath(spark, path).detail().select("clusteringColumns").first()
     names = list(row[0] or []) if row is not None else []
     # Delta quotes those that SQL would not take as they are.

@@ -90,7 +90,7 @@ def _find_maintained(commits: Iterator[tuple[int, Note]], after: int, commit: st
     for number, info in commits:
         newest = number if newest is None else newest
         if number <= after:
-            return newest if number == after and commit in {None, _id(info)} else None
+            return newest if number == after and commit in {None, identify(info)} else None
         if not is_maintenance(info):
             return None
     return None
@@ -120,13 +120,13 @@ def first_after(spark: SparkSession, path: str, version: int) -> datetime | None
 def mark(spark: SparkSession, path: str) -> tuple[int, str]:
     """Return the newest version of the table, and the id of its commit: of a table made again the versions begin at 0."""
     number, info = next(commits(spark, path))
-    return number, _id(info)
+    return number, identify(info)
 
 
 def commit_id(spark: SparkSession, path: str, version: int) -> str | None:
     """Return the id of the commit that made a version; None when the log does not have it."""
     info = _read_commit(spark, path, version)
-    return None if info is None else _id(info)
+    return None if info is None else identify(info)
 
 
 def after(spark: SparkSession, path: str, version: int) -> Iterator[tuple[int, Note]]:
@@ -147,7 +147,7 @@ def _read_commit(spark: SparkSession, path: str, version: int) -> Note | None:
     return None if text is None else _info(text, file)
 
 
-def _id(info: Note) -> str:
+def identify(info: Note) -> str:
     """Return what distinguishes a commit from any other one: Delta's own id, or when it was made."""
     return str(info.get("txnId") or info.get("timestamp"))
 
@@ -222,7 +222,7 @@ def local_added(path: str, after: int, files: LogFiles, *, commit: str | None, m
     rows = 0
     for number, info in islice(_read_commits(path, files), most):
         if number <= after:
-            return rows if number == after and commit in {None, _id(info)} else None
+            return rows if number == after and commit in {None, identify(info)} else None
         if not is_maintenance(info):
             rows += int((info.get("operationMetrics") or {}).get("numOutputRows", 0))
     return None

@@ -151,9 +151,29 @@ def properties(spark: SparkSession, path: str) -> dict[str, str]:
     return pairs
 
 
+def features(spark: SparkSession, path: str) -> set[str]:
+    """Return the names of what a reader or writer of the table has to know."""
+    protocol, names = _snapshot(spark, path).protocol(), set[str]()
+    for known in (protocol.implicitlySupportedFeatures(), protocol.readerAndWriterFeatureNames()):
+        entries = known.iterator()
+        while entries.hasNext():
+            entry = entries.next()
+            names.add(entry if isinstance(entry, str) else str(entry.name()))
+    return names
+
+
 def size(spark: SparkSession, path: str) -> int:
     """Return the bytes of the table's files."""
     return int(_snapshot(spark, path).sizeInBytes())
+
+
+def is_whole(spark: SparkSession, path: str) -> bool:
+    """Whether all rows of the table are certainly in one file that has no other ones: nothing is there to put together."""
+    checksum = _snapshot(spark, path).checksumOpt()
+    if not checksum.isDefined() or int(checksum.get().numFiles()) > 1:
+        return False
+    vectors = checksum.get().numDeletionVectorsOpt()
+    return bool(vectors.isDefined() and int(vectors.get()) == 0)
 
 
 def measure_unclustered(spark: SparkSession, path: str) -> int:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
-from spark_jobs.state import delta_log
+from spark_jobs.state import delta_log, own_rows
 
 #: A stream and a table of it, by its source's `schema.table`.
 Place = tuple[str, str]
@@ -152,7 +152,8 @@ def _recorded(spark: SparkSession, lake: LakeFile) -> tuple[int, dict[Place, str
         return -1, {}
     mark = delta_log.mark(spark, place)
     if place not in _read or _read[place][0] != mark:
-        rows = spark.read.format("delta").load(place).collect()
+        columns = ("stream", "table", "name")
+        rows = own_rows.read(spark, place, mark[0], columns=columns, choose=lambda rows: rows, query=lambda rows: rows)
         _read[place] = (mark, {(row["stream"], row["table"]): row["name"] for row in rows})
     return _read[place][0][0], _read[place][1]
 
@@ -179,5 +180,5 @@ def _append(spark: SparkSession, lake: LakeFile, names: dict[Place, str], given:
     note = delta_log.read_note(info, _NOTE)
     if newest != number or note is None or note["attempt"] != attempt:
         return False
-    _read[path(lake)] = ((newest, str(info.get("timestamp"))), names | given)
+    _read[path(lake)] = (newest, delta_log.identify(info)), names | given
     return True

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
-from spark_jobs.state import delta_log, schema_texts
+from spark_jobs.state import delta_log, own_rows, schema_texts
 from spark_jobs.state import published_rows as rows_of
 from spark_jobs.state.published_rows import Dropped, Positions, Published, Table
 from spark_jobs.state.schema_texts import SchemaTexts
@@ -118,7 +118,8 @@ def finished_by(spark: SparkSession, lake: LakeFile, stream: str, when: datetime
 
 def _by_load(spark: SparkSession, lake: LakeFile, rows: DataFrame, last: Published, load: int) -> Published:
     """Return the state that a load of a stream published, of its `rows`, without what is no more as it was."""
-    state = _parse(spark, lake, _newest(rows.filter(F.col("load") <= load)))[last.stream]
+    newest = _newest(rows.filter(F.col("load") <= load)).collect()
+    state = _parse(spark, lake, [row.asDict(recursive=True) for row in newest])[last.stream]
     tables = {
         name: _as_of(table, state.load, last.tables.get(name))
         for name, table in state.tables.items()
@@ -145,8 +146,8 @@ def of_streams(spark: SparkSession, lake: LakeFile) -> dict[str, Published]:
         return {}
     mark = delta_log.mark(spark, place)
     if place not in _read or _read[place][0] != mark:
-        rows = spark.read.format("delta").option("versionAsOf", mark[0]).load(place)
-        _read[place] = mark, _parse(spark, lake, _newest(rows))
+        rows = own_rows.read(spark, place, mark[0], choose=own_rows.newest, query=_newest)
+        _read[place] = mark, _parse(spark, lake, rows)
     return _read[place][1]
 
 
@@ -155,9 +156,8 @@ def _newest(rows: DataFrame) -> DataFrame:
     return rows.groupBy("stream", "table").agg(F.max_by(F.struct(*rows.columns), "load").alias("row")).select("row.*")
 
 
-def _parse(spark: SparkSession, lake: LakeFile, newest: DataFrame) -> dict[str, Published]:
-    texts = partial(SchemaTexts, spark, schema_texts.path(lake))
-    return rows_of.parse([row.asDict(recursive=True) for row in newest.collect()], texts)
+def _parse(spark: SparkSession, lake: LakeFile, newest: list[dict[str, Any]]) -> dict[str, Published]:
+    return rows_of.parse(newest, partial(SchemaTexts, spark, schema_texts.path(lake)))
 
 
 def remember(spark: SparkSession, lake: LakeFile, done: Published) -> None:

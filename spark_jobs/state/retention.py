@@ -9,12 +9,11 @@ from the log after `delta.logRetentionDuration`.
 
 from datetime import UTC, datetime, timedelta
 
-from delta import DeltaTable
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import storage
-from spark_jobs.state import delta_log
+from spark_jobs.state import delta_log, log_files
 
 FILES, LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _DEFAULT = "spark.databricks.delta.properties.defaults."
@@ -69,8 +68,8 @@ def for_vacuum(session: SparkSession) -> None:
 
 def ensure(session: SparkSession, path: str, target: dict[str, str]) -> bool:
     """Give a table properties; return whether it had others."""
-    row = DeltaTable.forPath(session, path).detail().select("properties").first()
-    if row and all(row["properties"].get(name) == value for name, value in target.items()):
+    properties = log_files.properties(session, path)
+    if all(properties.get(name) == value for name, value in target.items()):
         return False
     _set(session, path, target)
     return True

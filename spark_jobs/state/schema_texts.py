@@ -24,7 +24,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs.errors import is_conflict
-from spark_jobs.state import delta_log
+from spark_jobs.state import delta_log, own_rows
 
 _TRIES = 8
 #: Texts by digest, of each table of them, that this process has read or written; one never changes.
@@ -93,9 +93,16 @@ def _fetch(spark: SparkSession, place: str, needed_digests: Iterable[str]) -> No
     if not (missing := sorted(set(needed_digests) - texts.keys())):
         return
     if delta_log.is_table(spark, place):
+        wanted = set(missing)
         # As text: thousands of literals made by Python take seconds.
         chosen = F.expr("digest IN ({})".format(", ".join(f"'{digest}'" for digest in missing)))
-        rows = spark.read.format("delta").load(place).filter(chosen).collect()
+        rows = own_rows.read(
+            spark,
+            place,
+            delta_log.version(spark, place),
+            choose=lambda rows: rows.take([n for n, d in enumerate(rows["digest"].to_pylist()) if d in wanted]),
+            query=lambda rows: rows.filter(chosen),
+        )
         texts.update((row["digest"], row["text"]) for row in rows)
     if set(missing) - texts.keys():
         raise NeedsOperator(

@@ -4,6 +4,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import Retryable
 from headrace.schema import Column, TableSchema
-from spark_jobs.state import publication, published, schema_texts
+from spark_jobs.state import own_rows, publication, published, schema_texts
 from spark_jobs.state.published import Published, Table
 
 J = "jakarta/bank"
@@ -70,6 +71,12 @@ def test_l13_load_writes_what_it_changed_and_streams_publish_at_once(spark, lake
     assert found.tables[names[7]].positions == {J: "2"}
     assert json.loads(found.tables[names[7]].schemas[J]) == json.loads(text)
     assert spark.read.format("delta").load(schema_texts.path(lake)).select("digest").distinct().count() == 1
+    # and Spark, where Python cannot read these tables, finds the same
+    for known in (published._read, schema_texts._known):
+        known.clear()
+    with patch.object(own_rows, "_read", lambda *_: None):
+        assert published.latest(spark, lake, "s0") == after
+        assert published.latest(spark, lake, "s0").tables[names[7]].schemas[J] == found.tables[names[7]].schemas[J]
     # and a load that worked on what was published before is refused
     with pytest.raises(Retryable, match="something else published"):
         publication.append(spark, lake, replace(before, positions={J: "3"}), before=before)
