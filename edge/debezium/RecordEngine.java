@@ -98,7 +98,8 @@ public final class RecordEngine {
         name = settings.getProperty("name");
         heartbeats = settings.getProperty("topic.heartbeat.prefix", "__debezium-heartbeat") + ".";
         transactions = settings.getProperty("topic.prefix") + ".transaction";
-        converter.configure(Map.of("schemas.enable", "false"), false);
+        // A null is no default.
+        converter.configure(Map.of("schemas.enable", "false", "replace.null.with.default", "false"), false);
     }
 
     public static void main(String[] arguments) throws IOException {
