@@ -81,6 +81,14 @@ DEBEZIUM_POSTGRES = Group(
     name="debezium-postgres",
     pins=("io.debezium:debezium-embedded:3.6.0.Final", "io.debezium:debezium-connector-postgres:3.6.0.Final"),
 )
+#: As that for MySQL and MariaDB: release 3.6 of these two is not in Maven's central repository.
+DEBEZIUM_MYSQL, DEBEZIUM_MARIADB = (
+    Group(
+        name=f"debezium-{connector}",
+        pins=("io.debezium:debezium-embedded:3.5.0.Final", f"io.debezium:debezium-connector-{connector}:3.5.0.Final"),
+    )
+    for connector in ("mysql", "mariadb")
+)
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), a lake on S3, the demo.
 #: The smallest first.
 PURPOSES = {
@@ -88,6 +96,8 @@ PURPOSES = {
     "local": (KAFKA,),
     "object-store": (OBJECT_STORE,),
     "debezium-postgres": (DEBEZIUM_POSTGRES,),
+    "debezium-mysql": (DEBEZIUM_MYSQL,),
+    "debezium-mariadb": (DEBEZIUM_MARIADB,),
     "demo": (SPARK, KAFKA, MARIADB),
 }
 

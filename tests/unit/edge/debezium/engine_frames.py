@@ -4,7 +4,7 @@ import json
 import struct
 from typing import Any
 
-PROTOCOL = 4
+PROTOCOL = 5
 SYSTEM = "7000000000000000001"
 OFFSET_KEY = '["headrace",{"server":"headrace"}]'
 HEARTBEATS, TRANSACTIONS, TABLE = "__debezium-heartbeat.headrace", "headrace.transaction", "headrace.public.t"
