@@ -20,15 +20,18 @@ HISTORY: Final = "debezium-schema-history.jsonl"
 _WANTED: Final = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_value_options": "", "gtid_mode": "ON"}
 
 
+def compared_settings(server: Server) -> list[tuple[str, str, str]]:
+    """Return name and value of the settings that are depended on, and what each has to be."""
+    return [(name, server.settings[name], wanted) for name, wanted in _WANTED.items() if name in server.settings]
+
+
 def check_settings(server: Server) -> None:
     """Raise NeedsOperator unless the server writes a log that can be read by GTIDs, with whole rows."""
-    wrong = [name for name, wanted in _WANTED.items() if server.settings.get(name, wanted).upper() != wanted]
-    if wrong:
-        named = ", ".join(f"{name} is {server.settings[name] or 'empty'!r}" for name in wrong)
+    if wrong := [each for each in compared_settings(server) if each[1].upper() != each[2]]:
+        found = ", ".join(f"{name} is {value or 'empty'!r}" for name, value, _ in wrong)
+        sql = "; ".join(f"set global {name} = '{wanted}'" for name, _, wanted in wrong)
         raise NeedsOperator(
-            f"the server's log does not carry what is needed: {named}",
-            hint="; ".join(f"set global {name} = '{_WANTED[name]}'" for name in wrong)
-            + "; keep it in its configuration.",
+            f"the server's log does not carry what is needed: {found}", hint=f"{sql}; keep it in its configuration."
         )
 
 

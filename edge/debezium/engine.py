@@ -194,9 +194,10 @@ class DebeziumEngine:
 
     def retirement(self, checkpoint: DebeziumCheckpoint | None) -> Retirement:  # noqa: ARG002 - of the port.
         """Refuse: what Debezium made at the server is removed by hand."""
+        made = "Nothing was made there" if self._has_binlog else "Drop its slot and publication by hand"
         raise NeedsOperator(
             f"what Debezium made at {self.address} is not removed by the edge",
-            hint="Drop its slot and publication by hand; then 'headrace edge retire --state-only --force'.",
+            hint=f"{made}; then 'headrace edge retire --state-only --force'.",
         )
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:  # noqa: ARG002 - of the port.

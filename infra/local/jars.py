@@ -292,11 +292,11 @@ if __name__ == "__main__":
     "purposes",
     nargs=-1,
     type=click.Choice(list(PURPOSES)),
-    metavar="[lake|local|object-store|debezium-postgres|demo]...",
+    metavar="[lake|local|object-store|debezium-CONNECTOR|demo]...",
 )
 def jars(purposes: tuple[str, ...]) -> None:
     """Fetch jars, once: for loads and queries (`lake`, the default), a broker on this machine (`local`), a lake on S3
-    (`object-store`), for Debezium's engine (`debezium-postgres`), or the demo (`demo`, 500 MB more).
+    (`object-store`), for Debezium's engine (`debezium-postgres`, `-mysql`, `-mariadb`), or the demo (`demo`, 500 MB more).
 
     Java and the extra `spark` must be installed. They are kept in HEADRACE_JARS, or in the user's data folder, which commands and
     Airflow's DAGs know. HEADRACE_IVY_SETTINGS names an Ivy settings file where the usual repository cannot be reached.
