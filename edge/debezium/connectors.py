@@ -1,6 +1,6 @@
 """What records take from each of Debezium's connectors: columns by their Connect schemas, and the envelope of our own edges."""
 
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -47,35 +47,10 @@ class Change(msgspec.Struct):
     after: dict[str, Any] | None = None
 
 
-class Connector(Protocol):
-    """One connector; tables and transactions are those of our own edges at such a database."""
-
-    #: Whether an old row has all columns; the name of the type of a text.
-    has_whole_rows: bool
-    text: str
-
-    def schema(self, source: Source) -> str:
-        """Return the schema by which a table is named."""
-
-    def table(self, name: str, source: Source) -> Any:
-        """Return what all records of a table share, of the source of a name."""
-
-    def transaction(self, epoch: int, commit: int, source: Source | None, now_ms: int) -> Any:
-        """Return what all records of a transaction share, by the source block of its first change if there is one."""
-
-    def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
-        """Return what comes behind the rows of a record."""
-
-    def column(self, field: dict[str, Any], position: int, *, optional: bool) -> Column:
-        """Return a column by its Connect schema."""
-
-    def converter(self, field: dict[str, Any], column: Column) -> Convert:
-        """Return what makes a record's value of Debezium's."""
-
-
 class Postgres:
     """PostgreSQL."""
 
+    #: Whether an old row has all columns; the name of the type of a text.
     has_whole_rows, text = False, "text"
 
     def schema(self, source: Source) -> str:
@@ -87,24 +62,17 @@ class Postgres:
         return postgres.Table(source=name, database=source.db, schema=source.schema, table=source.table)
 
     def transaction(self, epoch: int, commit: int, source: Source | None, now_ms: int) -> postgres.Transaction:
-        """Return what all records of a transaction share."""
+        """Return what all records of a transaction share, by the source block of its first change if there is one."""
         commit_ms, xid = (source.ts_ms, source.txId) if source is not None else (now_ms, None)
         return postgres.Transaction(epoch=epoch, commit=commit, commit_ms=commit_ms, xid=xid or 0)
 
-    def rest(
-        self,
-        table: postgres.Table,
-        change: Change,
-        transaction: postgres.Transaction,
-        ordinal: int,
-        number: int,
-        now_ms: int,
-    ) -> bytes:
+    def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
         """Return what comes behind the rows of a record."""
         around = postgres.Around(
             transaction.committed, transaction.place, b"%08x" % ordinal, transaction.read(now_ms), b"%d" % number
         )
-        return (table.for_snapshot() if change.op == "r" else table).rest(change.op.encode(), around)
+        rest: bytes = (table.for_snapshot() if change.op == "r" else table).rest(change.op.encode(), around)
+        return rest
 
     def column(self, field: dict[str, Any], position: int, *, optional: bool) -> Column:
         """Return a column by its Connect schema."""
@@ -151,9 +119,7 @@ class Binlog:
             file=source.file,
         )  # fmt: skip
 
-    def rest(
-        self, table: mysql.Table, change: Change, transaction: mysql.Transaction, ordinal: int, number: int, now_ms: int
-    ) -> bytes:
+    def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
         """Return what comes behind the rows of a record."""
         middle = table.middle(transaction, copied=change.op == "r")
         end = mysql.end(change.op.encode(), transaction, now_ms)
@@ -180,6 +146,7 @@ def _number(text: str | None) -> int | None:
     return None if number is None or number < 0 or number == _UNLIMITED else number
 
 
+Connector = Postgres | Binlog
 CONNECTORS: Final[dict[str, Connector]] = {
     "postgres": Postgres(),
     "mysql": Binlog("mysql"),

