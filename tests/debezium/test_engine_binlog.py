@@ -16,7 +16,9 @@ from tests.debezium.test_engine import engine_pid, schemas
 from tests.edge.under_test import EdgeUnderTest, made_in, refused
 from tests.kafka.connect import java
 from tests.rules.waiting import eventually
-from tests.servers.fix_mariadb import MariadbDatabase
+from tests.servers.fix_mariadb import QUICK, MariadbDatabase, with_table
+from tests.servers.fix_stack import served
+from tests.servers.mysql97 import FOLDER, Mysql97
 
 _SOURCE = """
 [source.debezium]
@@ -45,17 +47,33 @@ _OTHER = {
 }
 
 
-@pytest.fixture(params=["mariadb", "mysql"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """Return the kind of server."""
-    return str(request.param)
+@pytest.fixture(scope="session")
+def mysql97_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mysql97]:
+    """Yield a running MySQL 9.7, shared by the session."""
+    yield from served(Mysql97(tmp_path_factory.mktemp("mysql97"), settings=QUICK))
 
 
 @pytest.fixture
-def database(kind: str, request: pytest.FixtureRequest) -> MariadbDatabase:
-    """Return a fresh database of such a server."""
-    made: MariadbDatabase = request.getfixturevalue({"mariadb": "maria", "mysql": "mysql"}[kind])
+def mysql97(mysql97_server: Mysql97) -> Iterator[MariadbDatabase]:
+    """Yield a fresh database of that server, with a table `t`."""
+    yield from with_table(mysql97_server)
+
+
+#: MySQL 9.7 where `make test-servers` has fetched it.
+_SERVERS = ["maria", "mysql", *(["mysql97"] if FOLDER.exists() else [])]
+
+
+@pytest.fixture(params=_SERVERS)
+def database(request: pytest.FixtureRequest) -> MariadbDatabase:
+    """Return a fresh database of each server."""
+    made: MariadbDatabase = request.getfixturevalue(request.param)
     return made
+
+
+@pytest.fixture
+def kind(database: MariadbDatabase) -> str:
+    """Return the kind of server."""
+    return database.server.kind
 
 
 @pytest.fixture
