@@ -181,12 +181,14 @@ test-readers: setup .setup/readers/ready ## DuckDB's own extension for Delta, db
 	@$(PYTHON) -m venv .setup/debezium
 	@.setup/debezium/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@$(BIN)/python -m tests.servers.jars connect
+	@$(BIN)/python -m infra.local.jars debezium-mysql
+	@$(BIN)/python -m infra.local.jars debezium-mariadb
 	@$(BIN)/python -m tests.servers.mysql
 	@touch $@
 
 debezium-engine: .setup/debezium-engine ## Fetch Debezium's engine into .setup/jars, and compile what runs it (once)
 
-.setup/debezium-engine: .setup/python edge/debezium/RecordEngine.java infra/release/java_build.py
+.setup/debezium-engine: .setup/python $(wildcard edge/debezium/*.java) infra/release/java_build.py
 	@$(BIN)/python -m infra.release.java_build debezium
 	@touch $@
 

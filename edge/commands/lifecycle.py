@@ -126,6 +126,7 @@ _LEFT = (
     "tables.json",
     "passed.json",
     "debezium-copy.frames",
+    "debezium-schema-history.jsonl",
     "spool.sqlite*",
     "reserve",
     "*.new",

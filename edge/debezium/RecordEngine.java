@@ -3,13 +3,10 @@ package headrace.debezium;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.debezium.config.Configuration;
-import io.debezium.connector.postgresql.PostgresConnectorConfig;
-import io.debezium.connector.postgresql.connection.PostgresConnection;
 import io.debezium.embedded.Connect;
 import io.debezium.engine.DebeziumEngine;
 import io.debezium.engine.DebeziumEngine.RecordCommitter;
 import io.debezium.engine.RecordChangeEvent;
-import io.debezium.jdbc.JdbcConfiguration;
 import java.io.BufferedOutputStream;
 import java.io.BufferedReader;
 import java.io.DataOutputStream;
@@ -19,10 +16,7 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
-import java.sql.PreparedStatement;
-import java.sql.ResultSet;
 import java.sql.SQLException;
-import java.sql.Statement;
 import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.List;
@@ -41,23 +35,13 @@ import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
  * once the hello has said what the server is like: the edge keeps it, with its checkpoint, and nothing is written here.
  */
 public final class RecordEngine {
-    private static final int PROTOCOL = 4;
+    private static final int PROTOCOL = 5;
     private static final ObjectMapper JSON = new ObjectMapper();
     /** SQL states whose words are of connections, names and rights, never of rows. */
     private static final List<String> PLAIN_STATES = List.of("08", "28", "3D", "42", "53", "55", "57");
     private static final int LONGEST_REASON = 600;
 
-    /** Where the log ends, and whether the slot is there. */
-    private static final String LOOK =
-            "select case when pg_is_in_recovery() then greatest(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())"
-                    + " else pg_current_wal_lsn() end - '0/0'::pg_lsn,"
-                    + " exists (select from pg_replication_slots where slot_name = ?)";
-
-    /** Drops the slot of an `init` that was cut, unless somebody reads from it. */
-    private static final String DROP = "select pg_drop_replication_slot(slot_name) from pg_replication_slots"
-            + " where slot_name = ? and not active and plugin = 'pgoutput' and database = current_database()";
-
-    private static byte[][] offset;
+    static byte[][] offset;
 
     private final DataOutputStream out =
             new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
@@ -98,7 +82,8 @@ public final class RecordEngine {
         name = settings.getProperty("name");
         heartbeats = settings.getProperty("topic.heartbeat.prefix", "__debezium-heartbeat") + ".";
         transactions = settings.getProperty("topic.prefix") + ".transaction";
-        converter.configure(Map.of("schemas.enable", "false"), false);
+        // A null is no default.
+        converter.configure(Map.of("schemas.enable", "false", "replace.null.with.default", "false"), false);
     }
 
     public static void main(String[] arguments) throws IOException {
@@ -110,7 +95,7 @@ public final class RecordEngine {
         hello.get("settings").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
         settings.put("offset.storage", EdgeOffsets.class.getName());
         RecordEngine engine = new RecordEngine(settings);
-        engine.greet(settings, hello.get("protocol").asInt(), hello.path("drop_slot_at").asText(""));
+        engine.greet(settings, hello);
         String begin = in.readLine();
         if (begin == null) {
             Runtime.getRuntime().halt(0);
@@ -127,46 +112,21 @@ public final class RecordEngine {
     }
 
     /** Say which protocol this is and what the server is like now, ahead of anything that Debezium makes there. */
-    private void greet(Properties settings, int protocol, String dropSlotAt) throws IOException {
-        if (protocol != PROTOCOL) {
+    private void greet(Properties settings, JsonNode hello) throws IOException {
+        if (hello.get("protocol").asInt() != PROTOCOL) {
             frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
             out.flush();
             Runtime.getRuntime().halt(2);
         }
-        PostgresConnectorConfig config = new PostgresConnectorConfig(Configuration.from(settings));
-        // As Debezium's own: of the rights that it needs anyway, this one has the server's identity.
-        JdbcConfiguration replication = JdbcConfiguration.adapt(config.getJdbcConfig()
-                .edit()
-                .with("assumeMinServerVersion", "9.4")
-                .with("replication", "database")
-                .with("preferQueryMode", "simple")
-                .build());
-        try (PostgresConnection connection = new PostgresConnection(replication, "Headrace");
-                Statement statement = connection.connection().createStatement();
-                PreparedStatement drop = connection.connection().prepareStatement(DROP);
-                PreparedStatement look = connection.connection().prepareStatement(LOOK)) {
-            // In the role's own path anybody may have made functions and operators that fit better, which would have its rights.
-            statement.execute("set search_path = pg_catalog");
-            String system;
-            try (ResultSet row = statement.executeQuery("IDENTIFY_SYSTEM")) {
-                row.next();
-                system = row.getString(1);
-            }
-            if (dropSlotAt.equals(system)) {
-                drop.setString(1, config.slotName());
-                drop.execute();
-            }
-            look.setString(1, config.slotName());
-            try (ResultSet row = look.executeQuery()) {
-                row.next();
-                Map<String, Object> server = Map.of(
-                        "system_identifier", system,
-                        "log_end", row.getBigDecimal(1).longValue(),
-                        "has_slot", row.getBoolean(2));
-                frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL, "server", server)));
-                out.flush();
-            }
-        } catch (SQLException | RuntimeException error) {
+        boolean isPostgres = settings.getProperty("connector.class").contains(".postgresql.");
+        try {
+            // Of the two classes the other one's connector is not there.
+            Map<String, Object> server = isPostgres
+                    ? PostgresServer.look(Configuration.from(settings), hello.path("drop_slot_at").asText(""))
+                    : BinlogServer.look(settings, hello.path("offset").isNull() ? null : JSON.readTree(hello.get("offset").asText()));
+            frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL, "server", server)));
+            out.flush();
+        } catch (SQLException | ReflectiveOperationException | RuntimeException error) {
             frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
             end(error, null);
         }

@@ -1,10 +1,11 @@
 """How far a source that Debezium reads is acknowledged, with Debezium's own offset, which it keeps nowhere else.
 
 Where its connectors are in their logs is a number for each offset, which grows as the log does. It belongs to the end of a
-transaction, or to a heartbeat between two, so it is never within one. Positions are made of it (edge/debezium/stream.py): they
-are the same when the log is read again.
+transaction, or of a connector that reads a binlog to its beginning, or to a heartbeat between two, so it is never within one.
+Positions are made of it (edge/debezium/stream.py): they are the same when the log is read again.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, Self
 
@@ -22,32 +23,60 @@ def postgres_place(offset: dict[str, Any]) -> int:
     return place
 
 
+def binlog_place(offset: dict[str, Any]) -> int:
+    """Return where the binlog is read again: within a transaction, where that begins."""
+    number, at = int(offset["file"].rpartition(".")[2]), int(offset["pos"])
+    return number << 32 | at
+
+
 #: By connector.
-PLACES: Final[dict[str, Callable[[dict[str, Any]], int]]] = {"postgres": postgres_place}
+PLACES: Final[dict[str, Callable[[dict[str, Any]], int]]] = {
+    "postgres": postgres_place,
+    "mysql": binlog_place,
+    "mariadb": binlog_place,
+}
+#: Connectors that read a binlog: a transaction has its place where it begins, and what its end says is within it.
+BINLOGS: Final = frozenset({"mysql", "mariadb"})
+#: What an offset has of the transaction that it is in, or was in.
+_WITHIN: Final = re.compile("transaction_.*|event|row")
 
 
 def place_of(connector: str, offset: bytes | str) -> int:
     """Return the place of an offset as the engine writes it; raise CorruptInput where it has none."""
     try:
         place = PLACES[connector](msgspec.json.decode(offset, type=dict[str, Any]))
-    except (msgspec.MsgspecError, KeyError) as error:
+    except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorruptInput(f"an offset of Debezium's connector {connector} names no place in its log") from error
     if not isinstance(place, int) or not 0 < place < 1 << 64:
         raise CorruptInput(f"an offset of Debezium's connector {connector} names no place in its log")
     return place
 
 
+def restart_offset(connector: str, offset: bytes) -> str | None:
+    """Return the offset from which to read again, of one at the beginning of a transaction or between two; None for a copy's."""
+    if connector not in BINLOGS:
+        return offset.decode()
+    fields = msgspec.json.decode(offset, type=dict[str, Any])
+    if "snapshot" in fields:
+        return None
+    return msgspec.json.encode({name: each for name, each in fields.items() if not _WITHIN.fullmatch(name)}).decode()
+
+
 class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How far a source's changes are acknowledged, and from where its connector reads again."""
 
     connector: str
-    #: The place of `offset`; less than that while the copy is not acknowledged that comes ahead of it.
+    #: The place of `offset`, or of a binlog where the transaction ends that begins there; less than that while the copy is not
+    #: acknowledged that comes ahead of it.
     confirmed_place: int = 0
     #: Key and value of what Debezium's offset storage would have; None while the source is made.
     offset: tuple[str, str] | None = None
     #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
     properties: str = ""
-    #: The server's; empty while the source is made, and in a checkpoint of before, which takes that of the present server.
+    #: How long the schema history was, which only grows; a connector that needs none has none.
+    history_bytes: int = 0
+    #: The server's; a MySQL's `server_uuid`, a MariaDB's `server_id`. Empty while the source is made, and in a checkpoint of
+    #: before, which takes that of the present server.
     system_identifier: str = ""
     #: The slot, and at which server, that was not there before this `init`, and so is its own to drop if it is cut; empty once
     #: the source is made.

@@ -41,10 +41,37 @@ _MACHINE_WORDS: Final = (
     (r"Could not reserve|Invalid maximum heap", "its Java cannot have [source.debezium] memory_megabytes"),
 )
 #: What passes by itself: the server is gone, starts, stops, has too many connections, or a former session still has the slot.
-_PASSES: Final = re.compile(r"SQL state (08|53|55006|57)|Connection|timed? ?out|UnknownHost|Socket", re.IGNORECASE)
+_PASSES: Final = re.compile(
+    r"SQL state (08|53|55006|57)|Connection|Communications?|timed? ?out|UnknownHost|Socket|EOF", re.IGNORECASE
+)
 
 #: What Debezium says where the server no longer has the log from an offset on.
 _LOG_GONE: Final = "is trying to read change stream starting at"
+
+
+#: What our class says that keeps the schema history (SchemaHistoryFile.java).
+HISTORY_DAMAGED: Final = "the schema history is damaged"
+_CAPTURE_AGAIN: Final = (
+    "Move the checkpoint to another folder, set mode = \"initial\" in [snapshot], and run 'headrace edge init': a new epoch "
+    "begins, with a copy of all rows."
+)
+
+
+def log_gone(why: str) -> NeedsOperator:
+    """Return the error of a log that does not go on where the checkpoint is."""
+    return NeedsOperator(
+        f"the server no longer has the log from the checkpoint's offset on: {why}",
+        hint=f"Changes that were not captured are lost. {_CAPTURE_AGAIN}",
+    )
+
+
+def history_lost(what: str) -> NeedsOperator:
+    """Return the error of a schema history without which the log cannot be read."""
+    return NeedsOperator(
+        f"the schema history in the state folder, by which Debezium reads the binlog, {what}",
+        hint="Put the file debezium-schema-history.jsonl back, where there is a copy as new as the checkpoint. Otherwise: "
+        f"{_CAPTURE_AGAIN}",
+    )
 
 
 class EngineFailed(StreamFailed):
@@ -62,12 +89,16 @@ class EngineFailed(StreamFailed):
 class Server(msgspec.Struct, frozen=True):
     """What the server is like before anything is made there or read from it."""
 
-    #: What IDENTIFY_SYSTEM answers.
+    #: What IDENTIFY_SYSTEM answers; a MySQL's `server_uuid`, a MariaDB's `server_id`.
     system_identifier: str
     #: Where its log ended then.
     log_end: int
     #: Whether the slot is there that Debezium is to read from.
-    has_slot: bool
+    has_slot: bool = False
+    #: Of a binlog: what it depends on; and kind and text of the first events from the checkpoint's offset on, or MariaDB's GTIDs
+    #: there, None where none begins there.
+    settings: dict[str, str] = {}
+    at_offset: list[tuple[str, str]] | None = None
 
 
 class _Hello(msgspec.Struct):
@@ -154,12 +185,12 @@ class EngineProcess:
         """Return the descriptor on which its frames arrive."""
         return self._out.fileno()
 
-    def greet(self, settings: dict[str, str], *, drop_slot_at: str = "") -> None:
+    def greet(self, settings: dict[str, str], *, offset: str | None = None, drop_slot_at: str = "") -> None:
         """Give it its settings; it makes nothing at the server until `begin`.
 
-        It drops the slot where the server has the system identifier `drop_slot_at`.
+        It drops the slot where the server has the system identifier `drop_slot_at`, and looks what a binlog has at an offset.
         """
-        greeting = {"protocol": PROTOCOL, "settings": settings, "drop_slot_at": drop_slot_at}
+        greeting = {"protocol": PROTOCOL, "settings": settings, "offset": offset, "drop_slot_at": drop_slot_at}
         self._unsent += json.dumps(greeting).encode() + b"\n"
         self._send()
 
@@ -248,11 +279,9 @@ class EngineProcess:
         else:
             reason = next((why for words, why in _MACHINE_WORDS if re.search(words, tail)), f"exit code {code}")
         if _LOG_GONE in reason:
-            return NeedsOperator(
-                "the server no longer has the log from the checkpoint's offset on: Debezium's slot is gone, or was moved",
-                hint='Changes that were not captured are lost. Move the checkpoint to another folder, set mode = "initial" in '
-                "[snapshot], and run 'headrace edge init': a new epoch begins, with a copy of all rows.",
-            )
+            return log_gone("Debezium's slot is gone, or was moved, or the log was purged")
+        if HISTORY_DAMAGED in reason:
+            return history_lost("is damaged")
         message = f"Debezium's engine ended: {reason}"
         if code < 0 or _PASSES.search(reason):
             return NotConnected(message)

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from edge.debezium.checkpoint import DebeziumCheckpoint, place_of
-from edge.debezium.child import EngineProcess, class_path
+from edge.debezium.binlog import check_history, check_log, check_settings, history_bytes, make_history
+from edge.debezium.checkpoint import BINLOGS, DebeziumCheckpoint, place_of, restart_offset
+from edge.debezium.child import EngineProcess, Server, class_path
 from edge.debezium.frames import RECORD, EngineRecord
 from edge.debezium.rows import Rows
 from edge.debezium.session import COPY, SILENCE_SECONDS, DebeziumSession, new_placeholder
@@ -39,16 +40,25 @@ class DebeziumEngine:
         self._config, self._names = config, names
         self.address = str(names)
         self.state = State(config.resolve(config.state.folder), DebeziumCheckpoint)
+        self._has_binlog = names.connector in BINLOGS
         self._marks = Marks()
 
     def open(self, checkpoint: DebeziumCheckpoint, former_pid: int) -> "DebeziumSession":  # noqa: ARG002 - of the port.
         """Return a session whose process starts; it ends with this one, so no former one has to be ended."""
         self._check(checkpoint)
         self._check_properties(checkpoint)
-        session = DebeziumSession(self._config, self._names, self._process(), self._marks)
+        offset = checkpoint.offset
+        assert offset is not None
+        if self._has_binlog:
+            check_history(self.state.folder, checkpoint.history_bytes)
+        session = DebeziumSession(self._config, self._names, self._process(), self._marks, offset[1])
         try:
             # Before it reads: a slot of that name at another server would answer too.
-            _check_system(session.server().system_identifier, checkpoint)
+            server = session.server()
+            _check_system(server.system_identifier, checkpoint)
+            if self._has_binlog:
+                check_settings(server)
+                check_log(server, offset[1])
         except BaseException:
             session.close()
             raise
@@ -56,7 +66,12 @@ class DebeziumEngine:
 
     def advanced(self, checkpoint: DebeziumCheckpoint, position: Position, place: int) -> DebeziumCheckpoint:
         """Return the checkpoint moved to an acknowledged position and place."""
-        return checkpoint.advanced(position, place, self._marks.offset_at(place))
+        moved = checkpoint.advanced(position, place, self._marks.offset_at(place))
+        return (
+            msgspec.structs.replace(moved, history_bytes=history_bytes(self.state.folder))
+            if self._has_binlog
+            else moved
+        )
 
     def watch(self, checkpoint: Callable[[], Any], figures: Figures, outbox: Outbox) -> "NoWatch":  # noqa: ARG002 - of the port.
         """Look at nothing: Debezium alone knows the server."""
@@ -85,7 +100,7 @@ class DebeziumEngine:
             )
             self.state.write(checkpoint)
         rows, offset, system = self._first_offset(checkpoint, report)
-        place = place_of(checkpoint.connector, offset[1])
+        place = place_of(self._names.connector, offset[1])
         made = msgspec.structs.replace(
             checkpoint,
             stage="made",
@@ -95,6 +110,7 @@ class DebeziumEngine:
             properties=self._names.fingerprint(),
             system_identifier=system,
             slot="",
+            history_bytes=history_bytes(self.state.folder) if self._has_binlog else 0,
         )
         self.state.write(made)
         report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}, {rows} rows copied")
@@ -103,7 +119,7 @@ class DebeziumEngine:
     def _first_offset(
         self, checkpoint: DebeziumCheckpoint, report: Callable[[str], None]
     ) -> tuple[int, tuple[str, str], str]:
-        """Run Debezium until its snapshot is done, and keep the rows.
+        """Run Debezium until what it copies is copied, and keep the rows.
 
         Returns their number, from where to read on, and the server's system identifier.
         """
@@ -111,37 +127,24 @@ class DebeziumEngine:
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         try:
-            slot = settings["slot.name"]
-            named = f"{slot} of database {settings.get('database.dbname', '')} at the server with system identifier "
-            # Of an 'init' that was cut: nothing was sent from it, and it is made again with the copy. One at another server is
-            # another's, whatever its name.
-            noted_at = checkpoint.slot.removeprefix(named) if checkpoint.slot.startswith(named) else ""
-            process.greet(settings, drop_slot_at=noted_at)
-            server = process.hello(SILENCE_SECONDS)
-            system, has_slot = server.system_identifier, server.has_slot
-            is_ours = noted_at == system
-            if has_slot and is_ours:
-                raise NotConnected(f"slot {slot} of the 'init' that was cut is still in use: run it again")
-            if has_slot and self._config.snapshot.mode != "no_data":
-                # Debezium would copy what it sees now, and read the log from where the slot is, which has a part of that too.
-                raise NeedsOperator(
-                    f"slot {slot} is there already: rows copied now would come again from its log",
-                    hint="It is of another reader, or of an edge whose checkpoint is gone. Where nobody needs it, drop it by "
-                    f"'select pg_drop_replication_slot('{slot}')', and run 'headrace edge init' again; else name another slot.",
-                )
-            if checkpoint.slot and not is_ours:
-                report(f"Slot {checkpoint.slot} of an 'init' that was cut keeps the server's log: drop it by hand")
-            if not has_slot:
-                self.state.write(msgspec.structs.replace(checkpoint, slot=f"{named}{system}"))
+            if self._has_binlog:
+                process.greet(settings)
+                server = process.hello(SILENCE_SECONDS)
+                check_settings(server)
+                make_history(self.state.folder)
+            else:
+                server = self._note_slot(process, settings, checkpoint, report)
             process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):
                 for kind, content in _frames(process):
                     if kind == RECORD:
                         record = EngineRecord.parse(content)
-                        if record.topic == HEARTBEAT_TOPIC:
+                        if offset := self._first_place(record):
                             copy.keep()
-                            return copy.count, (record.offset_key.decode(), record.offset.decode()), system
+                            return copy.count, (record.offset_key.decode(), offset), server.system_identifier
+                        if record.topic == HEARTBEAT_TOPIC:
+                            continue
                         change = None if record.topic == TRANSACTION_TOPIC else Rows.parse(record)
                         if change is None or change.op != "r":
                             raise NotConnected("Debezium's engine sent a change ahead of its first place: run it again")
@@ -152,11 +155,49 @@ class DebeziumEngine:
             process.close()
         raise NotConnected("Debezium's engine ended")
 
+    def _first_place(self, record: EngineRecord) -> str | None:
+        """Return the offset of a record from which to read on behind the copy; None for other records."""
+        if record.topic == HEARTBEAT_TOPIC or (self._has_binlog and record.topic == TRANSACTION_TOPIC):
+            return restart_offset(self._names.connector, record.offset)
+        return None
+
+    def _note_slot(
+        self,
+        process: EngineProcess,
+        settings: dict[str, str],
+        checkpoint: DebeziumCheckpoint,
+        report: Callable[[str], None],
+    ) -> Server:
+        """Note in the checkpoint that the slot will be this `init`'s own, without one of an `init` that was cut."""
+        slot = settings["slot.name"]
+        named = f"{slot} of database {settings.get('database.dbname', '')} at the server with system identifier "
+        # Of an 'init' that was cut: nothing was sent from it, and it is made again with the copy. One at another server is
+        # another's, whatever its name.
+        noted_at = checkpoint.slot.removeprefix(named) if checkpoint.slot.startswith(named) else ""
+        process.greet(settings, drop_slot_at=noted_at)
+        server = process.hello(SILENCE_SECONDS)
+        is_ours = noted_at == server.system_identifier
+        if server.has_slot and is_ours:
+            raise NotConnected(f"slot {slot} of the 'init' that was cut is still in use: run it again")
+        if server.has_slot and self._config.snapshot.mode != "no_data":
+            # Debezium would copy what it sees now, and read the log from where the slot is, which has a part of that too.
+            raise NeedsOperator(
+                f"slot {slot} is there already: rows copied now would come again from its log",
+                hint="It is of another reader, or of an edge whose checkpoint is gone. Where nobody needs it, drop it by "
+                f"'select pg_drop_replication_slot('{slot}')', and run 'headrace edge init' again; else name another slot.",
+            )
+        if checkpoint.slot and not is_ours:
+            report(f"Slot {checkpoint.slot} of an 'init' that was cut keeps the server's log: drop it by hand")
+        if not server.has_slot:
+            self.state.write(msgspec.structs.replace(checkpoint, slot=f"{named}{server.system_identifier}"))
+        return server
+
     def retirement(self, checkpoint: DebeziumCheckpoint | None) -> Retirement:  # noqa: ARG002 - of the port.
         """Refuse: what Debezium made at the server is removed by hand."""
+        made = "Nothing was made there" if self._has_binlog else "Drop its slot and publication by hand"
         raise NeedsOperator(
             f"what Debezium made at {self.address} is not removed by the edge",
-            hint="Drop its slot and publication by hand; then 'headrace edge retire --state-only --force'.",
+            hint=f"{made}; then 'headrace edge retire --state-only --force'.",
         )
 
     def condition(self, table: str, keys: list[dict[str, Any]]) -> str:  # noqa: ARG002 - of the port.

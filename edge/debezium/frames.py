@@ -1,8 +1,8 @@
 """What the engine's process writes to its standard output (RecordEngine.java): frames, each of a length, a kind and its content.
 
-    Int32(length of what follows) Byte1('H') JSON {"protocol":4,"server":{"system_identifier":"7000000000000000001",
-        "log_end":26738688,"has_slot":false}}: what the server is like before anything is made there; where it cannot be asked,
-        the protocol alone, and an 'E' behind it
+    Int32(length of what follows) Byte1('H') JSON {"protocol":5,"server":{"system_identifier":"7000000000000000001",
+        "log_end":26738688,"has_slot":false}}: what the server is like before anything is made there (edge/debezium/child.py,
+        Server); where it cannot be asked, the protocol alone, and an 'E' behind it
     Int32(…) Byte1('S') Int32(number) JSON of a Connect schema, ahead of the first record that has it, in the place of the
         former one of the topic's keys or values
     Int32(…) Byte1('R') Int32(schema of the key) Int32(schema of the value), -1 for none; then topic, the offset's key, the
@@ -19,7 +19,7 @@ from typing import IO, Final, NamedTuple, Self
 from headrace.errors import CorruptInput
 
 #: The version of the frames, which both sides have to have.
-PROTOCOL: Final = 4
+PROTOCOL: Final = 5
 #: No frame is larger: Java's arrays are not, and a record of a quarter of that could not be sent.
 _LARGEST = 1 << 30
 _CHUNK = 1 << 20

@@ -14,49 +14,17 @@ from uuid import UUID
 import msgspec
 from msgspec import json
 
+from edge.debezium.connectors import CONNECTORS, Change, Connector, Source
 from edge.debezium.frames import EngineRecord
-from edge.debezium.values import Convert, converter
-from edge.postgres import envelope
-from edge.postgres.envelope import Around, Transaction
+from edge.debezium.values import Convert
 from edge.records.alterations import TableDescription
 from edge.records.column_policy import LeftOut, Policy
 from headrace.errors import CorruptInput
 from headrace.schema import Column, TableSchema
 
-_TYPE: Final = "__debezium.source.column."
-#: Names by which the driver gives types that a column gets its numbers from.
-_SERIAL: Final = {"serial": "int4", "serial4": "int4", "bigserial": "int8", "serial8": "int8", "smallserial": "int2"}
-#: Types whose declared length the schema record has, and those with a scale.
-_WITH_LENGTH: Final = frozenset({"varchar", "bpchar", "bit", "varbit"})
-_TIMES: Final = frozenset({"time", "timetz", "timestamp", "timestamptz"})
-#: Digits of a second where none are declared.
-_DIGITS: Final = 6
-#: Of a numeric that is declared.
-_MOST_DIGITS: Final = 1000
-_UNLIMITED: Final = 2_147_483_647
 #: What Debezium has in an old row of which the log has the key alone: null, or the type's empty value for columns NOT NULL.
 _EMPTY: Final[tuple[Any, ...]] = (None, 0, [], {})
 _EMPTY_TEXT: Final = re.compile(r"(0(\.0+)?)?|A*=*|(1970-01-01)?T?(00:00:00(\.0+)?)?(Z|\+00:00)?")
-
-
-class Source(msgspec.Struct):
-    """What a record's source block has that is needed here."""
-
-    ts_ms: int
-    snapshot: str | None = None
-    db: str = ""
-    schema: str = ""
-    table: str = ""
-    txId: int | None = None  # noqa: N815 - Debezium's name.
-
-
-class Change(msgspec.Struct):
-    """A change as Debezium's envelope has it."""
-
-    source: Source
-    op: str
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
 
 
 class _Field(NamedTuple):
@@ -89,15 +57,14 @@ class Placeholders:
 
 
 class Table:
-    """A captured table by one schema; the envelope is that of a PostgreSQL edge."""
+    """A captured table by one schema; the envelope is that of an edge of ours at such a database."""
 
-    def __init__(self, schema: TableSchema, shared: envelope.Table, fields: list[_Field], *, admitted: bool) -> None:
+    def __init__(self, schema: TableSchema, shared: Any, fields: list[_Field], *, admitted: bool) -> None:
         self.schema, self.envelope, self.admitted = schema, shared, admitted
         self.schema_sent = False
         #: What existing rows became by an alteration is not known here.
         self.description: TableDescription | None = None
         self.name = json.encode(f"{schema.schema}.{schema.table}")
-        self.snapshot_envelope = shared.for_snapshot()
         self._fields = fields
 
     def row(
@@ -132,7 +99,8 @@ class Table:
 class Rows:
     """The tables of one engine's process, by the numbers of its schemas."""
 
-    def __init__(self, source: str, policy: Policy, placeholder: str) -> None:
+    def __init__(self, connector: str, source: str, policy: Policy, placeholder: str) -> None:
+        self.connector: Connector = CONNECTORS[connector]
         self._source, self._policy = source, policy
         self._placeholders = Placeholders(placeholder)
         self._schemas: dict[int, dict[str, Any]] = {}
@@ -186,9 +154,10 @@ class Rows:
         except (KeyError, TypeError, StopIteration) as error:
             raise CorruptInput(f"the schema of {record.topic} is none of Debezium's changes") from error
         names = [each["field"] for each in fields]
-        admitted = self._policy.admits(source.schema, source.table)
+        of = self.connector.schema(source)
+        admitted = self._policy.admits(of, source.table)
         try:
-            treatments = self._policy.treatments(source.schema, source.table, names, key)
+            treatments = self._policy.treatments(of, source.table, names, key)
         except LeftOut:
             admitted, treatments = False, [None] * len(names)
         columns, kept, excluded = [], [], []
@@ -197,36 +166,33 @@ class Rows:
             if treatment is not None and treatment.hide is None:
                 excluded.append(name)
                 continue
-            column = _column(field, position, optional=name not in key)
-            kept.append(
-                _Field(name, converter(field, column.type_name), treatment.hide if treatment else None, name in key)
-            )
+            column = self.connector.column(field, position, optional=name not in key)
+            convert = self.connector.converter(field, column)
+            kept.append(_Field(name, convert, treatment.hide if treatment else None, name in key))
             if treatment is not None:
+                text = self.connector.text
                 column = Column(
-                    name=name, type_name="text", position=position, optional=name not in key, policy=treatment.action
+                    name=name, type_name=text, position=position, optional=name not in key, policy=treatment.action
                 )
             columns.append(column)
-        schema = TableSchema(schema=source.schema, table=source.table, key=key, columns=columns, excluded=excluded)
-        shared = envelope.Table(source=self._source, database=source.db, schema=source.schema, table=source.table)
+        schema = TableSchema(schema=of, table=source.table, key=key, columns=columns, excluded=excluded)
+        shared = self.connector.table(self._source, source)
         return Table(schema, shared, kept, admitted=admitted)
 
     def record(
-        self, table: Table, change: Change, transaction: Transaction, ordinal: int, number: int, now_ms: int
+        self, table: Table, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int
     ) -> tuple[bytes | None, bytes]:
         """Return key and value of a change."""
-        around = Around(
-            transaction.committed, transaction.place, b"%08x" % ordinal, transaction.read(now_ms), b"%d" % number
-        )
-        shared = table.snapshot_envelope if change.op == "r" else table.envelope
         before, after, unchanged = b"null", b"null", b""
         if change.before is not None and change.op != "t":
-            before = table.row(change.before, self._placeholders, keys_alone=table.has_key_alone(change.before))[0]
+            keys_alone = not self.connector.has_whole_rows and table.has_key_alone(change.before)
+            before = table.row(change.before, self._placeholders, keys_alone=keys_alone)[0]
         if change.after is not None:
             after, missing = table.row(change.after, self._placeholders)
             unchanged = b'"unchanged":%b,' % json.encode(missing) if missing else b""
         holder = change.after or change.before
         key = table.key(holder) if holder is not None and change.op != "t" else None
-        rest = shared.rest(change.op.encode(), around)
+        rest = self.connector.rest(table.envelope, change, transaction, ordinal, number, now_ms)
         return key, b'{"before":%b,"after":%b,%b%b' % (before, after, unchanged, rest)
 
 
@@ -235,28 +201,8 @@ def _fields(schema: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return found
 
 
-def _column(field: dict[str, Any], position: int, *, optional: bool) -> Column:
-    parameters = field.get("parameters") or {}
-    name = str(parameters.get(f"{_TYPE}type", "text")).lower()
-    name = _SERIAL.get(name, name)
-    length, scale = (_number(parameters.get(f"{_TYPE}{each}")) for each in ("length", "scale"))
-    if name == "numeric":
-        # Without a declared precision it is any.
-        length, scale = (None, None) if not length or length > _MOST_DIGITS else (length, scale or 0)
-    elif name in _TIMES:
-        length, scale = (None if scale == _DIGITS else scale), None
-    else:
-        length, scale = (length if name in _WITH_LENGTH else None), None
-    return Column(name=field["field"], type_name=name, length=length, scale=scale, position=position, optional=optional)
-
-
 def _is_empty(value: Any) -> bool:
     return bool(_EMPTY_TEXT.fullmatch(value)) if isinstance(value, str) else value in _EMPTY
-
-
-def _number(text: str | None) -> int | None:
-    number = int(text) if text is not None and text.lstrip("-").isdigit() else None
-    return None if number is None or number < 0 or number == _UNLIMITED else number
 
 
 def _text(value: Any) -> bytes:

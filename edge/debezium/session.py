@@ -6,14 +6,14 @@ Called by the agent, through edge/debezium/engine.py.
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from edge.debezium.checkpoint import DebeziumCheckpoint
 from edge.debezium.child import EngineProcess, Server
+from edge.debezium.connectors import Source
 from edge.debezium.frames import SCHEMA, read_frames
 from edge.debezium.rows import Rows
 from edge.debezium.stream import EngineStream, Marks
-from edge.postgres.envelope import Table, Transaction
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
@@ -53,13 +53,15 @@ class DebeziumSession:
     #: Transactions are not named by what 'headrace edge pass' takes.
     present = ""
 
-    def __init__(self, config: EdgeFile, names: Debezium, process: EngineProcess, marks: Marks) -> None:
+    def __init__(
+        self, config: EdgeFile, names: Debezium, process: EngineProcess, marks: Marks, offset: str | None
+    ) -> None:
         self._config, self._names, self._process, self._marks = config, names, process, marks
         self._folder = config.resolve(config.state.folder)
         self._arrived: Iterator[tuple[int, bytes]] = iter(())
         self._placeholder = new_placeholder()
         self.fileno = process.fileno
-        process.greet(names.settings("no_data", self._placeholder))
+        process.greet(names.settings("no_data", self._placeholder), offset=offset)
 
     def log_end(self) -> int:
         """Return where the log ended when the process had started; raise NotConnected where it cannot say so."""
@@ -77,13 +79,13 @@ class DebeziumSession:
         # Not before: what the session before had acknowledged was written until now.
         self._marks.restart()
         policy = Policy.of(config)
-        self._rows = Rows(config.source.name, policy, placeholder)
-        writer: TransactionWriter[Transaction] = TransactionWriter(
+        self._rows = Rows(checkpoint.connector, config.source.name, policy, placeholder)
+        writer: TransactionWriter[Any] = TransactionWriter(
             batcher,
             epoch=checkpoint.position.epoch,
             largest=config.records.largest_bytes,
             records=config.records,
-            no_table=Table(source=config.source.name, database="", schema="", table=""),
+            no_table=self._rows.connector.table(config.source.name, Source(ts_ms=0)),
             history=history,
         )
         self._stream = EngineStream(
@@ -96,7 +98,8 @@ class DebeziumSession:
             self._marks,
         )
         if checkpoint.has_copy_ahead:
-            self._stream.write_copy(_copied(self._folder / COPY), offset, Rows(config.source.name, policy, placeholder))
+            copied = Rows(checkpoint.connector, config.source.name, policy, placeholder)
+            self._stream.write_copy(_copied(self._folder / COPY), offset, copied)
         self._process.begin(offset)
 
     def snapshots(self) -> None:

@@ -1,9 +1,9 @@
 """From the engine's records to transactions in the batcher.
 
-A transaction is kept until its end is read, in memory or, where it is large, in a file: its end alone has its place, from which
-its position is made. `commit` is that place less one: above all places before it and below its own, and the same whenever the log
-is read again. Guarantees that nothing of a transaction is sent whose end was not read, and that a place is reported only once all
-before it is in the batcher.
+A transaction is kept until its end is read, in memory or, where it is large, in a file. Its place, from which its position is
+made, is that of its end, or with a binlog, which is read again from a beginning alone, one behind that of its beginning. `commit`
+is that place less one: above all places before it and below its own, and the same whenever the log is read again. Guarantees that
+nothing of a transaction is sent whose end was not read, and that a place is reported only once all before it is in the batcher.
 """
 
 import os
@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
-from edge.debezium.checkpoint import place_of
+from edge.debezium.checkpoint import BINLOGS, place_of, restart_offset
+from edge.debezium.connectors import Change
 from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
-from edge.debezium.rows import Change, Rows, Table
-from edge.postgres.envelope import Transaction
+from edge.debezium.rows import Rows, Table
 from edge.records.transaction_writer import TransactionWriter
 from headrace import files
 from headrace.errors import CorruptInput, NeedsOperator
@@ -74,6 +74,19 @@ class Marks:
                 break
             self._passed.popleft()
         return number
+
+
+class Opened(NamedTuple):
+    """A transaction whose end was not read yet."""
+
+    id: str
+    changes: "FrameFile"
+    #: The mark of its beginning.
+    mark: Mark | None
+
+    def is_at(self, mark: Mark) -> bool:
+        """Whether it begins at this place."""
+        return self.mark is not None and self.mark.place == mark.place
 
 
 class TransactionStatus(msgspec.Struct):
@@ -146,14 +159,16 @@ class EngineStream:
         epoch: int,
         reached: int,
         rows: Rows,
-        writer: TransactionWriter[Transaction],
+        writer: TransactionWriter[Any],
         marks: Marks,
     ) -> None:
         """`reached` is the place from which the log is read."""
         self._connector, self._folder, self._epoch, self._rows, self._writer = connector, folder, epoch, rows, writer
         self._marks = marks
-        self._number = 0
-        self._open: tuple[str, FrameFile] | None = None
+        self._is_binlog = connector in BINLOGS
+        #: Its number, and the place where the newest transaction of a binlog begins.
+        self._number = self._begun = 0
+        self._open: Opened | None = None
         self._writing: Iterator[int] | None = None
         #: Where all is read and in the batcher.
         self.reached = self._began = reached
@@ -187,9 +202,13 @@ class EngineStream:
                 self._mark(record)
         elif record.topic == TRANSACTION_TOPIC:
             self._take_status(record)
+        elif self._open is not None and (self._open.changes.count or not self._is_binlog):
+            self._open.changes.add(RECORD, content)
+        elif (change := self._rows.parse(record)) is not None and change.op == "t" and self._is_binlog:
+            self._take_truncate(record, content)
         elif self._open is not None:
-            self._open[1].add(RECORD, content)
-        elif (change := self._rows.parse(record)) is not None:
+            self._open.changes.add(RECORD, content)
+        elif change is not None:
             kind = "a row of a snapshot" if change.op == "r" else "a change outside of a transaction"
             raise NeedsOperator(
                 f"Debezium's engine sent {kind}, which has no place in its log",
@@ -204,37 +223,68 @@ class EngineStream:
                 "a record of Debezium's engine is neither a beginning nor an end of a transaction"
             ) from error
         if status.status == "BEGIN":
+            mark = self._mark(record) if self._is_binlog else None
+            if mark is not None and mark.place < self._begun:
+                # In a file above 4 GB offsets begin again.
+                raise CorruptInput(f"transaction {status.id} of Debezium's engine begins ahead of the one before it")
+            self._begun = mark.place if mark is not None else 0
+            former = self._open
+            if mark is not None and former is not None and former.changes.count and not former.is_at(mark):
+                # Of tables without transactions, in one that was rolled back.
+                raise CorruptInput(f"transaction {former.id} of Debezium's engine has changes and no end")
             self.close()
-            self._open = status.transaction, FrameFile(self._folder)
+            self._open = Opened(status.transaction, FrameFile(self._folder), mark)
             return
-        if self._open is None or self._open[0] != status.transaction:
+        if self._open is None or self._open.id != status.transaction:
             raise CorruptInput(f"transaction {status.id} of Debezium's engine ends and has not begun")
-        changes, self._open = self._open[1], None
-        place = place_of(self._connector, record.offset)
-        if place < self._began:
+        opened, self._open = self._open, None
+        changes = opened.changes
+        if opened.mark is not None:
+            mark = opened.mark._replace(place=opened.mark.place + 1, number=self._number)
+        else:
+            mark = self._mark_of(record)
+        if mark.place < self._began and not self._is_binlog:
             raise NeedsOperator(
                 f"transaction {status.id} ends at a place before the checkpoint's: this is another log",
                 hint="Did the source fail over? Move the checkpoint to another folder, and run 'headrace edge init': a new epoch "
                 "begins.",
             )
-        if place <= self.reached:
-            # The log is read again within one process: it is in the batcher already.
-            changes.close()
-            return
-        if status.event_count != changes.count:
+        if mark.place > self.reached and status.event_count != changes.count:
             raise CorruptInput(f"transaction {status.id} has {status.event_count} changes, and {changes.count} came")
-        mark = Mark(place, self._number, _offset(record))
-        self._writing = self._transaction(changes.frames(), mark, self._rows)
+        self._end(changes, mark)
+
+    def _take_truncate(self, record: EngineRecord, content: bytes) -> None:
+        """Take a truncate of a binlog, which is a transaction of its own, without an end, and in MySQL without a beginning."""
+        changes = FrameFile(self._folder)
+        changes.add(RECORD, content)
+        begun = self._open.mark if self._open is not None else None
+        # What begins in MariaDB stays open: until the next one begins, heartbeats have an offset within it.
+        self._end(changes, self._mark_of(record) if begun is None else begun._replace(place=begun.place + 1))
+
+    def _end(self, changes: FrameFile, mark: Mark) -> None:
+        if mark.place <= self.reached:
+            # The log is read again: it is in the batcher, or acknowledged, already.
+            changes.close()
+        else:
+            self._writing = self._transaction(changes.frames(), mark, self._rows)
 
     def write_copy(self, frames: Iterator[tuple[int, bytes]], offset: tuple[str, str], rows: Rows) -> None:
         """Begin with the rows that Debezium copied when the source was made, as one transaction ahead of the log's."""
         self._writing = self._transaction(frames, Mark(place_of(self._connector, offset[1]), 0, offset), rows)
 
-    def _mark(self, record: EngineRecord) -> None:
-        place = place_of(self._connector, record.offset)
-        if place > self.reached:
-            self.reached = place
-            self._marks.add(Mark(place, self._number, _offset(record)))
+    def _mark(self, record: EngineRecord) -> Mark:
+        """Note that all before a record is in the batcher."""
+        mark = self._mark_of(record)
+        if mark.place > self.reached:
+            self.reached = mark.place
+            self._marks.add(mark)
+        return mark
+
+    def _mark_of(self, record: EngineRecord) -> Mark:
+        offset = restart_offset(self._connector, record.offset)
+        if offset is None:
+            raise CorruptInput("Debezium's engine copies rows again")
+        return Mark(place_of(self._connector, offset), self._number, (record.offset_key.decode(), offset))
 
     def _transaction(self, frames: Iterator[tuple[int, bytes]], mark: Mark, rows: Rows) -> Iterator[int]:
         """Write a transaction, change by change; yield their sizes in bytes."""
@@ -248,14 +298,7 @@ class EngineStream:
             change = rows.parse(record)
             if writer.transaction is None:
                 source = change.source if change is not None else None
-                writer.begin(
-                    Transaction(
-                        epoch=self._epoch,
-                        commit=commit,
-                        commit_ms=source.ts_ms if source is not None else self.now_ms,
-                        xid=(source.txId if source is not None else None) or 0,
-                    )
-                )
+                writer.begin(rows.connector.transaction(self._epoch, commit, source, self.now_ms))
             writer.now_ms = self.now_ms
             self._add(record, change, rows)
             yield len(content)
@@ -282,9 +325,5 @@ class EngineStream:
     def close(self) -> None:
         """Forget a transaction whose end was not read."""
         if self._open is not None:
-            self._open[1].close()
+            self._open.changes.close()
             self._open = None
-
-
-def _offset(record: EngineRecord) -> tuple[str, str]:
-    return record.offset_key.decode(), record.offset.decode()

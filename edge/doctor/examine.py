@@ -5,10 +5,14 @@ What fixes a finding on a server that a provider manages: nobody is a superuser 
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from edge.debezium.child import class_path
+from edge.debezium.binlog import compared_settings
+from edge.debezium.child import EngineProcess, class_path
+from edge.debezium.session import SILENCE_SECONDS
 from edge.doctor import machine
 from edge.engine_registry import engine_of
 from edge.snapshot.ports import Database as AnyDatabase
@@ -98,7 +102,7 @@ D = TypeVar("D", bound=AnyDatabase)
 def examine(config: EdgeFile) -> Iterator[Finding]:
     """Yield what all checks find."""
     if config.source.debezium is not None:
-        yield from run((look_at_jars, look_at_java), config.source.debezium)
+        yield from run((look_at_jars, look_at_java, look_at_server), config.source.debezium)
     elif config.source.postgresql is not None:
         yield from _postgres(config)
     else:
@@ -157,6 +161,22 @@ def look_at_java(names: Debezium) -> Iterator[Finding]:
         yield Finding("java", "wrong", f"{names.java} is older than Java {_OLDEST_JAVA}", fix)
     else:
         yield Finding("java", "ok", f"{names.java} is Java {version[1]}")
+
+
+def look_at_server(names: Debezium) -> Iterator[Finding]:
+    """Look at the server by the engine, which reads and makes nothing there; raise where it cannot be asked."""
+    with tempfile.TemporaryDirectory() as folder:
+        process = EngineProcess(names.java, names.memory_megabytes, class_path(names.connector), Path(folder))
+        try:
+            process.greet(names.settings("no_data", "none"))
+            server = process.hello(SILENCE_SECONDS)
+        finally:
+            process.close()
+    yield Finding("server", "ok", f"{names} answers; its system identifier is {server.system_identifier}")
+    for name, value, wanted in compared_settings(server):
+        holds = value.upper() == wanted
+        fix = "" if holds else f"set global {name} = '{wanted}'; -- and in the server's configuration"
+        yield Finding(name, "ok" if holds else "wrong", f"is {value or 'empty'}", fix)
 
 
 def _run_connected(

@@ -81,6 +81,14 @@ DEBEZIUM_POSTGRES = Group(
     name="debezium-postgres",
     pins=("io.debezium:debezium-embedded:3.6.0.Final", "io.debezium:debezium-connector-postgres:3.6.0.Final"),
 )
+#: As that for MySQL and MariaDB: release 3.6 of these two is not in Maven's central repository.
+DEBEZIUM_MYSQL, DEBEZIUM_MARIADB = (
+    Group(
+        name=f"debezium-{connector}",
+        pins=("io.debezium:debezium-embedded:3.5.0.Final", f"io.debezium:debezium-connector-{connector}:3.5.0.Final"),
+    )
+    for connector in ("mysql", "mariadb")
+)
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), a lake on S3, the demo.
 #: The smallest first.
 PURPOSES = {
@@ -88,6 +96,8 @@ PURPOSES = {
     "local": (KAFKA,),
     "object-store": (OBJECT_STORE,),
     "debezium-postgres": (DEBEZIUM_POSTGRES,),
+    "debezium-mysql": (DEBEZIUM_MYSQL,),
+    "debezium-mariadb": (DEBEZIUM_MARIADB,),
     "demo": (SPARK, KAFKA, MARIADB),
 }
 
@@ -282,11 +292,11 @@ if __name__ == "__main__":
     "purposes",
     nargs=-1,
     type=click.Choice(list(PURPOSES)),
-    metavar="[lake|local|object-store|debezium-postgres|demo]...",
+    metavar="[lake|local|object-store|debezium-CONNECTOR|demo]...",
 )
 def jars(purposes: tuple[str, ...]) -> None:
     """Fetch jars, once: for loads and queries (`lake`, the default), a broker on this machine (`local`), a lake on S3
-    (`object-store`), for Debezium's engine (`debezium-postgres`), or the demo (`demo`, 500 MB more).
+    (`object-store`), for Debezium's engine (`debezium-postgres`, `-mysql`, `-mariadb`), or the demo (`demo`, 500 MB more).
 
     Java and the extra `spark` must be installed. They are kept in HEADRACE_JARS, or in the user's data folder, which commands and
     Airflow's DAGs know. HEADRACE_IVY_SETTINGS names an Ivy settings file where the usual repository cannot be reached.

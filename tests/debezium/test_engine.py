@@ -143,6 +143,7 @@ WORK = (
     "truncate t",
     "select pg_logical_emit_message(true, 'p', 'c'), pg_logical_emit_message(false, 'p', 'c')",
     "alter table t add extra text default 'e'",
+    "insert into t (id, extra) values (4999, null)",
     "insert into t (id, extra) values (5000, 'x')",
 )
 

@@ -22,7 +22,7 @@ from infra.local.home import readable_copy
 from infra.local.mariadb import BinlogServer
 
 _NAME = "mysql-9.7.4"
-_FOLDER = Path(__file__).parents[2] / ".setup" / "mysql97"
+FOLDER = Path(__file__).parents[2] / ".setup" / "mysql97"
 _SOURCE = "deb http://deb.debian.org/debian unstable main\n"
 #: The server and the packages of the libraries that it loads: version and SHA-256.
 _PACKAGES = {
@@ -74,9 +74,9 @@ class Mysql97(BinlogServer):
         return _NAME.partition("-")[2]
 
     def _unpacked(self, account: pwd.struct_passwd | None) -> Path:
-        if not (_FOLDER / _NAME).exists():
-            raise NeedsOperator(f"MySQL 9.7 is not unpacked in {_FOLDER}.", hint="make test-servers does it once.")
-        return readable_copy(_FOLDER, [_NAME], _NAME, account) / _NAME / "usr"
+        if not (FOLDER / _NAME).exists():
+            raise NeedsOperator(f"MySQL 9.7 is not unpacked in {FOLDER}.", hint="make test-servers does it once.")
+        return readable_copy(FOLDER, [_NAME], _NAME, account) / _NAME / "usr"
 
     def _command(self) -> list[str | Path]:
         libraries = self._programs / _LIBRARIES
@@ -108,17 +108,17 @@ def unpack() -> None:
 
     Raises NeedsOperator if there is no apt-get, or Debian does not have the pinned packages any more.
     """
-    _FOLDER.mkdir(parents=True, exist_ok=True)
-    with (_FOLDER / ".lock").open("w") as lock:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if (_FOLDER / _NAME).exists():
+        if (FOLDER / _NAME).exists():
             return
-        with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=_FOLDER) as folder:
+        with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=FOLDER) as folder:
             root = Path(folder) / "root"
             for package in _fetched(Path(folder)):
                 subprocess.run(["dpkg", "-x", package, root], check=True)
             root.chmod(0o755)
-            root.rename(_FOLDER / _NAME)
+            root.rename(FOLDER / _NAME)
 
 
 def _fetched(folder: Path) -> list[Path]:

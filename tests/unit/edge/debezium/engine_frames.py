@@ -4,7 +4,7 @@ import json
 import struct
 from typing import Any
 
-PROTOCOL = 4
+PROTOCOL = 5
 SYSTEM = "7000000000000000001"
 OFFSET_KEY = '["headrace",{"server":"headrace"}]'
 HEARTBEATS, TRANSACTIONS, TABLE = "__debezium-heartbeat.headrace", "headrace.transaction", "headrace.public.t"
@@ -16,9 +16,9 @@ def frame(kind: str, content: bytes) -> bytes:
 
 
 def hello(
-    protocol: int = PROTOCOL, *, log_end: int | None = 5000, has_slot: bool = False, system: str = SYSTEM
+    protocol: int = PROTOCOL, *, log_end: int | None = 5000, has_slot: bool = False, system: str = SYSTEM, **more: Any
 ) -> bytes:
-    server = {"system_identifier": system, "log_end": log_end, "has_slot": has_slot}
+    server = {"system_identifier": system, "log_end": log_end, "has_slot": has_slot} | more
     # As where the server cannot be asked, without a log's end.
     return frame("H", json.dumps({"protocol": protocol} | ({} if log_end is None else {"server": server})).encode())
 

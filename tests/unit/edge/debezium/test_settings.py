@@ -57,9 +57,9 @@ def noted(slot, database="bank", system=engine_frames.SYSTEM):
 
 def checkpoint(**changes):
     """Return one of a source that has read and acknowledged up to 500."""
-    fields = {"acknowledged": str(Position.start(1)), "connector": "postgres", "confirmed_place": 500}
-    fields |= {"system_identifier": engine_frames.SYSTEM}
-    return DebeziumCheckpoint(source="jakarta/bank", stage="made", offset=("key", OFFSET), **fields | changes)
+    fields = {"acknowledged": str(Position.start(1)), "connector": "postgres", "confirmed_place": 500, "stage": "made"}
+    fields |= {"system_identifier": engine_frames.SYSTEM, "offset": ("key", OFFSET)}
+    return DebeziumCheckpoint(source="jakarta/bank", **fields | changes)
 
 
 @pytest.fixture
@@ -185,6 +185,12 @@ def test_an_init_that_is_cut_is_finished_by_the_next_one(engine, program, next_p
     assert cut.slot in ("", noted("own"))
     made = engine(next_program).initialise(cut, None, lambda _words: None)
     assert (made.stage, made.position, made.slot) == ("made", cut.position, "")
+
+
+def test_an_init_that_is_cut_is_finished_with_another_connector(engine):
+    cut = checkpoint(stage="making", connector="mysql", offset=None, confirmed_place=0)
+    made = engine(EMPTY).initialise(cut, None, lambda _words: None)
+    assert (made.connector, made.confirmed) == ("postgres", 500)
 
 
 def test_a_slot_is_dropped_only_where_an_init_of_this_state_has_noted_it(engine):
@@ -358,6 +364,20 @@ def test_doctor_looks_at_java_and_at_the_jars(read, tmp_path, monkeypatch, said,
     assert (found.check, found.level) == ("java", level)
     assert text in found.text
     assert (jars.level, "headrace jars debezium-postgres" in jars.fix) == ("wrong", True)
+
+
+def test_doctor_asks_the_server_by_the_engine_and_makes_nothing_there(read, tmp_path, monkeypatch):
+    monkeypatch.setattr(examine, "class_path", lambda _connector: [tmp_path / "a.jar"])
+    settings = {"binlog_format": "ROW", "gtid_mode": "OFF", "server_id": "1"}
+    java = java_double.write(tmp_path, f"line()\nsay(hello(settings={settings}))\nassert line() == ''")
+    found = list(examine.look_at_server(read(java=java).source.debezium))
+    assert [(each.check, each.level) for each in found] == [
+        ("server", "ok"),
+        ("binlog_format", "ok"),
+        ("gtid_mode", "wrong"),
+    ]
+    assert engine_frames.SYSTEM in found[0].text
+    assert "set global gtid_mode = 'ON'" in found[2].fix
 
 
 def test_a_java_that_is_not_there_is_found(read):

@@ -26,10 +26,10 @@ PLACEHOLDER = "headrace-unavailable-1"
 class Stream:
     """A stream over a batcher that a test reads."""
 
-    def __init__(self, folder, policy=None, columns=wire.COLUMNS, key=("id",), reached=100):
+    def __init__(self, folder, policy=None, columns=wire.COLUMNS, key=("id",), reached=100, connector="postgres"):
         self.batcher = Batcher(source="a/b", tail=Position.start(1))
         self.marks = Marks()
-        self.rows = Rows("a/b", Policy(policy or PolicySection()), PLACEHOLDER)
+        self.rows = Rows(connector, "a/b", Policy(policy or PolicySection()), PLACEHOLDER)
         writer = TransactionWriter(
             self.batcher,
             epoch=1,
@@ -37,7 +37,7 @@ class Stream:
             records=Records(),
             no_table=Table(source="a/b", database="", schema="", table=""),
         )
-        self.stream = EngineStream("postgres", folder, 1, reached, self.rows, writer, self.marks)
+        self.stream = EngineStream(connector, folder, 1, reached, self.rows, writer, self.marks)
         for content in wire.schemas(columns, key):
             self.rows.add_schema(content)
 

@@ -1,0 +1,91 @@
+package headrace.debezium;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.debezium.document.DocumentReader;
+import io.debezium.document.DocumentWriter;
+import io.debezium.relational.history.AbstractSchemaHistory;
+import io.debezium.relational.history.HistoryRecord;
+import io.debezium.relational.history.SchemaHistoryException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.function.Consumer;
+
+/**
+ * What tables were like, for connectors whose logs do not say it: a line for each change, in the state folder of the edge, which
+ * makes the file and knows how long it has to be (edge/debezium/history.py). A change is durable before any row behind it is sent.
+ */
+public final class SchemaHistoryFile extends AbstractSchemaHistory {
+    /** In the folder of this process, which is the edge's state folder. */
+    private static final Path FILE = Path.of("debezium-schema-history.jsonl");
+
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    @Override
+    public void start() {
+        super.start();
+        try {
+            // What a crash has cut was not taken for durable, and is read again from the log.
+            byte[] content = Files.readAllBytes(FILE);
+            int end = content.length;
+            while (end > 0 && content[end - 1] != '\n') {
+                end--;
+            }
+            if (end < content.length) {
+                try (FileChannel file = FileChannel.open(FILE, StandardOpenOption.WRITE)) {
+                    file.truncate(end).force(true);
+                }
+            }
+        } catch (IOException error) {
+            throw new SchemaHistoryException("the schema history cannot be read", error);
+        }
+    }
+
+    @Override
+    protected synchronized void storeRecord(HistoryRecord record) {
+        try (FileChannel file = FileChannel.open(FILE, StandardOpenOption.WRITE, StandardOpenOption.APPEND)) {
+            ByteBuffer line = StandardCharsets.UTF_8.encode(DocumentWriter.defaultWriter().write(record.document()) + "\n");
+            while (line.hasRemaining()) {
+                file.write(line);
+            }
+            file.force(true);
+        } catch (IOException error) {
+            throw new SchemaHistoryException("the schema history cannot be written", error);
+        }
+    }
+
+    @Override
+    protected void recoverRecords(Consumer<HistoryRecord> records) {
+        try {
+            JsonNode begin = RecordEngine.offset == null ? null : JSON.readTree(RecordEngine.offset[1]);
+            for (String line : Files.readAllLines(FILE)) {
+                JsonNode position = JSON.readTree(line).path("position");
+                // A change behind the transactions that are read comes again: it is not made twice.
+                if (begin == null || position.has("snapshot") || !position.path("gtids").equals(begin.path("gtids"))) {
+                    records.accept(new HistoryRecord(DocumentReader.defaultReader().read(line)));
+                }
+            }
+        } catch (IOException | IllegalArgumentException error) {
+            throw new SchemaHistoryException("the schema history is damaged", error);
+        }
+    }
+
+    @Override
+    public boolean exists() {
+        try {
+            return Files.size(FILE) > 0;
+        } catch (IOException error) {
+            return false;
+        }
+    }
+
+    @Override
+    public boolean storageExists() {
+        return Files.exists(FILE);
+    }
+}

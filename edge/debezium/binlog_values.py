@@ -1,0 +1,115 @@
+"""Values of MySQL and MariaDB as Connect schemas describe them, as the edge's records have them (docs/mariadb.md)."""
+
+import struct
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from edge.debezium.values import Convert, bits, same
+from edge.mysql import values
+from headrace.schema import Column
+
+_NUMBERS: Final = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
+#: Names by which Debezium has a type that has another one in our schema records.
+_NAMES: Final = {
+    "INTEGER": "INT", "BOOLEAN": "TINYINT", "BOOL": "TINYINT", "NUMERIC": "DECIMAL", "DEC": "DECIMAL", "FIXED": "DECIMAL",
+    "REAL": "DOUBLE", "NCHAR": "CHAR", "CHARACTER": "CHAR", "NVARCHAR": "VARCHAR",
+}  # fmt: skip
+_SIZED: Final = frozenset({"CHAR", "VARCHAR", "BINARY", "VARBINARY", "BIT"})
+_MOMENTS: Final = frozenset({"DATETIME", "TIMESTAMP", "TIME"})
+_GEOMETRIES: Final = "io.debezium.data.geometry."
+_SINGLE: Final = struct.Struct("<f")
+_1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def column(
+    field: dict[str, Any], described: tuple[str, int | None, int | None], position: int, *, optional: bool
+) -> Column:
+    """Return a column as our own edge describes it; `described` is its type by the source's name, its length and its scale."""
+    words = described[0].upper().split()
+    name, length, scale = _NAMES.get(words[0], words[0]), described[1], described[2]
+    if name in _NUMBERS:
+        name, length, scale = name + " UNSIGNED" * ("UNSIGNED" in words or "ZEROFILL" in words), None, None
+    elif str(field.get("name")).startswith(_GEOMETRIES):
+        name, length, scale = "GEOMETRY", None, None
+    elif name == "DECIMAL":
+        length, scale = length or 10, scale or 0
+    elif name in _MOMENTS:
+        length, scale = length or 0, None
+    else:
+        length, scale = (length if name in _SIZED else None), None
+    return Column(name=field["field"], type_name=name, length=length, scale=scale, position=position, optional=optional)
+
+
+def converter(field: dict[str, Any], column: Column) -> Convert:
+    """Return the function for a field by its schema, and the column that it is."""
+    name, digits = str(field.get("name")), column.length or 0
+    if column.type_name == "TINYINT" and field.get("type") == "boolean":
+        return int
+    if column.type_name == "BIT":
+        return bits(column.length or 1) if name.endswith("Bits") else _bit
+    if name.startswith(_GEOMETRIES):
+        return _geometry
+    if column.type_name in _MOMENTS:
+        return {
+            "io.debezium.time.Timestamp": lambda value: _moment(value * 1000, digits),
+            "io.debezium.time.MicroTimestamp": lambda value: _moment(value, digits),
+            "io.debezium.time.ZonedTimestamp": lambda value: _zoned(value, digits),
+            "io.debezium.time.MicroTime": lambda value: _time(value, digits),
+        }.get(name, same)
+    return _BY_TYPE.get(column.type_name, same)
+
+
+def _bit(value: bool) -> str:
+    return "1" if value else "0"
+
+
+def _geometry(value: dict[str, Any]) -> str:
+    """Return the server's own form: the SRID in four bytes, then WKB."""
+    srid = int(value.get("srid") or 0)
+    return b64encode(srid.to_bytes(4, "little") + b64decode(value["wkb"])).decode()
+
+
+def _date(days: int) -> str:
+    return (_1970 + timedelta(days=days)).strftime("%Y-%m-%d").rjust(10, "0")
+
+
+def _moment(micros: int, digits: int) -> str:
+    seconds, fraction = divmod(micros, 1_000_000)
+    at = _1970 + timedelta(seconds=seconds)
+    return at.replace(tzinfo=None).isoformat() + _fraction(fraction, digits)
+
+
+def _zoned(text: str, digits: int) -> str:
+    whole, _, fraction = text.removesuffix("Z").partition(".")
+    return whole + _fraction(int(fraction.ljust(6, "0")[:6] or 0), digits) + "Z"
+
+
+def _time(micros: int, digits: int) -> str:
+    seconds, fraction = divmod(abs(micros), 1_000_000)
+    clock = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return "-" * (micros < 0) + clock + _fraction(fraction, digits)
+
+
+def _fraction(micros: int, digits: int) -> str:
+    return f".{micros:06}"[: digits + 1] if digits else ""
+
+
+def _float(value: float) -> msgspec.Raw:
+    # Debezium's has the digits of single precision, which are no number of it.
+    return msgspec.Raw(values.float_json(*_SINGLE.unpack(_SINGLE.pack(value))))
+
+
+def _double(value: float) -> msgspec.Raw:
+    return msgspec.Raw(values.double_json(value))
+
+
+_BY_TYPE: Final[dict[str, Convert]] = {
+    "DATE": _date,
+    "FLOAT": _float,
+    "DOUBLE": _double,
+    # Debezium's are negative above 2^63 - 1.
+    "BIGINT UNSIGNED": lambda value: value % (1 << 64),
+}
