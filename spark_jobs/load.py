@@ -7,6 +7,7 @@ positions are printed with rich.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Literal
 
@@ -19,12 +20,14 @@ from rich.table import Table
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
 from headrace.waiting import StopRequest
-from spark_jobs import run_log, sizes
+from spark_jobs import lineage, run_log, sizes
 from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
 from spark_jobs.command_options import Occasionally
 from spark_jobs.maintenance.background import Upkeep
+from spark_jobs.query import metastore
+from spark_jobs.query.metastore import Registered
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import TableGroup
@@ -46,6 +49,8 @@ class Report:
     silver: SilverReport | None = None
     #: Seconds from the commit of each source's newest change to the end of the step that brought it.
     lag: dict[str, float] = field(default_factory=dict)
+    #: What was done to a metastore.
+    metastore: Registered | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain data."""
@@ -92,6 +97,7 @@ def run(
     if group is not None:
         return Report(silver=silver.load(spark, lake, stream, group=group, on_progress=of_step("silver")))
 
+    began = datetime.now(UTC)
     raw = (
         bronze.load(spark, lake, stream, accept_gap=accept_gap, on_progress=of_step("bronze"))
         if only != "silver"
@@ -99,10 +105,23 @@ def run(
     )
     try:
         current = silver.load(spark, lake, stream, on_progress=of_step("silver")) if only != "bronze" else None
-    except ReplicationError:
+    except ReplicationError as error:
         run_log.record(spark, lake, raw, None)
+        lineage.send_failure(lake, stream, began, error)
         raise
-    return Report(bronze=raw, silver=current, lag=run_log.record(spark, lake, raw, current))
+    return _report(spark, lake, stream, raw, current)
+
+
+def _report(
+    spark: SparkSession, lake: LakeFile, stream: str, raw: BronzeReport | None, current: SilverReport | None
+) -> Report:
+    """Record what a load did where others look for it, which fails no load, and return it."""
+    lag = run_log.record(spark, lake, raw, current)
+    has_published = current is not None and current.load is not None
+    registered = metastore.after_load(spark, lake, stream) if has_published else None
+    if current is not None and has_published:
+        lineage.send_load(lake, stream, current)
+    return Report(bronze=raw, silver=current, lag=lag, metastore=registered)
 
 
 def follow(
@@ -136,7 +155,7 @@ def follow(
             check()
             current = silver.load(spark, lake, stream, side_by_side=side_by_side, goes_on=goes_on)
             if current.load is not None or current.problems != problems:
-                on_progress(Report(silver=current, lag=run_log.record(spark, lake, None, current)))
+                on_progress(_report(spark, lake, stream, None, current))
             problems = current.problems
             if current.load is not None:
                 upkeep.after_load(current.changes)
@@ -174,6 +193,12 @@ def show(console: Console, report: Report) -> None:
         for source, count in sorted(current.waiting.items()):
             console.print(f"  {source}: {count:,} changes wait for the end of their transaction")
         _show_tables(console, current)
+    _show_end(console, report)
+
+
+def _show_end(console: Console, report: Report) -> None:
+    if report.metastore is not None:
+        console.print(f"  {report.metastore.line()}", markup=False)
     for source, seconds in sorted(report.lag.items()):
         console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
 

@@ -14,7 +14,7 @@ import click
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from headrace.errors import NeedsOperator
+from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.waiting import StopRequest
 from spark_jobs import command_options
 
@@ -26,7 +26,7 @@ from spark_jobs import command_options
 @click.option("--stopped", is_flag=True, help="List tables that stopped alone, and exit with 3 if there are any.")
 @command_options.as_json
 def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, as_json: bool) -> None:
-    """List the tables of STREAMS, or of all: name at the source and in SQL, state, and how old what is published is."""
+    """List the tables of STREAMS, or of all: name at the source and in SQL, state, expectations, age of what is published."""
     file = load_file(config, LakeFile)
     chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
     from spark_jobs import noop_check
@@ -44,6 +44,58 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
         published_tables.show(command_options.console(), listed_tables)
     if stopped and listed_tables:
         sys.exit(NeedsOperator.exit_code)
+
+
+@click.command()
+@click.argument("streams", nargs=-1)
+@command_options.config
+@click.option("--dry-run", is_flag=True, help="Show what the metastore lacks since its last load, and change nothing.")
+@command_options.as_json
+def register(streams: tuple[str, ...], config: str, *, dry_run: bool, as_json: bool) -> None:
+    """Register all tables of STREAMS, or of all, in the Hive metastore of [metastore]; loads renew what they changed.
+
+    Exits with 5 where the metastore does not answer.
+    """
+    file = load_file(config, LakeFile)
+    chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
+    if file.metastore is None:
+        raise ConfigurationError(f"{config} has no [metastore]", hint='Add it with uri = "thrift://HOST:9083".')
+    from spark_jobs.query import metastore
+    from spark_jobs.session import session
+
+    spark = session(file, writes=False)
+    all_done = [metastore.register(spark, file, stream, whole=not dry_run, dry_run=dry_run) for stream in chosen]
+    for done in all_done:
+        if as_json:
+            click.echo(json.dumps(asdict(done), ensure_ascii=False))
+        else:
+            click.echo(f"{done.line()}{' (nothing was changed)' if dry_run else ''}")
+
+
+@click.command()
+@click.argument("stream")
+@command_options.config
+@click.option(
+    "--since", type=click.IntRange(min=0), metavar="LOAD", help="After this load; the last one alone without."
+)
+def changed(stream: str, config: str, *, since: int | None) -> None:
+    """Print the tables of STREAM that went on, as a line of JSON: load, versions and positions of each.
+
+    Starts no Spark where the lake's log can be read without.
+    """
+    file = command_options.file_of(config, stream)
+    from spark_jobs.state import delta_log, log_files, publication, published
+
+    files = log_files.of_lake(file)
+    if files is not None:
+        notes = delta_log.local_notes(files.path("state"), publication.NOTE, files)
+    else:
+        from spark_jobs.session import session
+
+        commits = delta_log.commits(session(file, writes=False), published.path(file))
+        notes = filter(None, (delta_log.read_note(info, publication.NOTE) for _, info in commits))
+    load, tables = publication.read_moved((note for note in notes if note["stream"] == stream), since)
+    click.echo(json.dumps({"stream": stream, "load": load, "tables": tables}, ensure_ascii=False))
 
 
 @click.command()

@@ -50,6 +50,37 @@ class Serve(Section, frozen=True, kw_only=True):
             raise ValueError("an address beyond this machine goes with 'users', 'certificate' and 'key'")
 
 
+class Metastore(Section, frozen=True, kw_only=True):
+    """A Hive metastore that is to know the lake's tables: loads renew them, `headrace lake register` does all of them."""
+
+    uri: Annotated[str, Meta(pattern=r"^thrift://[^/\s]+$")]
+    #: What the names of its databases begin with: `silver` has views of what is published, `silver_tables` the tables.
+    prefix: Annotated[str, Meta(pattern=r"^[a-z0-9_]*$")] = ""
+    #: Settings of Hive's client, such as those of Kerberos.
+    settings: dict[str, str] = {}
+
+
+class Lineage(Section, frozen=True, kw_only=True):
+    """Where loads are reported as events of OpenLineage: a server such as Marquez, or a file."""
+
+    #: `https://HOST[:PORT]` of a server.
+    url: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+/?)?$")] = ""
+    #: Or the file to which a line of JSON is appended for each event.
+    file: Path | None = None
+    #: A bearer token.
+    api_key: Secret | None = None
+    #: OpenLineage's namespace of the jobs.
+    namespace: Annotated[str, Meta(min_length=1)] = "headrace"
+
+    def __post_init__(self) -> None:
+        """Refuse two places, and to send a token readable."""
+        if bool(self.url) == (self.file is not None):
+            raise ValueError("give either 'url' or 'file'")
+        parts = urlsplit(self.url)
+        if self.api_key is not None and parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+            raise ValueError("'api_key' goes with an https:// address: it would cross the network readable")
+
+
 class Certificates(Section, frozen=True, kw_only=True):
     """Whom to trust, and who we are."""
 

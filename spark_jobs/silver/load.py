@@ -23,7 +23,7 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, table_load, table_task, tables_load, unfinished
+from spark_jobs.silver import batch_profile, expectations, table_load, table_task, tables_load, unfinished
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.tables_load import OnProgress, TableGroup
 from spark_jobs.state import delta_log, names, offsets, publication, published
@@ -49,6 +49,8 @@ class SilverReport:
     committed_ms: dict[str, int] = field(default_factory=dict)
     #: Changes applied, by table.
     changes: dict[str, int] = field(default_factory=dict)
+    #: Versions of these tables that were published.
+    versions: dict[str, int | None] = field(default_factory=dict)
     #: Changes that wait for the end of their transaction, by source.
     waiting: dict[str, int] = field(default_factory=dict)
     #: Why a table stopped, by table.
@@ -103,6 +105,7 @@ def _together(report: SilverReport, following: SilverReport) -> SilverReport:
         ranges=ranges,
         committed_ms=report.committed_ms | following.committed_ms,
         changes={name: report.changes.get(name, 0) + following.changes.get(name, 0) for name in sorted(tables)},
+        versions=report.versions | following.versions,
         warnings=report.warnings | following.warnings,
         seconds=report.seconds + following.seconds,
     )
@@ -127,7 +130,7 @@ def _load_part(
         newest = delta_log.version(spark, path)
         lagging = unfinished.find_lagging(spark, lake, before)
         bronze_version = before.bronze_version
-        idle = not tables_load.to_try(lake, before, lagging)
+        idle = not (tables_load.to_try(lake, before, lagging) or expectations.is_outdated(lake, before))
         if bronze_version is not None and idle and delta_log.only_maintained(spark, path, bronze_version):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
         since = unfinished.choose_since(spark, path, before, newest, committed)
@@ -181,7 +184,14 @@ def _load_part(
         left = unfinished.after(before, since, new)
         # Checked again until bronze has caught up.
         read = (None, None) if lacking else (version, delta_log.commit_id(spark, path, version))
-        after = tables_load.published_after(before, new, results, read, left, started)
+        after = expectations.count(
+            spark,
+            lake,
+            before,
+            tables_load.published_after(before, new, results, read, left, started),
+            few=few,
+            publishes=group is None,
+        )
         worth = group is None and tables_load.is_worth_publishing(before, after)
         if worth:
             after = publication.append(spark, lake, after, before=before)
@@ -191,6 +201,7 @@ def _load_part(
         ranges={s: (before.positions.get(s, ""), p) for s, p in new.high.items() if p != before.positions.get(s)},
         committed_ms={s: at for s, at in new.committed_ms.items() if new.high[s] != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
+        versions={name: after.tables[name].version for name, done in results.items() if done.changes},
         waiting={source: rest.changes for source, rest in left.items() if rest.changes},
         problems=_problems(after),
         failed={name: why for name, why in failed.items() if after.tables[name].problem is None},
