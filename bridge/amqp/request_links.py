@@ -18,7 +18,7 @@ from bridge.requests.pending import PendingRequests, encode
 from headrace import doors
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import TOO_LARGE
-from headrace.amqp.links import TRANSFER_LIMIT, Arriving, Decoder, close, discard, settle
+from headrace.amqp.links import TRANSFER_LIMIT, Arriving, close, decode, discard, settle
 from headrace.errors import CorruptInput
 from headrace.requests.message import ANSWERS, REQUESTS
 
@@ -75,7 +75,6 @@ class RequestLinks:
         #: Sources that this bridge does not serve now, and why; the receiver's own list.
         self._refused = refused
         self._later = later
-        self._decode = Decoder()
         self._numbers = itertools.count(1)
         self._pending: PendingRequests | None = None
         self._received: Received = lambda _source, _ticket, _body: None
@@ -219,7 +218,7 @@ class RequestLinks:
 
     def _take(self, source: str, link: Any, delivery: Any, data: bytes) -> None:
         """Pass a part on to who writes it."""
-        _, _, body = self._decode(data, source)
+        _, _, body = decode(data, source)
         ticket = next(self._numbers)
         self._unsettled[ticket] = (link, delivery, len(body))
         self._tickets_of.add(link.connection, ticket)

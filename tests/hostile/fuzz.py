@@ -27,7 +27,7 @@ from bridge.model.route import TablePatterns, TableRouter
 from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, find_needed
 from bridge.routing.withheld_records import batch_of
-from headrace.amqp.links import Decoder
+from headrace.amqp.links import decode as decode_message
 from headrace.amqp.transport import Message
 from headrace.batch import Batch, WrittenWith, decode, encode
 from headrace.configuration.bridge import TableTopic
@@ -174,12 +174,9 @@ def message_input(chance: random.Random) -> bytes:
     return spoil_bytes(message.encode(), chance)
 
 
-_decoder = Decoder()
-
-
 def feed_message(data: bytes) -> None:
     """S1: whatever an AMQP message holds, it has properties or none, and `decode` refuses it or takes it."""
-    properties, encoding, body = _decoder(data)
+    properties, encoding, body = decode_message(data)
     expected(lambda: decode(properties, encoding, body))
     received = decode_received(data)
     if received is not None and b"\n" in received.line():
