@@ -13,7 +13,7 @@ from bridge.amqp.authorization import Identities
 from bridge.amqp.credit import Later
 from bridge.amqp.pending_connections import PerConnection
 from bridge.amqp.sender_links import SenderLinks, Sends
-from bridge.model.delivery import Outcome, Release
+from bridge.model.delivery import Outcome, Reject, Release
 from bridge.requests.pending import PendingRequests, encode
 from headrace import doors
 from headrace.amqp.connection import Connection
@@ -31,6 +31,8 @@ _LARGEST_MESSAGE = 256 * 1024
 #: Largest size in bytes of all parts that wait to be written; others are sent again later.
 _MOST_WAITING = 32 * 1024 * 1024
 _FULL_SECONDS = 1.0
+#: Until the credit of what was rejected is given again, in seconds.
+_REJECTED_SECONDS = 0.125
 _ATTACH_AGAIN_SECONDS = 5.0
 _SETTLED = 1
 #: Why links are refused by a bridge that carries no requests.
@@ -238,8 +240,9 @@ class RequestLinks:
         self._tickets_of.discard(link.connection, ticket)
         self._waiting -= size
         settle(delivery, outcome)
-        if isinstance(outcome, Release):
-            self._later(outcome.pause, partial(self._give, link))
+        if isinstance(outcome, Release | Reject):
+            # What is no answer is work, too.
+            self._later(getattr(outcome, "pause", _REJECTED_SECONDS), partial(self._give, link))
         else:
             self._give(link)
 
