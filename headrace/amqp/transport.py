@@ -86,7 +86,7 @@ class Loop:
         self._container = _Guarded(handler, name)
         # Its own TLS contexts, which hold the system's authorities, are not used: 1.6 MB.
         self._container.ssl = None
-        self._container.global_handler.base = self._sockets = Sockets()
+        self._container.global_handler.base = self.sockets = Sockets()
         self._connection: Any = None
         self._wakeup = Wakeup()
         self._lock = threading.Lock()
@@ -170,7 +170,7 @@ class Loop:
                 link = link.next(0)
             connection._attrs.clear()  # noqa: SLF001 - as above.
         self._container.stop_events()
-        self._sockets.close()
+        self.sockets.close()
 
     def _wake_up(self, handler: Handler) -> None:
         self._wakeup.clear()

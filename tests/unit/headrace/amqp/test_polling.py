@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.amqp.polling import Polling
+from headrace.amqp.polling import NEWCOMERS, Polling
 
 
 class Watched:
@@ -73,6 +73,31 @@ def test_descriptors_that_select_does_not_know_are_watched(pair):
         polling.add(watched)
         pair[1].send(b"x")
         assert polling.select(5)[0] == [watched]
+
+
+def test_of_those_in_their_handshakes_a_few_have_their_turn_and_the_others_do_not_wait_for_them():
+    pairs = [socket.socketpair() for _ in range(7)]
+    polling = Polling()
+    *newcomers, known, late = [Watched(near) for near, _ in pairs]
+    for watched in (*newcomers, known, late):
+        polling.expect(watched)
+        polling.add(watched)
+    polling.know(known)
+    for _, far in pairs:
+        far.send(b"x")
+    polling.remove(late)
+    turns = [polling.select(5)[0] for _ in range(5)]
+    assert all(turn[0] is known and len(turn) == 1 + NEWCOMERS for turn in turns)
+    # Each in turn.
+    found = [newcomers.index(each) for turn in turns for each in turn[1:]]
+    assert found == [0, 1, 2, 3, 4] * NEWCOMERS
+    # When theirs are over, they are as all.
+    for watched in newcomers:
+        polling.know(watched)
+    assert len(polling.select(5)[0]) == 6
+    for near, far in pairs:
+        near.close()
+        far.close()
 
 
 def _moved(end):
