@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 _NAME = "spool.sqlite"
 _ROWS_AT_ONCE = 256
 #: What reading a damaged file raises; a column of SQLite's holds values of any type, whatever it was declared as.
-_DAMAGED = (sqlite3.Error, msgspec.MsgspecError, CorruptInput, TypeError, ValueError, OverflowError)
-_READ = "select id, confirm, put_at, checksum, head, body from batch where id between ? and ? order by id"
+_DAMAGED = (sqlite3.Error, msgspec.MsgspecError, CorruptInput, TypeError, ValueError, OverflowError, LookupError)
+_READ = "select id, first, last, confirm, put_at, checksum, head, body from batch where id between ? and ? order by id"
 
 
 def spool_limit(folder: Path) -> int:
@@ -284,12 +284,17 @@ def _head(batch: SealedBatch) -> bytes:
     )
 
 
-def _kept(row: int, confirm: int, put_at: float, checksum: int, head: bytes, body: bytes) -> Kept:
+def _kept(
+    row: int, first: str, last: str, confirm: int, put_at: float, checksum: int, head: bytes, body: bytes
+) -> Kept:
     if _checksum(head, body) != checksum:
         raise CorruptInput(f"the checksum of row {row} is wrong")
     batch = msgspec.convert(
         msgspec.msgpack.decode(head, type=dict[str, Any]) | {"body": body, "confirm": confirm}, SealedBatch
     )
+    # What is asked of the file goes by its columns, which the checksum does not cover.
+    if (first, last) != (str(batch.first), str(batch.last)):
+        raise CorruptInput(f"row {row} is of other positions than its batch")
     # A clock that was set back must not make a batch look younger than new.
     return Kept(row, batch, min(put_at, time.time()))
 
