@@ -13,6 +13,9 @@ import msgspec
 from headrace import __version__
 from headrace.errors import NeedsOperator
 
+#: What decoding raises for bytes that are none of ours: damaged, no text, nested too deep, a number beyond any.
+UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+
 
 class _Versioned(msgspec.Struct):
     """Any JSON object of ours; other fields are not looked at."""
@@ -46,7 +49,7 @@ class Format(NamedTuple):
         )
 
     def check_json(self, data: bytes, where: str) -> None:
-        """Do the same for a JSON object; raise msgspec.MsgspecError or UnicodeDecodeError when it is none."""
+        """Do the same for a JSON object; raise one of UNREADABLE when it is none."""
         self.check(msgspec.json.decode(data, type=_Versioned).version, where)
 
 

@@ -17,6 +17,7 @@ import msgspec
 
 from headrace.batch import AVRO_MARK, Batch
 from headrace.errors import CorruptInput
+from headrace.formats import UNREADABLE
 from headrace.schema import TableSchema
 from headrace.schemas.avro import envelope, source_fields
 from headrace.schemas.avro_json.values import read_long, read_plain_text
@@ -91,7 +92,7 @@ class SourceNames:
         try:
             parts = range(begin, len(batch), _TOGETHER)
             is_named = all(self._are_named(batch.values[at : at + _TOGETHER]) for at in parts)
-        except (msgspec.MsgspecError, ValueError, IndexError, RecursionError):
+        except (IndexError, *UNREADABLE):
             is_named = False
         if not is_named or (batch.headers and not self._events_are_named(batch, begin)):
             raise CorruptInput(
@@ -166,7 +167,7 @@ def _has_name_in_place(schema: str) -> bool:
             and (source["name"], source["type"]["type"]) == ("source", "record")
             and source["type"]["fields"][: len(_SOURCE_FIELDS)] == _SOURCE_FIELDS
         )
-    except (msgspec.MsgspecError, ValueError, RecursionError, LookupError, TypeError):
+    except (LookupError, TypeError, *UNREADABLE):
         return False
 
 
