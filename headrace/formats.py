@@ -44,7 +44,7 @@ class Format(NamedTuple):
             return
         read = f"version {self.version}" if self.oldest == self.version else f"versions {self.oldest} to {self.version}"
         raise NeedsOperator(
-            f"{where} has version {found} of the {self.name} format, and this release, {__version__}, reads {read}",
+            f"{where} has version {str(found)[:20]} of the {self.name} format, and this release, {__version__}, reads {read}",
             hint=f"{self.newer_hint if found > self.version else self.older_hint} See docs/upgrading.md.",
         )
 
