@@ -16,6 +16,7 @@ from bridge.kafka.client import admin
 from bridge.kafka.entries import reading, records
 from bridge.kafka.topics import topics_of
 from headrace.configuration.bridge import BridgeFile
+from headrace.formats import UNREADABLE
 
 #: Is in every dead letter. A text that holds the same is escaped.
 _MARK = b'"too_large":{"bytes":'
@@ -85,7 +86,7 @@ class DeadLetterIndex:
             return
         try:
             change = _CHANGE.decode(value)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             # A schema record, or the mark was in a text of somebody's.
             return
         if change.op == "t":
@@ -109,7 +110,7 @@ class DeadLetterIndex:
             return
         try:
             former = msgspec.json.encode({name: change.before[name] for name in msgspec.json.decode(key)})
-        except (msgspec.MsgspecError, KeyError, TypeError):
+        except (KeyError, TypeError, *UNREADABLE):
             # An old row without its key is that of a key that stays.
             return
         if former != key and former in self._keys:

@@ -11,6 +11,7 @@ import msgspec
 from bridge.kafka.entries import reading, records
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.formats import UNREADABLE
 from headrace.schema import TableSchema
 
 #: What a schema record has, and changes have not as a name of a field; a row's text may have it.
@@ -83,7 +84,7 @@ def schema_in(value: bytes | None, table: str) -> tuple[TableSchema, str] | None
         return None
     try:
         head = msgspec.json.decode(value, type=_Head)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return None
     if not bytes(head.tableChanges) or f"{head.source.schema}.{head.source.table}" != table:
         return None

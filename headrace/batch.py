@@ -40,7 +40,7 @@ import zstandard
 from msgspec import Meta
 
 from headrace.errors import CorruptInput
-from headrace.formats import BATCH
+from headrace.formats import BATCH, UNREADABLE
 from headrace.position import Position
 
 CONTENT_TYPE = "application/vnd.headrace.batch+msgpack"
@@ -248,7 +248,7 @@ def decode(
         else:
             segments, keys, values, figures, encoded, written = _BODY_WITH_AVRO.decode(raw)
             headers = _decode_headers(encoded)
-    except (zstandard.ZstdError, msgspec.MsgspecError, UnicodeDecodeError, OverflowError) as error:
+    except (zstandard.ZstdError, *UNREADABLE) as error:
         raise CorruptInput("the body is truncated, damaged or not a batch") from error
     batch = Batch(
         source=names["source"],

@@ -13,6 +13,9 @@ import msgspec
 from headrace import __version__
 from headrace.errors import NeedsOperator
 
+#: What decoding raises for bytes that are none of ours: damaged, no text, nested too deep, a number beyond any.
+UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+
 
 class _Versioned(msgspec.Struct):
     """Any JSON object of ours; other fields are not looked at."""
@@ -41,12 +44,12 @@ class Format(NamedTuple):
             return
         read = f"version {self.version}" if self.oldest == self.version else f"versions {self.oldest} to {self.version}"
         raise NeedsOperator(
-            f"{where} has version {found} of the {self.name} format, and this release, {__version__}, reads {read}",
+            f"{where} has version {str(found)[:20]} of the {self.name} format, and this release, {__version__}, reads {read}",
             hint=f"{self.newer_hint if found > self.version else self.older_hint} See docs/upgrading.md.",
         )
 
     def check_json(self, data: bytes, where: str) -> None:
-        """Do the same for a JSON object; raise msgspec.MsgspecError or UnicodeDecodeError when it is none."""
+        """Do the same for a JSON object; raise one of UNREADABLE when it is none."""
         self.check(msgspec.json.decode(data, type=_Versioned).version, where)
 
 

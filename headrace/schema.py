@@ -12,9 +12,10 @@ import re
 from typing import Any, Self
 
 import msgspec
-from msgspec import DecodeError, json
+from msgspec import json
 
 from headrace.errors import CorruptInput
+from headrace.formats import UNREADABLE
 
 #: How a record's own `source` begins.
 SOURCE = b'"source":{"version":'
@@ -38,7 +39,7 @@ def schema_and_table(names: re.Match[bytes]) -> tuple[str, str]:
         schema, table = json.decode(names[1], type=str), json.decode(names[2], type=str)
         # A half of a surrogate pair is no text, and has no form in UTF-8.
         (schema + table).encode()
-    except (DecodeError, UnicodeError) as error:
+    except UNREADABLE as error:
         raise CorruptInput("the name of a record's table is no text") from error
     if max(len(schema), len(table)) > _LONGEST_NAME:
         raise CorruptInput(f"the name of a record's table has more than {_LONGEST_NAME} characters")
@@ -108,7 +109,7 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
         try:
             record = msgspec.json.decode(value, type=_Record)
             (change,) = record.tableChanges
-        except (msgspec.MsgspecError, ValueError) as error:
+        except UNREADABLE as error:
             raise CorruptInput("a record with tableChanges is no schema record of ours") from error
         return cls(
             schema=record.source.schema,

@@ -2,15 +2,17 @@
 
 Sans-I/O: it calls links and deliveries that it is given, and imports no AMQP library. The rule of credit: what a link was given
 and what waits for an outcome never exceed `credit` together, nor, as far as their sizes can be foreseen, the source's share of
-memory; what comes above that is released at once. So sources that cannot commit cost bounded memory, all together. Called by
-the receiver, in its thread only.
+memory; what comes above that is released at once. So sources that cannot commit cost bounded memory, all together. And a source
+whose deliveries are rejected gets credit for a few of them a second, by whichever links: an honest edge stops at the first, and
+to judge them costs the threads of all. Called by the receiver, in its thread only.
 """
 
 import itertools
+import time
 from collections.abc import Callable
 from typing import Any
 
-from bridge.model.delivery import Delivery, Granted, Outcome, Release
+from bridge.model.delivery import Delivery, Granted, Outcome, Reject, Release
 
 #: Applies an outcome to a delivery of the AMQP library's.
 Settle = Callable[[Any, Outcome], None]
@@ -21,6 +23,8 @@ Later = Callable[[float, Callable[[], None]], None]
 MOST_OF_SOURCE, MOST_OF_ALL = 16 << 20, 64 << 20
 #: Seconds until the credit is given again of a delivery for which there was no memory.
 _FULL_SECONDS = 0.5
+#: How long a source rests for each delivery that was rejected, and for how much of that it does not rest yet, in seconds.
+_REJECTED_SECONDS, _TOLERATED_SECONDS = 0.125, 6.0
 #: How quickly the size that is expected of a source's next message follows those that came.
 _RISES, _FALLS = 0.5, 0.05
 
@@ -39,13 +43,16 @@ class Feed:
         self.bytes = 0
         #: What its next message is expected to have, in bytes: at first, that its whole credit fits.
         self.expected = MOST_OF_SOURCE / credit
+        #: Whether its source rests, and it gets credit when that ends.
+        self.rests = False
 
 
 class CreditManager:
     """The feeds of all sources."""
 
-    def __init__(self, credit: int, settle: Settle, later: Later) -> None:
+    def __init__(self, credit: int, settle: Settle, later: Later, clock: Callable[[], float] = time.monotonic) -> None:
         self._credit = credit
+        self._clock = clock
         self._settle = settle
         self._later = later
         self._numbers = itertools.count(1)
@@ -55,6 +62,8 @@ class CreditManager:
         self.bytes = 0
         #: The session that each source's deliveries go to: none, no credit.
         self._granted: dict[str, Granted] = {}
+        #: By source: when all that it rests for rejected deliveries is over.
+        self._rested_at: dict[str, float] = {}
 
     def of(self, source: str) -> Feed | None:
         """Return the feed of a source, None while no link is there."""
@@ -118,6 +127,9 @@ class CreditManager:
             feed.bytes -= size
             self.bytes -= size
             self._settle(delivery, outcome)
+            if isinstance(outcome, Reject):
+                now = self._clock()
+                self._rested_at[feed.source] = max(now, self._rested_at.get(feed.source, now)) + _REJECTED_SECONDS
             pause = outcome.pause if isinstance(outcome, Release) else 0.0
             owed[feed.number, pause] = (feed, owed.get((feed.number, pause), (feed, 0))[1] + 1)
         for (_, pause), (feed, count) in owed.items():
@@ -147,11 +159,23 @@ class CreditManager:
             self._flow(feed)
 
     def _flow(self, feed: Feed) -> None:
-        if feed.owed and feed.source in self._granted:
+        if feed.owed and feed.source in self._granted and not self._rests(feed):
             count = min(feed.owed, self._messages_that_fit(feed))
             if count > 0:
                 feed.link.flow(count)
                 feed.owed -= count
+
+    def _rests(self, feed: Feed) -> bool:
+        """Whether a feed's source rests; then what it is owed comes when that ends."""
+        left = self._rested_at.get(feed.source, 0.0) - self._clock() - _TOLERATED_SECONDS
+        if left > 0 and not feed.rests:
+            feed.rests = True
+            self._later(left, lambda: self._wake(feed))
+        return left > 0
+
+    def _wake(self, feed: Feed) -> None:
+        feed.rests = False
+        self._owe(feed, 0)
 
     def _messages_that_fit(self, feed: Feed) -> int:
         """Return for how many more messages of a feed there is memory, beyond its present credit; one at least if it has none."""

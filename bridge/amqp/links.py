@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
+from bridge.amqp.attach_limits import AttachLimits
 from bridge.amqp.authorization import NOT_FOUND, NOT_PERMITTED, PREFIX, Identities, not_for, not_here, refusal
 from bridge.amqp.credit import CreditManager, Feed, Later
 from bridge.amqp.pending_connections import PendingConnections, PerConnection, key
@@ -20,7 +21,7 @@ from bridge.deliveries.pending import encode
 from headrace import doors
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import TOO_LARGE, described
-from headrace.amqp.links import TRANSFER_LIMIT, Arriving, Decoder, close, discard, settle
+from headrace.amqp.links import TRANSFER_LIMIT, Arriving, close, decode, discard, settle
 from headrace.amqp.security import abort, identity, name_of, peer_of
 from headrace.amqp.transport import Handler
 from headrace.errors import CorruptInput
@@ -32,8 +33,6 @@ _log = logging.getLogger(__name__)
 _LARGEST_MESSAGE = 64 * 1024 * 1024
 #: Largest size in bytes of incomplete deliveries of all links; above it the link that has most of it is closed.
 _MOST_ARRIVING = 96 * 1024 * 1024
-#: Most links that one connection may attach: a receiver of deliveries has one for each address.
-_MOST_LINKS = 2000
 _ATTACH_AGAIN_SECONDS = 5.0
 
 
@@ -67,7 +66,6 @@ class Links:
         self._exceeded = RateLimitedLog(_log.error)
         #: The sources whose addresses a bridge that connects out attaches to: those that it serves.
         self._admitted: set[str] = set()
-        self._decode = Decoder()
         #: The connection to attach by, where the bridge has connected out.
         self._outgoing: Connection | None = None
         self._attached = 0
@@ -78,7 +76,7 @@ class Links:
         #: The feeds of each connection.
         self._feeds: PerConnection[Feed] = PerConnection()
         #: How many links each connection has attached.
-        self._counts: dict[int, int] = {}
+        self._limits = AttachLimits(_end)
 
     def refuse(self, source: str, condition: str, description: str) -> None:
         """Close a source's link, and every one that comes, until it is admitted."""
@@ -139,7 +137,7 @@ class Links:
         for feed in self._feeds.pop(connection):
             _log.info("%s: link lost", feed.source)
             self._drop(feed)
-        self._counts.pop(key(connection), None)
+        self._limits.forget(key(connection))
         if self._outgoing is not None and self._outgoing.connection == connection:
             self._outgoing = None
         self.deliveries.drop(connection)
@@ -151,14 +149,11 @@ class Links:
 
     def opening(self, link: Any, transport: Any) -> None:
         """Take over the addresses of the other side, unless it is refused, which a target left empty reports."""
-        who = identity(transport) if self._identities.demanded else None
         number = key(link.connection)
-        self._counts[number] = self._counts.get(number, 0) + 1
-        if self._counts[number] > _MOST_LINKS:
-            doors.AMQP.refuse(CorruptInput("too many links"), name_of(link.connection))
-            abort(link.connection, f"it attached more than {_MOST_LINKS} links")
+        self._limits.attach(number, link.connection, _address_of(link))
+        if self._limits.is_over(number):
             return
-        link.identity = who
+        link.identity = who = identity(transport) if self._identities.demanded else None
         asked = source_of(link)
         if asked is not None:
             link.refusal = self.requests.refusal(link, asked, who)
@@ -182,12 +177,15 @@ class Links:
 
     def opened(self, link: Any, transport: Any) -> None:
         """Take a link into use, or close it when it was refused."""
+        if self._limits.is_over(key(link.connection)):
+            return
         reason = getattr(link, "refusal", None)
         if reason is not None:
             # An edge asks for requests wherever it connects.
             if reason != NOT_CARRIED:
                 self._log_refusal(link, transport, reason)
             close(link, *reason)
+            self._limits.refuse(key(link.connection), link.connection)
             return
         if getattr(link, "answering", None) is not None:
             self.requests.opened(link)
@@ -268,7 +266,7 @@ class Links:
             return
         self._bytes_arriving += arriving.size - before
         if data is not None:
-            self.credit.received(feed, delivery, *self._decode(data, feed.source))
+            self.credit.received(feed, delivery, *decode(data, feed.source))
         elif self._bytes_arriving > _MOST_ARRIVING:
             self._close_heaviest()
 
@@ -299,10 +297,9 @@ class Links:
         return links
 
     def _log_refusal(self, link: Any, transport: Any, reason: tuple[str, str]) -> None:
-        address = (link.remote_source if link.is_sender else link.remote_target).address
         self._refusal(
             "link to %r from %s, %r, refused: %s: %s",
-            str(address or "")[:100],
+            _address_of(link)[:100],
             peer_of(link.connection),
             identity(transport) or "without a certificate",
             *reason,
@@ -323,6 +320,16 @@ class Links:
     def _close(self, feed: Feed, condition: str, description: str) -> None:
         self._drop(feed)
         close(feed.link, condition, description)
+
+
+def _address_of(link: Any) -> str:
+    return str((link.remote_source if link.is_sender else link.remote_target).address or "")
+
+
+def _end(connection: Any) -> None:
+    """Close a connection that attaches links without end."""
+    doors.AMQP.refuse(CorruptInput("too many links"), name_of(connection))
+    abort(connection, "it attaches links without end")
 
 
 class LinkEvents(Handler):  # type: ignore[misc]

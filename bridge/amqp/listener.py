@@ -111,6 +111,7 @@ class Listener(LinkEvents):
         event.transport.idle_timeout = transport.IDLE_SECONDS
         event.transport.max_frame_size = FRAME_BYTES
         event.transport.channel_max = _SESSIONS
+        self.loop.sockets.expect(event.transport)
         if not self._pending.add(key(event.connection), event.connection):
             return
         # Proton would let in who skips SASL, and offer ANONYMOUS in addition to EXTERNAL.
@@ -123,6 +124,7 @@ class Listener(LinkEvents):
 
     def on_connection_opened(self, event: Any) -> None:
         """Note a connection that is up: its handshakes are over."""
+        self.loop.sockets.know(event.transport)
         self._connections.add(key(event.connection), event.connection)
 
     def on_connection_error(self, event: Any) -> None:

@@ -13,12 +13,12 @@ from bridge.amqp.authorization import Identities
 from bridge.amqp.credit import Later
 from bridge.amqp.pending_connections import PerConnection
 from bridge.amqp.sender_links import SenderLinks, Sends
-from bridge.model.delivery import Outcome, Release
+from bridge.model.delivery import Outcome, Reject, Release
 from bridge.requests.pending import PendingRequests, encode
 from headrace import doors
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import TOO_LARGE
-from headrace.amqp.links import TRANSFER_LIMIT, Arriving, Decoder, close, discard, settle
+from headrace.amqp.links import TRANSFER_LIMIT, Arriving, close, decode, discard, settle
 from headrace.errors import CorruptInput
 from headrace.requests.message import ANSWERS, REQUESTS
 
@@ -31,6 +31,8 @@ _LARGEST_MESSAGE = 256 * 1024
 #: Largest size in bytes of all parts that wait to be written; others are sent again later.
 _MOST_WAITING = 32 * 1024 * 1024
 _FULL_SECONDS = 1.0
+#: Until the credit of what was rejected is given again, in seconds.
+_REJECTED_SECONDS = 0.125
 _ATTACH_AGAIN_SECONDS = 5.0
 _SETTLED = 1
 #: Why links are refused by a bridge that carries no requests.
@@ -75,7 +77,6 @@ class RequestLinks:
         #: Sources that this bridge does not serve now, and why; the receiver's own list.
         self._refused = refused
         self._later = later
-        self._decode = Decoder()
         self._numbers = itertools.count(1)
         self._pending: PendingRequests | None = None
         self._received: Received = lambda _source, _ticket, _body: None
@@ -219,7 +220,7 @@ class RequestLinks:
 
     def _take(self, source: str, link: Any, delivery: Any, data: bytes) -> None:
         """Pass a part on to who writes it."""
-        _, _, body = self._decode(data, source)
+        _, _, body = decode(data, source)
         ticket = next(self._numbers)
         self._unsettled[ticket] = (link, delivery, len(body))
         self._tickets_of.add(link.connection, ticket)
@@ -239,8 +240,9 @@ class RequestLinks:
         self._tickets_of.discard(link.connection, ticket)
         self._waiting -= size
         settle(delivery, outcome)
-        if isinstance(outcome, Release):
-            self._later(outcome.pause, partial(self._give, link))
+        if isinstance(outcome, Release | Reject):
+            # What is no answer is work, too.
+            self._later(getattr(outcome, "pause", _REJECTED_SECONDS), partial(self._give, link))
         else:
             self._give(link)
 

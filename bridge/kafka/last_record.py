@@ -13,6 +13,7 @@ from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, OffsetSpec
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Partition
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.formats import UNREADABLE
 from headrace.position import Position
 from headrace.schemas import column_types
 
@@ -52,7 +53,7 @@ def _greatest(client: Any, source: str, start: Any, end: int) -> Position | None
                 raise KafkaException(record.error())
             if record.error() or record.offset() >= end:
                 return greatest
-            position = _position_of(record.value(), source)
+            position = position_of(record.value(), source)
             if position is not None and (greatest is None or position > greatest):
                 greatest = position
             if record.offset() == end - 1:
@@ -72,13 +73,13 @@ class _Envelope(msgspec.Struct):
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
-def _position_of(value: bytes | None, source: str) -> Position | None:
+def position_of(value: bytes | None, source: str) -> Position | None:
     """Return the position that a record's value names, None when it is not a record of the source."""
     value = value or b""
     try:
         origin = column_types.read_origin(value) if value[:1] == column_types.MARK else _ENVELOPE.decode(value).source
         return Position.parse(origin.position) if origin.name == source else None
-    except (msgspec.MsgspecError, CorruptInput):
+    except (CorruptInput, *UNREADABLE):
         return None
 
 

@@ -77,10 +77,17 @@ def parse_withheld(end: str, tables: str) -> Withheld:
     for each in tables.split(",") if tables != _NONE else ():
         name, _, rest = each.partition("=")
         complete, _, offset = rest.partition("@")
-        by_name[unquote(name)] = WithheldTable(Position.parse(complete), int(offset))
-    if int(end) < 0 or any(table.next > int(end) for table in by_name.values()):
+        by_name[unquote(name)] = WithheldTable(Position.parse(complete), _offset(offset))
+    if any(table.next > _offset(end) for table in by_name.values()):
         raise CorruptInput("a withheld record is said to be beyond the last one")
-    return Withheld(int(end), by_name)
+    return Withheld(_offset(end), by_name)
+
+
+def _offset(text: str) -> int:
+    """Return an offset; `int` would take other digits too, and numbers that Kafka has not."""
+    if _OFFSET.fullmatch(text) is None:
+        raise ValueError(text)
+    return int(text)
 
 
 #: The format without withheld tables.
@@ -88,7 +95,8 @@ _WITHOUT = 2
 #: A source of more partitions has no order in its text, which Kafka limits to 4,096 bytes.
 _MOST_PARTITIONS = 100
 _VERSION = re.compile(r"[0-9]{1,3}")
-_ORDER = re.compile(r"(.*) (\d+(?:,\d+)+)")
+_ORDER = re.compile(r"(.*) ([0-9]{1,9}(?:,[0-9]{1,9})+)")
+_OFFSET = re.compile(r"[0-9]{1,18}")
 
 
 class PositionText(NamedTuple):
@@ -135,6 +143,8 @@ def parse(text: str, where: str = "a committed position") -> PositionText:
         else:
             _, at, source, position, end, listed, bridge = rest.split(" ", 6)
             withheld = parse_withheld(end, listed)
+        if datetime.fromisoformat(at).tzinfo is None:
+            raise ValueError(at)
         order: tuple[int, ...] = ()
         if (ordered := _ORDER.fullmatch(bridge)) is not None:
             bridge, order = ordered[1], tuple(map(int, ordered[2].split(",")))

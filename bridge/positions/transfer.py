@@ -18,7 +18,7 @@ from bridge.positions.read import check_free, check_order
 from bridge.positions.survey import commit_positions, positions_of, withheld_tables
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError
-from headrace.formats import EXPORTED_POSITIONS
+from headrace.formats import EXPORTED_POSITIONS, UNREADABLE
 from headrace.position import Position
 
 
@@ -66,7 +66,7 @@ def read_export(data: bytes, where: str) -> Export:
         export = msgspec.json.decode(data, type=Export)
         for each in export.sources:
             Position.parse(each.position)
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, CorruptInput) as error:
+    except (KeyError, TypeError, CorruptInput, *UNREADABLE) as error:
         raise ConfigurationError(
             f"{where} is not what 'headrace bridge export' prints", hint="Give the file as it was printed."
         ) from error

@@ -1,21 +1,23 @@
 """Whether each record of a batch names the source that the batch is of: for consumers that trust `source.name`; optional.
 
 In JSON, a record is decoded by a type in which `source` is an object and its `name` this one text. A member that comes twice is
-decoded each time: whichever of the two a consumer takes, and however the member's name is spelled, it is this source's. In Avro
-nothing is ambiguous: the name is at the place where an edge's schema has it, and another schema is refused. Called by a source's
-part of a transaction.
+decoded each time: whichever of the two a consumer takes, and however the member's name is escaped, it is this source's. A member
+`Source` is refused: readers that ignore case would take either. In Avro nothing is ambiguous: the name is at the place where an
+edge's schema has it, and another schema is refused. Called by a source's part of a transaction.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable
+from functools import cached_property
 from hashlib import sha256
-from itertools import islice
-from typing import Final, Literal
+from itertools import product
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
 from headrace.batch import AVRO_MARK, Batch
 from headrace.errors import CorruptInput
+from headrace.formats import UNREADABLE
 from headrace.schema import TableSchema
 from headrace.schemas.avro import envelope, source_fields
 from headrace.schemas.avro_json.values import read_long, read_plain_text
@@ -40,6 +42,26 @@ _TRANSACTION: Final = _maybe(_TEXT + _NUMBER + _maybe(_NUMBER))
 #: Mark and number, operation, three times, the transaction; nothing unchanged, not too large; version and connector.
 _AHEAD: Final = b".{5}" + _TEXT + _maybe(_NUMBER) * 3 + _TRANSACTION + b"\0\0" + _TEXT * 2
 
+#: What no value is.
+_NEVER: Final = Annotated[int, msgspec.Meta(gt=0, lt=1)]
+#: Records in JSON that are looked at together for a member that differs from `source` in case alone, before each is decoded by a
+#: type that has a field for every such name: that takes three times as long.
+_TOGETHER: Final = 250
+#: How a letter of a member's name may be escaped; and what is an s to Unicode where case is ignored.
+_ESCAPE, _LONG_S = b"\\u", "\u017f"
+
+
+def _in_other_case(name: str) -> list[tuple[str, Any, Any]]:
+    """Return a field for each name that differs from this one in case alone, which no record may have."""
+    letters = [(letter, letter.upper(), *([_LONG_S] if letter == "s" else [])) for letter in name]
+    spelled = map("".join, product(*letters))
+    return [
+        (f"other{number}", _NEVER, msgspec.field(name=each, default=0))
+        for number, each in enumerate(spelled)
+        if each != name
+    ]
+
+
 #: The fields ahead of `source` in the schema of an edge's, and of `source` up to its name.
 _FIELDS: Final = envelope(TableSchema(schema="", table="", key=[], columns=[]), "postgresql")["fields"][:7]
 _SOURCE_FIELDS: Final = source_fields("postgresql")[:3]
@@ -52,8 +74,8 @@ class SourceNames:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        named = msgspec.defstruct("Source", [("name", Literal[source])], gc=False)
-        self._decode = msgspec.json.Decoder(msgspec.defstruct("Record", [("source", named)], gc=False)).decode
+        self._named = msgspec.defstruct("Source", [("name", Literal[source]), *_in_other_case("name")], gc=False)
+        self._decode = msgspec.json.Decoder(msgspec.defstruct("Record", [("source", self._named)], gc=False)).decode
         name = source.encode()
         self._is_named_in_avro = re.compile(_AHEAD + re.escape(_length(len(name)) + name), re.DOTALL).match
         self._event = _EVENT_BEGIN + name
@@ -68,8 +90,9 @@ class SourceNames:
                     f"the schema of {written.name} has the source's name at another place than an edge's"
                 )
         try:
-            is_named = self._are_named(islice(batch.values, begin, None))
-        except (msgspec.MsgspecError, ValueError, IndexError, RecursionError):
+            parts = range(begin, len(batch), _TOGETHER)
+            is_named = all(self._are_named(batch.values[at : at + _TOGETHER]) for at in parts)
+        except (IndexError, *UNREADABLE):
             is_named = False
         if not is_named or (batch.headers and not self._events_are_named(batch, begin)):
             raise CorruptInput(
@@ -77,8 +100,15 @@ class SourceNames:
                 hint="It was not made by an edge of this source; the stream's check_source_names has the bridge look.",
             )
 
-    def _are_named(self, values: Iterable[bytes | None]) -> bool:
-        decode, is_named_in_avro = self._decode, self._is_named_in_avro
+    @cached_property
+    def _decode_any_case(self) -> Callable[[bytes], Any]:
+        # Made when it is needed: it takes milliseconds, and there are many sources.
+        record = msgspec.defstruct("Record", [("source", self._named), *_in_other_case("source")], gc=False)
+        return msgspec.json.Decoder(record).decode
+
+    def _are_named(self, values: list[bytes | None]) -> bool:
+        decode: Callable[[bytes], Any] = self._decode if _has_no_other_case(values) else self._decode_any_case
+        is_named_in_avro = self._is_named_in_avro
         for value in values:
             # A tombstone names nothing.
             if value is None:
@@ -108,6 +138,17 @@ class SourceNames:
         return known
 
 
+def _has_no_other_case(values: list[bytes | None]) -> bool:
+    """Whether each of some records in JSON that has a `source` has no member beside it whose name is that in another case."""
+    found = [value for value in values if value is not None]
+    if found and found[0][:1] == AVRO_MARK:
+        return False
+    text = b"".join(found)
+    if (b"\\" in text and _ESCAPE in text) or (b"\xc5" in text and _LONG_S.encode() in text):
+        return False
+    return text.lower().count(b'"source"') == len(found)
+
+
 def _length(size: int) -> bytes:
     """Return the length of a text as Avro has it ahead of the text."""
     return bytes([2 * size]) if size < _LONG else bytes([2 * size & 0x7F | 0x80, 2 * size >> 7])
@@ -126,7 +167,7 @@ def _has_name_in_place(schema: str) -> bool:
             and (source["name"], source["type"]["type"]) == ("source", "record")
             and source["type"]["fields"][: len(_SOURCE_FIELDS)] == _SOURCE_FIELDS
         )
-    except (msgspec.MsgspecError, ValueError, RecursionError, LookupError, TypeError):
+    except (LookupError, TypeError, *UNREADABLE):
         return False
 
 

@@ -9,6 +9,7 @@ and the table, `region/name schema.table`; the value is the batch's body, and it
 complete in itself, with the schemas that its records were written with, and its format has the batch's version.
 """
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from headrace.schema import COPY_MARK_HEAD
 #: into a topic that takes records of 1 MB, as all others of the batch do.
 _MOST_BYTES = 512 * 1024
 #: Properties of a batch that are numbers.
-_NUMBERS = ("version", "count")
+_NUMBERS, _NUMBER = ("version", "count"), re.compile(r"[0-9]{1,9}")
 
 
 class Divided(NamedTuple):
@@ -161,11 +162,18 @@ def share_of(place: tuple[str, int], parts: Sequence[tuple[str, Batch]]) -> Shar
     return written
 
 
+def _number(text: object) -> int:
+    """Return a number of a batch; `int` would take any digits, of any length."""
+    if _NUMBER.fullmatch(str(text)) is None:
+        raise ValueError
+    return int(str(text))
+
+
 def batch_of(headers: Sequence[tuple[str, bytes]] | None, value: bytes | None, where: str) -> Batch:
     """Return the batch of a withheld record; raise CorruptInput, or NeedsOperator for a version that is not read."""
     properties: dict[str, object] = {name: data.decode(errors="replace") for name, data in headers or ()}
     try:
-        properties |= {name: int(str(properties.get(name))) for name in _NUMBERS}
+        properties |= {name: _number(properties.get(name)) for name in _NUMBERS}
         return decode(properties, CONTENT_ENCODING, value or b"")
     except (CorruptInput, ValueError) as error:
         reason = error.message if isinstance(error, CorruptInput) else "its headers are no batch's"

@@ -13,6 +13,7 @@ import msgspec
 
 from edge.progress.checkpoint import Checkpoint
 from headrace.errors import CorruptInput
+from headrace.formats import UNREADABLE
 from headrace.position import Position
 
 
@@ -45,7 +46,7 @@ def place_of(connector: str, offset: bytes | str) -> int:
     """Return the place of an offset as the engine writes it; raise CorruptInput where it has none."""
     try:
         place = PLACES[connector](msgspec.json.decode(offset, type=dict[str, Any]))
-    except (msgspec.MsgspecError, AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, *UNREADABLE) as error:
         raise CorruptInput(f"an offset of Debezium's connector {connector} names no place in its log") from error
     if not isinstance(place, int) or not 0 < place < 1 << 64:
         raise CorruptInput(f"an offset of Debezium's connector {connector} names no place in its log")

@@ -23,6 +23,7 @@ import msgspec
 from edge.debezium.frames import END, HELLO, PROTOCOL, FrameReader
 from edge.engine import StreamFailed
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+from headrace.formats import UNREADABLE
 from headrace.java import jar_folder
 
 _CLASS = "headrace.debezium.RecordEngine"
@@ -252,7 +253,7 @@ class EngineProcess:
     def _check(self, hello: bytes) -> None:
         try:
             self._hello = msgspec.json.decode(hello, type=_Hello)
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise self._other_protocol() from error
         if self._hello.protocol != PROTOCOL:
             raise self._other_protocol()

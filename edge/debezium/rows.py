@@ -11,7 +11,6 @@ from hashlib import md5
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-import msgspec
 from msgspec import json
 
 from edge.debezium.connectors import CONNECTORS, Change, Connector, Source
@@ -20,6 +19,7 @@ from edge.debezium.values import Convert
 from edge.records.alterations import TableDescription
 from edge.records.column_policy import LeftOut, Policy
 from headrace.errors import CorruptInput
+from headrace.formats import UNREADABLE
 from headrace.schema import Column, TableSchema
 
 #: What Debezium has in an old row of which the log has the key alone: null, or the type's empty value for columns NOT NULL.
@@ -112,7 +112,7 @@ class Rows:
         """Note a schema by its number."""
         try:
             self._schemas[int.from_bytes(content[:4], "big")] = json.decode(content[4:], type=dict[str, Any])
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise CorruptInput("a schema of Debezium's engine cannot be read") from error
 
     @staticmethod
@@ -120,7 +120,7 @@ class Rows:
         """Return the change in a record; None for what is no change of a table."""
         try:
             change = json.decode(record.value or b"null", type=Change | None)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise CorruptInput(f"a record of {record.topic} is no change as Debezium writes it") from error
         return None if change is None or change.op not in {"c", "u", "d", "r", "t"} else change
 

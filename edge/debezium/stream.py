@@ -23,6 +23,7 @@ from edge.debezium.rows import Rows, Table
 from edge.records.transaction_writer import TransactionWriter
 from headrace import files
 from headrace.errors import CorruptInput, NeedsOperator
+from headrace.formats import UNREADABLE
 
 #: A transaction up to this size, in bytes, is kept in memory.
 _IN_MEMORY: Final = 8 << 20
@@ -218,7 +219,7 @@ class EngineStream:
     def _take_status(self, record: EngineRecord) -> None:
         try:
             status = msgspec.json.decode(record.value or b"", type=TransactionStatus)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise CorruptInput(
                 "a record of Debezium's engine is neither a beginning nor an end of a transaction"
             ) from error

@@ -24,8 +24,9 @@ from edge.progress.checkpoint import Checkpoint
 from headrace.errors import CorruptInput
 from headrace.position import Position
 
-_MARIADB = re.compile(r"(\d+)-(\d+)-(\d+)")
-_RANGES = r"(?::\d+(?:-\d+)?)+"
+#: Numbers are below 2**64.
+_MARIADB = re.compile(r"(\d{1,10})-(\d{1,10})-(\d{1,20})", re.ASCII)
+_RANGES = r"(?::\d{1,19}(?:-\d{1,19})?)+"
 _TAG = r":[a-zA-Z_]\w{0,31}"
 _MYSQL = re.compile(
     rf"([0-9a-fA-F]{{8}}(?:-[0-9a-fA-F]{{4}}){{3}}-[0-9a-fA-F]{{12}})((?:{_RANGES})?(?:{_TAG}{_RANGES})*)", re.ASCII

@@ -28,6 +28,7 @@ from edge.mysql.errors import ServerIdTaken, streaming
 from headrace import files
 from headrace.configuration.edge import Mysql
 from headrace.errors import CorruptInput, NeedsOperator, NoSpace, NotConnected
+from headrace.formats import UNREADABLE
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ def noted_dump_thread(folder: Path, database: Database) -> int:
         found = msgspec.json.decode((folder / _NAME).read_bytes(), type=_Note)
     except FileNotFoundError:
         return 0
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNREADABLE) as error:
         _log.warning("the note of the server's thread in %s is not read: %s", folder / _NAME, error)
         return 0
     is_same = abs(found.server_started - _started(database)) <= _TOLERANCE_SECONDS

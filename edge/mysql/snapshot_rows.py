@@ -19,7 +19,7 @@ from edge.mysql.rows_compiled import Image, Images
 from edge.mysql.table_map import packed
 from headrace import files
 from headrace.errors import NeedsOperator
-from headrace.formats import SNAPSHOT_PLACE
+from headrace.formats import SNAPSHOT_PLACE, UNREADABLE
 from headrace.position import Position
 
 _NULL = 0xFB
@@ -153,7 +153,7 @@ class SnapshotOrdinals:
             return _Taken()
         except OSError as error:
             raise files.problem(self._path, "read", error) from error
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise NeedsOperator(
                 f"{self._path} is damaged",
                 hint="Stop the edge, move the file to another folder, and start it when the source has committed something.",

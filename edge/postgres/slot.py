@@ -22,6 +22,7 @@ from edge.postgres.replication import System
 from headrace import files
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, ReplicationError
+from headrace.formats import UNREADABLE
 
 _log = logging.getLogger(__name__)
 
@@ -241,5 +242,5 @@ class Walsender:
     def _read(self) -> _Note | None:
         try:
             return msgspec.json.decode(self._path.read_bytes(), type=_Note)
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, *UNREADABLE):
             return None

@@ -22,7 +22,7 @@ import msgspec
 from edge.delivery.outbox import Outbox
 from headrace import files
 from headrace.errors import CorruptInput, NeedsOperator, NoSpace
-from headrace.formats import CHECKPOINT
+from headrace.formats import CHECKPOINT, UNREADABLE
 from headrace.position import Position
 
 _NAME = "checkpoint.json"
@@ -146,7 +146,7 @@ class State(Generic[C]):
             CHECKPOINT.check_json(data, f"checkpoint {self.path}")
             checkpoint = msgspec.json.decode(data, type=self._kind)
             checkpoint.check()
-        except (msgspec.MsgspecError, UnicodeDecodeError, CorruptInput) as error:
+        except (CorruptInput, *UNREADABLE) as error:
             raise NeedsOperator(
                 f"checkpoint {self.path} is damaged, or of another kind of database", hint=_REPAIR
             ) from error

@@ -11,7 +11,7 @@ from msgspec import json
 
 from headrace import files
 from headrace.errors import NeedsOperator
-from headrace.formats import PASSED_TRANSACTIONS
+from headrace.formats import PASSED_TRANSACTIONS, UNREADABLE
 
 _NAME = "passed.json"
 #: Prefix of the message that takes the place of a transaction which was passed.
@@ -95,7 +95,7 @@ class PassedTransactions:
             return _File()
         except OSError as error:
             raise files.problem(self._path, "read", error) from error
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise NeedsOperator(
                 f"{self._path} is damaged",
                 hint="Remove it; then pass the transactions again at which the edge stops.",

@@ -19,6 +19,7 @@ from edge.progress.checkpoint import Checkpoint
 from headrace import __version__, files
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError
+from headrace.formats import UNREADABLE
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class RecordSettings:
             return msgspec.json.decode((folder / _NAME).read_bytes(), type=_Note)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        except (OSError, *UNREADABLE):
             # As if nothing were known: more schema records than needed.
             _log.warning("%s cannot be read, and is written again", folder / _NAME)
             return None

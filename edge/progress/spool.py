@@ -22,6 +22,7 @@ from edge.progress.spool_file import SpoolFile, may_pass
 from edge.records.batcher import SealedBatch
 from headrace import files
 from headrace.errors import CorruptInput, NeedsOperator, NoSpace
+from headrace.formats import UNREADABLE
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 _NAME = "spool.sqlite"
 _ROWS_AT_ONCE = 256
 #: What reading a damaged file raises; a column of SQLite's holds values of any type, whatever it was declared as.
-_DAMAGED = (sqlite3.Error, msgspec.MsgspecError, CorruptInput, TypeError, ValueError, OverflowError, LookupError)
+_DAMAGED = (sqlite3.Error, CorruptInput, TypeError, LookupError, *UNREADABLE)
 _READ = "select id, first, last, confirm, put_at, checksum, head, body from batch where id between ? and ? order by id"
 
 

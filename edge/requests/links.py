@@ -12,7 +12,7 @@ from typing import Any
 from edge.requests.service import RequestService
 from headrace import doors
 from headrace.amqp.errors import TOO_LARGE, described
-from headrace.amqp.links import Arriving, Decoder, Release, close, settle
+from headrace.amqp.links import Arriving, Release, close, decode, settle
 from headrace.amqp.transport import Delivery, Endpoint, Loop, Message, symbol
 from headrace.errors import CorruptInput
 from headrace.logs import RateLimitedLog
@@ -42,7 +42,6 @@ class RequestLinks:
         self._sender: Any = None
         self._is_over = False
         self._attach_is_due = False
-        self._decode = Decoder()
         self._arriving = Arriving(_LARGEST_MESSAGE)
 
     def attach(self) -> None:
@@ -114,7 +113,7 @@ class RequestLinks:
                 self._take(link, delivery, data)
 
     def _take(self, link: Any, delivery: Any, data: bytes | bytearray) -> None:
-        _, _, body = self._decode(data, REQUESTS)
+        _, _, body = decode(data, REQUESTS)
         outcome = self._service.receive(body)
         settle(delivery, outcome)
         self._later(outcome.pause if isinstance(outcome, Release) else 0.0, lambda: self._give(link))

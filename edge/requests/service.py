@@ -26,6 +26,7 @@ import msgspec
 from headrace import doors, files
 from headrace.amqp.links import Accept, Outcome, Reject, Release
 from headrace.errors import UNEXPECTED, CorruptInput, ReplicationError
+from headrace.formats import UNREADABLE
 from headrace.logs import RateLimitedLog
 from headrace.requests import message
 from headrace.requests.message import LONGEST_SECONDS, REQUESTS, Content, Part, Request, decode_request, encode, parts
@@ -134,7 +135,7 @@ class KnownRequests:
             return {}
         except OSError as error:
             raise files.problem(self._path, "read", error) from error
-        except msgspec.MsgspecError as error:
+        except UNREADABLE as error:
             raise CorruptInput(
                 f"{self._path} is damaged",
                 hint="Remove it: it holds the ids of requests from headquarters of the last hours, and nothing else.",

@@ -14,6 +14,7 @@ from edge.records.column_policy import Policy
 from edge.snapshot.store import Request
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.formats import UNREADABLE
 
 #: Rows in one request.
 _MANY = 200
@@ -42,7 +43,7 @@ def parse(data: bytes) -> list[Letter]:
     """Return the dead letters of a list; raise ConfigurationError when it is none."""
     try:
         return msgspec.json.decode(data, type=list[Letter])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise ConfigurationError("the list of dead letters cannot be read", hint=_LIST) from error
 
 
@@ -119,7 +120,7 @@ def check_keys(table: str, keys: list[dict[str, Any]], names: Collection[str]) -
 def _key(letter: Letter) -> dict[str, object]:
     try:
         key = msgspec.json.decode(letter.key or "", type=dict[str, object])
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ConfigurationError(f"a dead letter of {letter.table} has a key that is none", hint=_LIST) from error
     if not key:
         raise ConfigurationError(f"a dead letter of {letter.table} has a key that is none", hint=_LIST)

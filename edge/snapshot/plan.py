@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 from headrace.errors import NeedsOperator
-from headrace.formats import SNAPSHOT_PLAN
+from headrace.formats import SNAPSHOT_PLAN, UNREADABLE
 from headrace.schema import TableSchema
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -194,7 +194,7 @@ def parse(data: bytes, source: str, path: str) -> Plan:
     try:
         SNAPSHOT_PLAN.check_json(data, f"snapshot plan {path}")
         plan = msgspec.json.decode(data, type=Plan)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise NeedsOperator(f"snapshot plan {path} is damaged", hint=hint) from error
     plan.version = SNAPSHOT_PLAN.version
     if plan.source != source:

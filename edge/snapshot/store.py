@@ -25,7 +25,7 @@ from rich.text import Text
 from edge.records.alterations import KnownColumn, Published, TableDescription
 from edge.snapshot.plan import Plan, TablePlan, parse
 from headrace import files
-from headrace.formats import SNAPSHOT_REQUEST, TABLE_HISTORY
+from headrace.formats import SNAPSHOT_REQUEST, TABLE_HISTORY, UNREADABLE
 
 _log = logging.getLogger(__name__)
 
@@ -90,7 +90,7 @@ def read(path: Path) -> HistoryFile | None:
         return None
     except OSError as error:
         raise files.problem(path, "read", error) from error
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         # As if nothing were known: more schema records than needed, and alterations of meanwhile are not found.
         _log.warning("%s is damaged, and is written again", path)
         return HistoryFile(incomplete=True)
@@ -194,7 +194,7 @@ class SnapshotStore:
             except OSError as error:
                 # Those behind it must not overtake it.
                 raise files.problem(path, "read", error) from error
-            except (msgspec.MsgspecError, UnicodeDecodeError):
+            except UNREADABLE:
                 _log.exception("snapshot request %s is damaged and was removed: request it again", path)
                 self.taken(path)
         return found

@@ -7,7 +7,8 @@ accepted by itself. Called in the loop's thread.
 from typing import Any, NamedTuple
 
 from headrace import doors
-from headrace.amqp.transport import Condition, Delivery, Message
+from headrace.amqp import sections
+from headrace.amqp.transport import Condition, Delivery
 from headrace.errors import CorruptInput
 
 #: A sender has sent more than it was given credit for.
@@ -108,56 +109,15 @@ def discard(link: Any, delivery: Any) -> None:
         release(delivery)
 
 
-class Decoder:
-    """Reads AMQP messages; used again and again, as making one costs more than using it."""
+def decode(data: bytes | bytearray, whose: str = "") -> tuple[dict[Any, Any] | None, str, bytes]:
+    """Return a message's application properties, content encoding and body.
 
-    def __init__(self) -> None:
-        self._message = Message()
-
-    def __call__(self, data: bytes | bytearray, whose: str = "") -> tuple[Any, str, bytes]:
-        """Return application properties, content encoding and body.
-
-        What is no AMQP message has no properties and an empty body: its decoder, such as headrace/batch.py, refuses it. `whose`
-        is the source, for the log.
-        """
-        message = self._message
-        try:
-            if len(data) > LARGE:
-                ahead, body = split(data)
-                message.decode(ahead)
-            else:
-                message.decode(data)
-                body = message.body
-                # Binary is a view into memory that Proton frees.
-                body = bytes(body) if isinstance(body, bytes | memoryview | bytearray) else b""
-            return message.properties, str(message.content_encoding or ""), body
-        except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this message alone.
-            doors.MESSAGE.refuse(error, whose)
-            # What it holds of the message is in an unknown state.
-            self._message = Message()
-            return None, "", b""
-
-
-#: Of a larger message all sections but its body, which are small in ours, have no more bytes than this.
-LARGE = 1 << 20
-#: How a section begins, how those of a large body of bytes or text do, and how many bytes are ahead of that body; the types of
-#: the other sections, by how many bytes say their size.
-_SECTION, _BODY_HEAD = b"\x00\x53", 8
-_BODIES = (b"\x00\x53\x75\xb0", b"\x00\x53\x77\xb0", b"\x00\x53\x77\xb1")
-_SIZED = {0x45: 0, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
-
-
-def split(data: bytes | bytearray) -> tuple[bytes | bytearray, bytes]:
-    """Return what is ahead of the body of a large message, and the body; raise CorruptInput where that is not near its beginning.
-
-    Proton would keep copies of its own; and what is ahead of the body becomes values several times as large.
+    What is no AMQP message has no properties and an empty body: its decoder, such as headrace/batch.py, refuses it. `whose` is
+    the source, for the log.
     """
-    at = 0
-    while at < LARGE and data[at : at + 2] == _SECTION and data[at + 3] in _SIZED:
-        size = _SIZED[data[at + 3]]
-        at += 4 + size + int.from_bytes(data[at + 4 : at + 4 + size], "big")
-    start = at + _BODY_HEAD
-    end = start + int.from_bytes(data[start - 4 : start], "big")
-    if at >= LARGE or not data.startswith(_BODIES, at) or end > len(data):
-        raise CorruptInput("the body of a large message is not one of bytes or text, near its beginning")
-    return data[:at], bytes(memoryview(data)[start:end])
+    try:
+        found = sections.read(data)
+    except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this message alone.
+        doors.MESSAGE.refuse(error, whose)
+        return None, "", b""
+    return found.application, found.content_encoding, found.body if isinstance(found.body, bytes) else b""

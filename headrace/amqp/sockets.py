@@ -65,6 +65,19 @@ class Sockets:
         if dropped is not None:
             dropped.drop()
 
+    def expect(self, transport: Any) -> None:
+        """Note a connection whose handshakes begin."""
+        if (newcomer := self._of(transport)) is not None:
+            self.polling.expect(newcomer.descriptor)
+
+    def know(self, transport: Any) -> None:
+        """Note a connection whose handshakes are over."""
+        if (known := self._of(transport)) is not None:
+            self.polling.know(known.descriptor)
+
+    def _of(self, transport: Any) -> "Socket | None":
+        return None if transport is None else self.all.get(number_of(transport._impl))  # noqa: SLF001 - as below.
+
     def flush(self) -> bool:
         """Write what there is to be written; return whether anything was looked at."""
         touched, self.touched = self.touched, {}
@@ -98,6 +111,11 @@ class Socket:
         sockets.all[self._number] = self
         if sock is not None:
             sockets.touched[self] = None
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor; -1 for one that is closed."""
+        return -1 if self._socket is None else self._socket.fileno()
 
     def connect(self, address: Address, failed: Callable[[OSError], None]) -> None:
         """Start to connect to the host's addresses, one after the other; raise OSError when none can be tried.
@@ -138,6 +156,7 @@ class Socket:
         self._sockets.all.pop(self._number, None)
         sock, self._socket = self._socket, None
         if sock is not None:
+            self._polling.know(sock.fileno())
             self._polling.forget(sock.fileno())
             sock.close()
 

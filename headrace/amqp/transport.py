@@ -128,7 +128,8 @@ class Loop:
         self._name = name
         self._collector = Collector()
         self._polling = Polling()
-        self._sockets = Sockets(self._polling, self._handle_events)
+        #: Those of the connections.
+        self.sockets = Sockets(self._polling, self._handle_events)
         #: What to call with each type of event, by its number.
         self._methods: dict[int, list[Callable[[Event], None]]] = {}
         #: What was connected out, and its session.
@@ -193,7 +194,7 @@ class Loop:
         def failed(error: OSError) -> None:
             transport.condition = Condition(error.strerror or type(error).__name__)
 
-        Socket(self._sockets, connection, transport).connect(address, failed)
+        Socket(self.sockets, connection, transport).connect(address, failed)
         return connection
 
     def listen(self, host: str, port: int) -> Acceptor:
@@ -248,7 +249,7 @@ class Loop:
                 link = link.next(0)
             connection._attrs.clear()  # noqa: SLF001 - as above.
         self._collector.release()
-        self._sockets.close()
+        self.sockets.close()
         self._polling.close()
         self._methods.clear()
 
@@ -259,7 +260,7 @@ class Loop:
         if domain is not None:
             transport.ssl(domain)
         transport.bind(connection)
-        Socket(self._sockets, connection, transport, sock)
+        Socket(self.sockets, connection, transport, sock)
 
     def _session_of(self, connection: Any) -> Any:
         if self._session is None:
@@ -276,7 +277,7 @@ class Loop:
     def _process(self) -> None:
         """Handle all events, and write what came of them, which may be the cause of more."""
         self._handle_events()
-        while self._sockets.flush():
+        while self.sockets.flush():
             self._handle_events()
 
     def _handle_events(self) -> None:
@@ -284,12 +285,12 @@ class Loop:
         while impl := lib.pn_collector_peek(collector):
             number = lib.pn_event_type(impl)
             if number == lib.PN_TRANSPORT:
-                self._sockets.touch(number_of(lib.pn_event_transport(impl)))
+                self.sockets.touch(number_of(lib.pn_event_transport(impl)))
             elif number in methods:
                 self._handle(Event(impl, number), methods[number])
             if number == lib.PN_TRANSPORT_CLOSED:
                 transport = lib.pn_event_transport(impl)
-                self._sockets.drop(number_of(transport))
+                self.sockets.drop(number_of(transport))
                 lib.pn_transport_unbind(transport)
             lib.pn_collector_pop(collector)
 

@@ -17,7 +17,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.console.bridges import Bridges
 from headrace.console.charts import STEP, History, Prometheus
-from headrace.console.connections import Bounded
+from headrace.console.connections import Bounded, Listening
 from headrace.console.lake import Lake
 from headrace.console.pages import Known, Pages
 from headrace.console.retention import Retention
@@ -79,12 +79,16 @@ class Console:
         self._socket = _bound(settings.host, settings.port)
         self.port = int(self._socket.getsockname()[1])
         self._secure = settings.certificate is not None
+        if self._secure:
+            self._socket = Listening(self._socket)
         self._host = settings.host
         # Of its start and its end the console prints its own lines.
         logging.getLogger("uvicorn").setLevel(logging.WARNING)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self.application,
+                # Another loop would not accept by the socket itself.
+                loop="asyncio",
                 http=type("Connection", (Bounded,), {"known": {}}),
                 log_config=None,
                 access_log=False,

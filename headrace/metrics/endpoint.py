@@ -9,6 +9,8 @@ import logging
 import socket
 import sys
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -20,13 +22,16 @@ from headrace.status.answer import Answer, Health
 
 _log = logging.getLogger(__name__)
 
-#: Prometheus's text form.
+#: Prometheus's text form, and that of the other answers.
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+_JSON = "application/json"
 
 #: A client that sends or reads nothing for so long, in seconds, is disconnected.
 _TIMEOUT = 5.0
 #: Connections at once: one that sends a byte now and then is not silent.
 _MOST = 50
+#: How many times as long as an answer took nobody is answered: to make it costs the part's own thread, whoever asks.
+_REST = 3.0
 
 
 class Metrics(Protocol):
@@ -91,7 +96,7 @@ class Endpoint:
 
     def __init__(self, listen: str, served: Served) -> None:
         host, _, port = listen.rpartition(":")
-        handler = type("Handler", (_Handler,), {"served": served})
+        handler = type("Handler", (_Handler,), {"served": served, "turns": _Turns()})
         try:
             self._server = _Server((host or "0.0.0.0", int(port)), handler)
         except OSError as error:
@@ -111,8 +116,28 @@ class Endpoint:
         self._thread.join(_TIMEOUT)
 
 
+class _Turns:
+    """One answer is made at a time, and after it there is a rest: so a flood of questions leaves the part its processor."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rested_at = 0.0
+
+    def make(self, answer: Callable[[], bytes]) -> bytes:
+        """Return an answer once it is its turn."""
+        with self._lock:
+            if (left := self._rested_at - time.monotonic()) > 0:
+                time.sleep(left)
+            began = time.monotonic()
+            made = answer()
+            ended = time.monotonic()
+            self._rested_at = ended + _REST * (ended - began)
+            return made
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     served: Served
+    turns: _Turns
     timeout = _TIMEOUT
     server_version, sys_version = "headrace", ""
 
@@ -120,17 +145,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Answer a question."""
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(HTTPStatus.OK, _PROMETHEUS, self.served.collector.text())
+            self._answer(HTTPStatus.OK, _PROMETHEUS, self.turns.make(self.served.collector.text))
         elif path == "/status":
-            self._json(HTTPStatus.OK, self.served.status())
+            body = self.turns.make(lambda: msgspec.json.encode(self.served.status()) + b"\n")
+            self._answer(HTTPStatus.OK, _JSON, body)
         elif path in {"/health/live", "/health/ready"}:
             health = self.served.live() if path == "/health/live" else self.served.ready()
-            self._json(HTTPStatus.OK if health.well else HTTPStatus.SERVICE_UNAVAILABLE, health)
+            code = HTTPStatus.OK if health.well else HTTPStatus.SERVICE_UNAVAILABLE
+            self._answer(code, _JSON, msgspec.json.encode(health) + b"\n")
         else:
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"/metrics /health/live /health/ready /status\n")
-
-    def _json(self, code: HTTPStatus, answer: Any) -> None:
-        self._answer(code, "application/json", msgspec.json.encode(answer) + b"\n")
 
     def _answer(self, code: HTTPStatus, kind: str, body: bytes) -> None:
         self.send_response(code)

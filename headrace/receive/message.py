@@ -13,11 +13,13 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from headrace import doors
-from headrace.amqp.links import LARGE, Outcome, split
-from headrace.amqp.transport import Message
+from headrace.amqp.links import Outcome
+from headrace.amqp.sections import Most, read
 
 #: The application properties of a record's headers begin so.
 _HEADER = "header."
+#: More is in no message of a bridge's: headers of a record of Kafka's.
+_MOST = Most(1 << 14, 64 << 20)
 
 
 class Received(NamedTuple):
@@ -47,30 +49,21 @@ class Received(NamedTuple):
 
 def decode(data: bytes | bytearray) -> Received | None:
     """Return what a message holds; None when it is no AMQP message with a binary or text body."""
-    message = Message()
     try:
-        if len(data) > LARGE:
-            ahead, body = split(data)
-            message.decode(ahead)
-        else:
-            message.decode(data)
-            if not isinstance(message.body, str | bytes | bytearray | memoryview):
-                # Proton reads as an empty message what is none; and of a number `bytes` makes as many zeros.
-                return None
-            # Binary is a view into memory that Proton frees.
-            body = message.body.encode() if isinstance(message.body, str) else bytes(message.body)
-        properties = dict(message.properties or {})
+        found = read(data, _MOST)
+        properties = found.application or {}
+        created = found.created
         return Received(
-            id="" if message.id is None else str(message.id),
-            address=message.address or "",
+            id="" if found.id is None else str(found.id),
+            address=str(found.address or ""),
             key=_key(properties.get("key")),
-            timestamp=round((message.creation_time or 0) * 1000),
+            timestamp=created if isinstance(created, int) else 0,
             headers={
-                name.removeprefix(_HEADER): _copied(value)
+                name.removeprefix(_HEADER): value
                 for name, value in properties.items()
-                if name.startswith(_HEADER)
+                if isinstance(name, str) and name.startswith(_HEADER)
             },
-            body=body,
+            body=found.body.encode() if isinstance(found.body, str) else found.body,
             tombstone=bool(properties.get("tombstone")),
         )
     except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this message alone.
@@ -78,16 +71,8 @@ def decode(data: bytes | bytearray) -> Received | None:
         return None
 
 
-def _copied(value: Any) -> Any:
-    if isinstance(value, memoryview):
-        return bytes(value)
-    # AMQP has more types than JSON; a bridge sends none of them.
-    return value if value is None or isinstance(value, str | bytes | bool | int | float) else str(value)
-
-
 def _key(value: Any) -> str | bytes | None:
-    found = _copied(value)
-    return found if found is None or isinstance(found, str | bytes) else str(found)
+    return value if value is None or isinstance(value, str | bytes) else str(value)
 
 
 def _plain(value: Any) -> Any:

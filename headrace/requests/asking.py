@@ -16,6 +16,7 @@ from rich.console import Console
 
 from headrace import doors, findings
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.formats import UNREADABLE
 from headrace.requests.message import Content, Outcome, Part, Request, content_of, decode_part, encode
 from headrace.status.answer import Answer
 from headrace.status.table import console, screen
@@ -147,7 +148,7 @@ def show(kind: str, content: Content, *, as_json: bool) -> None:
             findings.show([findings.Finding(**each) for each in rows], Console(highlight=False))  # type: ignore[arg-type]
         else:
             click.echo(_lines(content.data))
-    except (msgspec.ValidationError, TypeError, KeyError, ValueError) as error:
+    except (TypeError, KeyError, *UNREADABLE) as error:
         raise CorruptInput(
             f"the edge's answer to {kind!r} is not understood",
             hint="With --json it is printed as it is. Are edge and headquarters of releases that go together?",

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from headrace.configuration.value_types import SOURCE_NAME
 from headrace.errors import CorruptInput
-from headrace.formats import ANSWER, REQUEST
+from headrace.formats import ANSWER, REQUEST, UNREADABLE
 
 #: Addresses of a source: where its edge receives requests, and where it sends answers.
 REQUESTS, ANSWERS = "requests/", "answers/"
@@ -124,7 +124,7 @@ def _decode(data: bytes, kind: Any, form: Any, what: str) -> Any:
     try:
         form.check(msgspec.json.decode(data, type=_Versioned).version, what)
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
+    except UNREADABLE as error:
         # The decoder's message names a field; where it has its value, that is left out.
         reason = (
             _WITH_VALUE.sub(r"\1", str(error)) if isinstance(error, msgspec.ValidationError) else "it is no JSON object"
@@ -159,7 +159,7 @@ def content_of(text: str) -> Content:
     """Return the content of a whole answer; raise CorruptInput for what is none."""
     try:
         return msgspec.json.decode(text, type=Content)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise CorruptInput("the content of an answer is damaged") from error
 
 

@@ -11,8 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from msgspec import MsgspecError, json
+from msgspec import json
 
+from headrace.formats import UNREADABLE
 from headrace.schema import Column, TableSchema
 from headrace.schemas.column_types import NULL, Schema, avro_type_of, optional
 
@@ -189,7 +190,7 @@ def is_of_table(text: str, namespace: str, name: str) -> bool:
     """Whether a text is the schema of a record with a name in a namespace, as JSON."""
     try:
         schema = json.decode(text)
-    except (MsgspecError, UnicodeError, RecursionError):
+    except UNREADABLE:
         return False
     return isinstance(schema, dict) and (schema.get("type"), schema.get("namespace"), schema.get("name")) == (
         "record",
@@ -253,7 +254,7 @@ def same(schema: str, other: str) -> bool:
     """Whether two schemas, as JSON, are the same; registries write names in full or in short. What is no Avro schema is not."""
     try:
         return bool(_in_full(json.decode(schema), "") == _in_full(json.decode(other), ""))
-    except (MsgspecError, UnicodeError, RecursionError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError, *UNREADABLE):
         return False
 
 

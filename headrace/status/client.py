@@ -18,6 +18,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
+from headrace.formats import UNREADABLE
 from headrace.status.answer import Answer, SourceStatus, refused_inputs
 
 _TIMEOUT = 5.0
@@ -112,7 +113,7 @@ def answer_of(listen: str, timeout: float = _TIMEOUT) -> tuple[Answer | None, st
         answer = msgspec.json.decode(connection.getresponse().read(), type=Answer)
     except OSError as error:
         return None, f"nobody answers at {host}:{port}: {error.strerror or error}"
-    except (http.client.HTTPException, msgspec.MsgspecError):
+    except (http.client.HTTPException, *UNREADABLE):
         return None, f"what answers at {host}:{port} is no part of Headrace"
     finally:
         connection.close()

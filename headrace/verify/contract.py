@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
-from headrace.formats import VERIFICATION
+from headrace.formats import UNREADABLE, VERIFICATION
 from headrace.verify.canonical import LONGEST_NAME, Column, SilverType
 from headrace.verify.comparison import MOST_CELLS, Digest, Forms, Grid, SourceTable
 from headrace.verify.engines import Engine
@@ -201,7 +201,7 @@ def parse_arguments(fields: dict[str, Any]) -> Arguments:
         VERIFICATION.check(version, "a request to verify")
     try:
         arguments = msgspec.convert(fields, Arguments)
-    except msgspec.ValidationError as error:
+    except UNREADABLE as error:
         raise ConfigurationError(f"a request to verify is not understood: {error}") from error
     if not _has_ranges(arguments.what):
         raise ConfigurationError("a request to verify is not understood: its ranges are none")

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.formats import UNREADABLE
 from headrace.requests import asking
 from headrace.requests.asking import Answered
 from headrace.requests.message import new_request
@@ -169,7 +170,7 @@ class RemoteDatabase:
     def _convert(self, data: Any, kind: type[T]) -> T:
         try:
             return msgspec.convert(data, kind)
-        except msgspec.ValidationError as error:
+        except UNREADABLE as error:
             raise CorruptInput(
                 f"{self._source}: the edge's answer to 'verify' is not understood: {error}",
                 hint="Are edge and headquarters of releases that go together (docs/upgrading.md)?",

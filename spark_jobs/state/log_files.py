@@ -153,7 +153,7 @@ def properties(spark: SparkSession, path: str) -> dict[str, str]:
 
 def features(spark: SparkSession, path: str) -> set[str]:
     """Return the names of what a reader or writer of the table has to know."""
-    protocol, names = _snapshot(spark, path).protocol(), set[str]()
+    protocol, names = snapshot(spark, path).protocol(), set[str]()
     for known in (protocol.implicitlySupportedFeatures(), protocol.readerAndWriterFeatureNames()):
         entries = known.iterator()
         while entries.hasNext():
@@ -169,7 +169,7 @@ def size(spark: SparkSession, path: str) -> int:
 
 def is_whole(spark: SparkSession, path: str) -> bool:
     """Whether all rows of the table are certainly in one file that has no other ones: nothing is there to put together."""
-    checksum = _snapshot(spark, path).checksumOpt()
+    checksum = snapshot(spark, path).checksumOpt()
     if not checksum.isDefined() or int(checksum.get().numFiles()) > 1:
         return False
     vectors = checksum.get().numDeletionVectorsOpt()

@@ -31,7 +31,7 @@ class Router(Listener):
 
     def _cut(self) -> None:
         for connection in self._connections:
-            self.loop._sockets.all[number_of(connection.transport._impl)]._socket.shutdown(2)
+            self.loop.sockets.all[number_of(connection.transport._impl)]._socket.shutdown(2)
         self._connections.clear()
 
     def stop(self) -> None:

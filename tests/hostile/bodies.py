@@ -167,6 +167,11 @@ NAMES: dict[str, bytes] = {
     "source twice, once no object": b'{"source":"a/two",%b}' % _OWN,
     "name twice": b'{"source":{"name":"a/two","name":"a/one"}}',
     "name twice, once with an escape": b'{"source":{"name":"a/one","n\\u0061me":"a/two"}}',
+    "source twice, once in another case": b"{%b,%b}" % (_OWN, _OTHER.replace(b"so", b"So")),
+    "source twice, once in another case and no object": b'{%b,"SOURCE":null}' % _OWN,
+    "source twice, once with a long s": b"{%b,%b}" % (_OWN, _OTHER.replace(b"so", "\u017fo".encode())),
+    "source twice, once in another case with an escape": b"{%b,%b}" % (_OWN, _OTHER.replace(b"so", b"\\u0053o")),
+    "name twice, once in another case": b'{"source":{"name":"a/one","Name":"a/two"}}',
     "two records in one": b"{%b}{%b}" % (_OWN, _OTHER),
     "no JSON": b'{%b,"after":{"id":nan}}' % _OWN,
 }

@@ -9,6 +9,7 @@ import base64
 import json
 import logging
 import random
+import re
 import sys
 import time
 import traceback
@@ -18,16 +19,19 @@ from typing import Any
 
 import msgspec
 
+from bridge.dead_letters import DeadLetterIndex
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.pending import encode as encode_delivery
 from bridge.deliveries.record import Record
+from bridge.kafka.last_record import position_of
 from bridge.model import position_text
 from bridge.model.delivery import Accept, Reject, Release
 from bridge.model.route import TablePatterns, TableRouter
 from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, find_needed
 from bridge.routing.withheld_records import batch_of
-from headrace.amqp.links import Decoder
+from bridge.table_schemas import schema_in
+from headrace.amqp.links import decode as decode_message
 from headrace.amqp.transport import Message
 from headrace.batch import Batch, WrittenWith, decode, encode
 from headrace.configuration.bridge import TableTopic
@@ -174,12 +178,9 @@ def message_input(chance: random.Random) -> bytes:
     return spoil_bytes(message.encode(), chance)
 
 
-_decoder = Decoder()
-
-
 def feed_message(data: bytes) -> None:
     """S1: whatever an AMQP message holds, it has properties or none, and `decode` refuses it or takes it."""
-    properties, encoding, body = _decoder(data)
+    properties, encoding, body = decode_message(data)
     expected(lambda: decode(properties, encoding, body))
     received = decode_received(data)
     if received is not None and b"\n" in received.line():
@@ -211,21 +212,31 @@ def feed_request(data: bytes) -> None:
 
 
 def text_input(chance: random.Random) -> bytes:
-    """Return the text of a committed position, spoiled."""
+    """Return the text of a committed position, spoiled in its bytes or in one of its parts."""
     at = str(Position(EPOCH, 1, 0))
     good = chance.choice(
         (
             f"2 {at} 2026-11-05T10:00:00.000Z a/one host/1/ab/i",
             f"3 {at} 2026-11-05T10:00:00.000Z a/one {at} 7 public.t={at}@3,public.u={at}@0 host/1/ab/i",
             f"{at} 2026-11-05T10:00:00.000Z host",
+            f"2 {at} 2026-11-05T10:00:00.000Z a/one host/1/ab/i 2,0,1",
         )
     )
-    return spoil_bytes(good.encode(), chance)
+    if chance.random() < 0.5:
+        return spoil_bytes(good.encode(), chance)
+    pieces = re.split(r"([ =@,])", good)
+    which = chance.randrange(len(pieces))
+    pieces[which] = str(spoil(pieces[which], chance))
+    return "".join(pieces).encode(errors="surrogatepass")
 
 
 def feed_text(data: bytes) -> None:
     """A committed position is one, or it is refused."""
-    expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
+    found = expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
+    if found is not None:
+        offsets = [each.next for each in found.withheld.tables.values()] if found.withheld is not None else []
+        if not all(0 <= each < 1 << 63 for each in (*offsets, *found.order)):
+            raise FaultError("an offset or a partition that Kafka does not have")
 
 
 def withheld_input(chance: random.Random) -> bytes:
@@ -250,7 +261,17 @@ def record_input(chance: random.Random) -> bytes:
         "source": {"version": "1", "schema": "public", "table": "t"},
         "tableChanges": [_SCHEMA.change()],
     }
-    value = chance.choice((change, json.loads(avro.schemas(_SCHEMA, "postgresql").value), json.loads(bodies.VALUE)))
+    source = {"version": "1", "name": SOURCE, "schema": "public", "table": "t", "position": str(Position(EPOCH, 1, 0))}
+    letter = {
+        "before": {"id": 1},
+        "source": source,
+        "op": "u",
+        "unchanged": ["a"],
+        "too_large": {"bytes": 1, "sha256": "0"},
+    }
+    value = chance.choice(
+        (change, letter, json.loads(avro.schemas(_SCHEMA, "postgresql").value), json.loads(bodies.VALUE))
+    )
     data = json.dumps(value, separators=(",", ":")).encode()
     if chance.random() < 0.5:
         return spoil_bytes(data, chance)
@@ -271,6 +292,13 @@ def feed_record(data: bytes) -> None:
     if avro.same(text, avro.schemas(_SCHEMA, "postgresql").value) not in {True, False}:
         raise FaultError("neither the same nor another")
     avro.is_of_table(text, "@prefix.public.t", "Envelope")
+    # What a bridge and its commands read of it later, in Kafka.
+    position_of(data, SOURCE)
+    expected(lambda: schema_in(data, "public.t"))
+    letters = DeadLetterIndex()
+    for key in (b'{"id":1}', data[:40]):
+        letters.add(key, data, "t[0]@0")
+    msgspec.json.encode(letters.found())
 
 
 def delivery_input(chance: random.Random) -> bytes:

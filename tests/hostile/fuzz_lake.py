@@ -37,7 +37,7 @@ def avro_input(chance: random.Random) -> bytes:
         pair[which] = pair[which][:5] + spoil_bytes(pair[which][5:], chance)
     else:
         number = chance.choice(list(texts))
-        spoiled = json_of(spoil(json.loads(texts[number]), chance)).decode()
+        spoiled = json_of(spoil(json.loads(texts[number]), chance)).decode(errors="replace")
         texts[number] = (
             spoiled if chance.random() < 0.7 else spoil_bytes(texts[number].encode(), chance).decode(errors="replace")
         )

@@ -35,10 +35,12 @@ class Wire:
         self.session = Session(SOURCE, self.inbox)
         self.settled = []
         self.timers = []
+        self.now = 100.0
         self.manager = CreditManager(
             CREDIT,
             lambda delivery, outcome: self.settled.append((delivery, outcome)),
             lambda seconds, action: self.timers.append((seconds, action)),
+            lambda: self.now,
         )
 
     def attach(self):
@@ -74,6 +76,29 @@ def test_credit_comes_back_with_the_outcome_and_not_before():
     wire.manager.settle([(first, Accept()), (second, Reject("a", "b"))])
     assert link.credit == 2
     assert wire.settled == [(0, Accept()), (1, Reject("a", "b"))]
+
+
+def test_a_source_whose_deliveries_are_rejected_gets_credit_for_a_few_of_them_a_second():
+    wire = Wire()
+    wire.manager.grant(wire.session)
+    link, count = wire.attach(), 0
+    # Given an edge that sends what is rejected as fast as it has credit, and comes again by another link,
+    while wire.now < 160:
+        if link.credit == 0:
+            link = wire.attach()
+        for _ in range(link.credit):
+            wire.deliver(link, count)
+            count += 1
+        wire.manager.settle([(ticket, Reject("a", "b")) for ticket in wire.tickets()])
+        wire.now += 0.01
+        timers, wire.timers = wire.timers, []
+        for seconds, action in timers:
+            wire.timers.append((seconds - 0.01, action)) if seconds > 0.01 else action()
+    # then that is eight of them a second, and some at once.
+    assert 450 < count < 550
+    # When it has rested, it has its whole credit again.
+    wire.now += 100
+    assert wire.attach().credit == CREDIT
 
 
 def test_the_credit_of_an_aborted_delivery_comes_back_when_the_source_may_have_it():

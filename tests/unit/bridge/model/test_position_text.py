@@ -29,6 +29,23 @@ def test_another_text_is_refused(text):
         parse(text)
 
 
+@pytest.mark.parametrize("offset", ["9" * 25, "9" * 5000, "1_000", "\u0663", " 3", "-1", "3.0", ""])
+def test_an_offset_that_kafka_does_not_have_is_refused(offset):
+    """Kafka's client raised at it, long after; and `int` takes other digits, too."""
+    text = f"3 {AT} 2026-11-01T10:00:00.000Z jakarta/bank {AT} {{}} public.t={AT}@{{}} host/1/ab/i"
+    assert parse(text.format(7, 3)).withheld.end == 7
+    for given in ((offset, 3), (7, offset)):
+        with pytest.raises(CorruptInput):
+            parse(text.format(*given))
+
+
+@pytest.mark.parametrize("at", ["now", "2026-11-01T10:00:00", "9999-99-99T00:00:00Z", "1762000000"])
+def test_a_time_that_is_none_is_refused(at):
+    """The doctor counts the hours since then."""
+    with pytest.raises(CorruptInput):
+        parse(f"2 {AT} {at} jakarta/bank host/1/ab/i")
+
+
 @pytest.mark.parametrize(("text", "is_ours"), [("1732627200", False), ("2026 - now", False), ("999 - a b c", True)])
 def test_digits_that_another_tool_committed_are_no_text_of_a_newer_release(text, is_ours):
     """The hint was to start a newer release, and there was none."""

@@ -92,7 +92,7 @@ def test_what_an_edge_writes_names_its_source(form):
 
 
 # JSON with members of every kind, as pairs, so that one may come twice; each member's name in several spellings.
-_NAMES = st.sampled_from(["source", "name", "Source", "after", "position"])
+_NAMES = st.sampled_from(["source", "name", "Source", "\u017fource", "NAME", "after", "position"])
 _TEXTS = st.sampled_from([OWN, OTHER, "name", "source", '"name":'])
 
 
@@ -128,17 +128,18 @@ def documents(draw):
 
 
 def readings(text):
-    """Return all names that a consumer may read of a record, None where there is none."""
-    sources = [member for name, member in json.loads(text, object_pairs_hook=Pairs) if name == "source"]
-    return {
-        name
-        for source in sources or [None]
-        for name in (
-            [member if isinstance(member, str) else None for given, member in source if given == "name"] or [None]
-            if isinstance(source, Pairs)
-            else [None]
-        )
-    }
+    """Return all names that a consumer may read of a record, None where there is none, or a reader that ignores case differs."""
+    members = json.loads(text, object_pairs_hook=Pairs)
+    sources = [member for name, member in members if name.casefold() == "source"]
+    found = {None for name, _ in members if name != "source" == name.casefold()}
+    for source in sources or [None]:
+        names = [
+            member if isinstance(member, str) and given == "name" else None
+            for given, member in (source if isinstance(source, Pairs) else [])
+            if given.casefold() == "name"
+        ]
+        found |= set(names or [None])
+    return found
 
 
 @given(documents())

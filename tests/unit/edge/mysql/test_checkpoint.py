@@ -38,10 +38,22 @@ def test_ranges_and_tags_in_any_order_are_one_set():
     assert not found.covers(MysqlGtids.parse(f"{A}:y:2"))
 
 
-@pytest.mark.parametrize("text", [A, f"{A}:", f"{A}:x", f"{A}:1-2:x", f"{A}:9x:1", f"{A}:{'x' * 33}:1", "0-1-2"])
+@pytest.mark.parametrize(
+    "text", [A, f"{A}:", f"{A}:x", f"{A}:1-2:x", f"{A}:9x:1", f"{A}:{'x' * 33}:1", "0-1-2", f"{A}:{'9' * 25}"]
+)
 def test_what_is_no_set_is_refused(text):
     with pytest.raises(CorruptInput, match="is no GTID set"):
         MysqlGtids.parse(text)
+
+
+@pytest.mark.parametrize("number", ["9" * 21, "9" * 5000, "\u0663"])
+def test_a_number_that_no_server_has_is_refused(number):
+    """`int` takes no more than 4300 digits, and other digits than ours."""
+    for text in (f"0-5-{number}", f"{number}-5-1"):
+        with pytest.raises(CorruptInput, match="is no GTID"):
+            MariadbGtids.parse(text)
+    with pytest.raises(CorruptInput, match="is no GTID set"):
+        MysqlGtids.parse(f"{A}:{number}")
 
 
 def test_without_tags_a_set_is_sent_as_every_server_reads_it():

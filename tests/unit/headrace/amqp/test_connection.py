@@ -10,7 +10,7 @@ from headrace.amqp import connection as connections
 from headrace.amqp import security
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import Role
-from headrace.amqp.links import Accept, Decoder, Reject, Release, settle
+from headrace.amqp.links import Accept, Reject, Release, decode, settle
 from headrace.amqp.transport import Condition, Delivery, Message
 from headrace.configuration.sections import Client
 from headrace.errors import NeedsOperator, NotConnected
@@ -49,7 +49,6 @@ class Taking(Listener):
         super().__init__(prefetch=0, auto_accept=False)
         self.outcomes = iter(outcomes)
         self.bodies, self.attached = [], []
-        self._decode = Decoder()
         self.start()
 
     def on_link_opening(self, event):
@@ -66,7 +65,7 @@ class Taking(Listener):
         if link.is_receiver and delivery.readable and not delivery.partial:
             data = link.recv(delivery.pending)
             link.advance()
-            self.bodies.append(self._decode(data)[2])
+            self.bodies.append(decode(data)[2])
             settle(delivery, next(self.outcomes))
             link.flow(1)
 
@@ -76,7 +75,7 @@ class Receiving(Connection):
 
     def __init__(self, port, credit):
         super().__init__(Client(), f"amqp://127.0.0.1:{port}", "receiving", Role("command", "receive from"))
-        self.bodies, self._credit, self._decode = [], credit, Decoder()
+        self.bodies, self._credit = [], credit
 
     def attach(self):
         self.link = self.loop.attach_receiver(self.connection, "there", "one")
@@ -87,7 +86,7 @@ class Receiving(Connection):
         if delivery.readable and not delivery.partial:
             data = self.link.recv(delivery.pending)
             self.link.advance()
-            self.bodies.append(self._decode(data)[2])
+            self.bodies.append(decode(data)[2])
             settle(delivery, Accept())
             if len(self.bodies) == self._credit:
                 self.close()

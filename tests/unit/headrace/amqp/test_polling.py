@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from headrace.amqp.polling import READ, WRITE, Polling
+from headrace.amqp.polling import NEWCOMERS, READ, WRITE, Polling
 
 
 @pytest.fixture
@@ -109,6 +109,31 @@ def test_descriptors_that_select_does_not_know_are_watched(polling, pair):
         pair[1].send(b"x")
         assert ready(polling, calls) == [(True, False)]
         polling.forget(2048)
+
+
+def test_of_those_in_their_handshakes_a_few_have_their_turn_and_the_others_do_not_wait_for_them(polling):
+    pairs = [socket.socketpair() for _ in range(7)]
+    calls = []
+    for number, (near, far) in enumerate(pairs):
+        polling.expect(near.fileno())
+        polling.watch(near.fileno(), READ, lambda *_, number=number: calls.append(number))
+        far.send(b"x")
+    *newcomers, known, late = [near.fileno() for near, _ in pairs]
+    polling.know(known)
+    polling.know(late)
+    polling.forget(late)
+    turns = [list(ready(polling, calls)) for _ in range(5)]
+    assert all(turn[0] == 5 and len(turn) == 1 + NEWCOMERS for turn in turns)
+    # Each in turn.
+    assert [number for turn in turns for number in turn[1:]] == [0, 1, 2, 3, 4] * NEWCOMERS
+    # When theirs are over, they are as all.
+    for newcomer in newcomers:
+        polling.know(newcomer)
+    assert sorted(ready(polling, calls)) == [0, 1, 2, 3, 4, 5]
+    for near, far in pairs:
+        polling.forget(near.fileno())
+        near.close()
+        far.close()
 
 
 @pytest.mark.parametrize("connections", [10, 1000])

@@ -1,0 +1,77 @@
+"""The console's listening socket for TLS: how many connections an address may begin, whatever it does with them."""
+
+import socket
+
+import pytest
+
+from headrace.console import connections
+from headrace.console.connections import AHEAD_SECONDS, EACH_SECONDS, Listening
+
+
+@pytest.fixture
+def listening():
+    with Listening(socket.create_server(("127.0.0.1", 0), backlog=200)) as made:
+        made.settimeout(0)
+        yield made
+
+
+@pytest.fixture
+def now(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(connections.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+@pytest.fixture
+def connect(listening):
+    made = []
+
+    def begin(address, count):
+        port = listening.getsockname()[1]
+        made.extend(socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(count))
+
+    yield begin
+    for each in made:
+        each.close()
+
+
+def accepted(listening):
+    found = []
+    try:
+        while True:
+            found.append(listening.accept()[0])
+    except BlockingIOError:
+        return found
+
+
+def test_an_address_begins_a_few_connections_a_second_and_others_are_served(listening, connect, now):
+    burst = round(AHEAD_SECONDS / EACH_SECONDS) + 1
+    connect("127.0.0.1", 60)
+    first = accepted(listening)
+    assert len(first) in {burst - 1, burst}
+    connect("127.0.0.2", 2)
+    assert len(accepted(listening)) == 2
+    now[0] += 1.0
+    connect("127.0.0.1", 60)
+    assert len(accepted(listening)) <= round(1.0 / EACH_SECONDS) + 1
+
+
+def test_where_too_many_are_open_the_oldest_is_closed(listening, connect, now, monkeypatch):
+    monkeypatch.setattr(connections, "_MOST_ACCEPTED", 3)
+    connect("127.0.0.1", 5)
+    found = accepted(listening)
+    for each in found[:2]:
+        each.settimeout(5)
+        assert each.recv(1) == b""
+    found[2].settimeout(0)
+    with pytest.raises(BlockingIOError):
+        found[2].recv(1)
+
+
+def test_addresses_cost_bounded_memory(listening, connect, now, monkeypatch):
+    monkeypatch.setattr(connections, "_MOST_ADDRESSES", 3)
+    for number in range(1, 9):
+        connect(f"127.0.0.{number}", 1)
+        now[0] += 10
+        assert len(accepted(listening)) == 1
+        assert len(listening._paid_at) <= 3

@@ -1,0 +1,45 @@
+"""The endpoint of metrics: a flood of questions leaves the part its processor."""
+
+import threading
+import urllib.request
+from types import SimpleNamespace
+
+import pytest
+
+from headrace.metrics import endpoint
+from headrace.metrics.endpoint import Endpoint
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that moves while an answer is made, by a tenth of a second, and while one waits."""
+    now = [100.0]
+    monkeypatch.setattr(endpoint.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(endpoint.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    return now
+
+
+def test_of_the_time_a_quarter_is_answers_however_many_ask(clock):
+    made = []
+
+    def text():
+        clock[0] += 0.1
+        made.append(threading.get_ident())
+        return b"x"
+
+    served = SimpleNamespace(collector=SimpleNamespace(text=text))
+    listening = Endpoint("127.0.0.1:0", served)
+    try:
+        began = clock[0]
+        asking = [
+            threading.Thread(target=lambda: urllib.request.urlopen(f"http://127.0.0.1:{listening.port}/metrics").read())
+            for _ in range(20)
+        ]
+        for each in asking:
+            each.start()
+        for each in asking:
+            each.join(60)
+    finally:
+        listening.stop()
+    assert len(made) == 20
+    assert clock[0] - began == pytest.approx(20 * 0.1 + 19 * 0.3)
