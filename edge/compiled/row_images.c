@@ -182,6 +182,76 @@ static int put_event(const Images *images, Buffer *buffer, Input input, const Ar
     return DONE;
 }
 
+/* A new reference to None in place of what there is not. */
+static PyObject *or_none(PyObject *object)
+{
+    return object ? object : Py_NewRef(Py_None);
+}
+
+/* Takes an image; its key and its JSON, both NULL where there is no memory. */
+static int take_image(const Images *images, Buffer *buffer, Input *input, PyObject **key, PyObject **row)
+{
+    int done;
+    buffer->out = buffer->begin;
+    if ((done = put_image(images, buffer, input)) != DONE)
+        return done;
+    *key = key_of(images, buffer);
+    *row = PyBytes_FromStringAndSize(buffer->begin, buffer->out - buffer->begin);
+    return *key && *row ? DONE : NO_MEMORY;
+}
+
+/* Adds the change of the row at the input: former key, old row, key, new row, and that it lacks nothing. */
+static int add_change(const Images *images, Buffer *buffer, Input *input, int kind, PyObject *changes)
+{
+    PyObject *former = NULL, *old = NULL, *key = NULL, *row = NULL, *change;
+    int done = kind == INSERT ? DONE : take_image(images, buffer, input, &former, &old);
+    if (done == DONE && kind != DELETE)
+        done = take_image(images, buffer, input, &key, &row);
+    former = or_none(former);
+    old = or_none(old);
+    key = or_none(key);
+    row = or_none(row);
+    if (done == DONE) {
+        change = PyTuple_Pack(5, former, old, key, row, Py_None);
+        done = append(changes, change) < 0 ? NO_MEMORY : DONE;
+    }
+    Py_DECREF(former);
+    Py_DECREF(old);
+    Py_DECREF(key);
+    Py_DECREF(row);
+    return done;
+}
+
+PyDoc_STRVAR(changes_doc, "changes(kind, event, start, end)\n--\n\n"
+                          "Return former key, old row, key, new row and None of each change from start to end; None where "
+                          "something is unusual.");
+
+static PyObject *changes(PyObject *object, PyObject *arguments)
+{
+    Buffer buffer = {NULL, NULL, NULL};
+    Input input;
+    const char *event;
+    Py_ssize_t size, start, end;
+    int kind, done;
+    PyObject *found;
+    if (!PyArg_ParseTuple(arguments, "iy#nn", &kind, &event, &size, &start, &end))
+        return NULL;
+    if (kind < INSERT || kind > DELETE || start < 0 || end > size || start > end)
+        Py_RETURN_NONE;
+    input = (Input){(const unsigned char *)event + start, (const unsigned char *)event + end};
+    found = PyList_New(0);
+    done = found && reserve(&buffer, 1024) == DONE ? DONE : NO_MEMORY;
+    while (done == DONE && input.at < input.end)
+        done = add_change((const Images *)object, &buffer, &input, kind, found);
+    PyMem_Free(buffer.begin);
+    if (done == DONE)
+        return found;
+    Py_XDECREF(found);
+    if (done == UNUSUAL)
+        Py_RETURN_NONE;
+    return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+}
+
 PyDoc_STRVAR(decode_doc, "decode(kind, event, start, end, first, middle, place, rest)\n--\n\n"
                          "Return keys and values of the images from start to end; None where something is unusual.");
 
@@ -323,6 +393,7 @@ static void release(PyObject *object)
 
 static PyMethodDef methods[] = {
     {"decode", decode, METH_VARARGS, decode_doc},
+    {"changes", changes, METH_VARARGS, changes_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -106,6 +106,11 @@ def period(described: TableMap, kinds: dict[str, str]) -> tuple[int, int] | None
 #: A record of one row: the row, the table's part, its number in the event, place, ordinal, the rest, how many changes so far.
 _INSERTED, _DELETED = b'{"before":null,"after":%b,%b%d%b%08x%b%d}}', b'{"before":%b,"after":null,%b%d%b%08x%b%d}}'
 
+_KIND_IN_C: Final = {
+    **dict.fromkeys(events.INSERTS, rows_in_c.INSERT), **dict.fromkeys(events.UPDATES, rows_in_c.UPDATE),
+    **dict.fromkeys(events.DELETES, rows_in_c.DELETE),
+}  # fmt: skip
+
 KeysAndValues = tuple[list[bytes | None], list[bytes | None]]
 
 
@@ -232,6 +237,9 @@ class Table:
         """Yield each change; `careful`: also those with values that cannot be decoded."""
         if careful:
             yield from self._careful.changes(kind, m, p, e)
+            return
+        if self.in_c is not None and (made := self.in_c.changes(_KIND_IN_C[kind], m, p, e)) is not None:
+            yield from made
             return
         images, size = self._keyed, self._bytes
         while p < e:

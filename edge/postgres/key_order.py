@@ -19,7 +19,8 @@ _KEYS = """
 select i.indisprimary, i.indisreplident, m.amname = 'btree', array_agg(k.attnum::int order by k.place),
        array_agg((select quote_ident(cn.nspname) || '.' || quote_ident(co.collname)
                   from pg_collation co join pg_namespace cn on cn.oid = co.collnamespace
-                  where co.oid = k.collation) order by k.place),
+                  where co.oid = k.collation and not (co.collname = 'default' and t.attcollation = co.oid))
+                 order by k.place),
        array_agg(array(select quote_ident(n.nspname) || '.' || o.oprname::text
                        from pg_opclass c
                        join pg_amop a on a.amopfamily = c.opcfamily and a.amoplefttype = c.opcintype
@@ -33,6 +34,7 @@ cross join lateral (
            (i.indclass::oid[])[number] as class, number as place
     from generate_series(0, i.indnkeyatts - 1) as number
 ) k
+join pg_attribute t on t.attrelid = i.indrelid and t.attnum = k.attnum
 where i.indrelid = %s::int8::oid and (i.indisprimary or i.indisreplident) and i.indimmediate
 group by i.indexrelid, i.indisprimary, i.indisreplident, m.amname
 """
@@ -74,9 +76,8 @@ def find_keys(database: Database, oid: int) -> tuple[KeyIndex | None, KeyIndex |
     """Return the primary key and the replica identity's index."""
     primary = replica = None
     for is_primary, is_replica, is_btree, numbers, collations, operators in database.rows(_KEYS, oid):
-        named = [None if it == 'pg_catalog."default"' else it for it in collations]
         orders = [Operators(*it) if is_btree and len(it) == len(_SERVERS) else _SERVERS for it in operators]
-        found = dict(zip(numbers, zip(named, orders, strict=True), strict=True))
+        found = dict(zip(numbers, zip(collations, orders, strict=True), strict=True))
         primary, replica = found if is_primary else primary, found if is_replica else replica
     return primary, replica
 

@@ -89,6 +89,8 @@ def _decode_events(chance: random.Random, named: str) -> Iterator[str]:
         made = events.decode_in_c(case)
         if made is not None and made != events.outcome(case):
             raise SystemExit(f"{named}: another outcome of {case.images!r}")
+        if made is not None and events.changes(case, in_c=True) != events.changes(case, in_c=False):
+            raise SystemExit(f"{named}: other changes of {case.images!r}")
         yield "events left to Python" if made is None else "events"
 
 

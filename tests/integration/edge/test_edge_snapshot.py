@@ -7,6 +7,9 @@ from contextlib import closing
 
 import pytest
 
+from edge.postgres.connection import Database
+from edge.postgres.snapshot_reader import _SETTINGS
+from edge.postgres.snapshot_table import describe
 from tests.integration.edge.snapshots import (
     as_letters,
     ask,
@@ -153,6 +156,8 @@ ODD = {
     ),
     "float": ("c float4 primary key", "", "case i when 1 then 'NaN' when 2 then '-Infinity' else i / 7.0 end"),
 }
+#: Of which no index has the order in which they are read.
+SORTED = {"descending", "a class without all operators", "temporal"}
 FEW = "create operator class apart.few for type int using btree as operator 1 <, operator 3 =, function 1 btint4cmp(int, int)"
 
 
@@ -170,6 +175,12 @@ def test_odd_keys_lead_through_the_whole_table(edge, database, interconnect, kin
         tables = copy(edge, "public.k")
 
     read = records(interconnect, "k", "r")
+    database_of_edge = edge.config.source.postgresql
+    with Database(database_of_edge, edge.source) as reader:
+        reader.rows(_SETTINGS)
+        select = describe(reader, database_of_edge.publication, "public.k").select_after(None, None, 10)
+        plan = reader.rows(f"explain {select.removeprefix('copy (').removesuffix(') to stdout')}")
+    assert any("Sort" in line for (line,) in plan) is (kind in SORTED)
     assert tables["public.k"].problem == ""
     assert tables["public.k"].chunks > 1
     assert len(read) == len({json.dumps(key) for key, _ in read}) == 2300

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from edge.mysql import envelope, rows_in_c, types
+from edge.mysql import envelope, events, rows_in_c, types
 from edge.mysql.column_codec import ColumnCodec, Place, code, for_key, treated, without_zero_dates
 from edge.mysql.envelope import Table as Shared
 from edge.mysql.envelope import Transaction
@@ -220,6 +220,20 @@ def decode_in_c(case: Case, first: int = 3) -> Any:
         return None
     middle, end = table.envelope.middle(_TRANSACTION), envelope.end(b"cud"[case.kind :][:1], _TRANSACTION, 7)
     return table.in_c.decode(case.kind, images, 0, len(images), first, middle, _TRANSACTION.place, end)
+
+
+def changes(case: Case, *, in_c: bool) -> Any:
+    """Return the changes, made in C or by Python alone; None where C left them to Python, or what is raised."""
+    table, images = case.table, case.images
+    if in_c:
+        return None if table.in_c is None else table.in_c.changes(case.kind, images, 0, len(images))
+    held, table.in_c = table.in_c, None
+    try:
+        return list(table.changes(events.WRITE_2 + case.kind, images, 0, len(images)))
+    except (*UNDECODABLE, struct.error) as error:
+        return type(error), str(error)
+    finally:
+        table.in_c = held
 
 
 def outcome(case: Case, first: int = 3) -> Any:

@@ -23,6 +23,7 @@ from tests.unit.edge.mysql.row_cases import (
     a_codec,
     a_value,
     cases,
+    changes,
     decode_in_c,
     outcome,
     table_of,
@@ -48,6 +49,9 @@ def test_random_events_of_random_tables(chance):
     for case in cases(chance):
         made = decode_in_c(case)
         assert made is None or made == outcome(case)
+        apart = changes(case, in_c=True)
+        assert (apart is None) is (made is None)
+        assert made is None or apart == changes(case, in_c=False)
 
 
 @pytest.mark.parametrize("kind", KNOWN)
@@ -200,6 +204,7 @@ def test_places_outside_of_the_event_are_left_to_python():
     images = of_text(1).in_c
     for kind, start, end in ((3, 0, 4), (-1, 0, 4), (0, -1, 4), (0, 0, 5), (0, 4, 3)):
         assert images.decode(kind, b"\0\1\0a", start, end, 0, b"", b"", b"") is None
+        assert images.changes(kind, b"\0\1\0a", start, end) is None
 
 
 def test_nothing_is_left_of_a_table_that_is_gone():
@@ -208,6 +213,8 @@ def test_nothing_is_left_of_a_table_that_is_gone():
     for _ in range(100):
         table.in_c.decode(0, event, 0, 4, 0, b"", b"", b"")
         table.in_c.decode(0, event, 0, 3, 0, b"", b"", b"")
+        table.in_c.changes(0, event, 0, 4)
+        table.in_c.changes(0, event, 0, 3)
     assert sys.getrefcount(event) == before
     gone = weakref.ref(table)
     names = table.in_c
