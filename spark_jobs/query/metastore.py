@@ -23,6 +23,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.schema import TableSchema
 from spark_jobs import storage
+from spark_jobs.errors import explained
 from spark_jobs.silver import table_task, target_schema
 from spark_jobs.state import delta_log, log_files, names, publication, published
 from spark_jobs.state.published import Published, Table
@@ -62,10 +63,12 @@ def after_load(spark: SparkSession, lake: LakeFile, stream: str) -> Registered |
     if lake.metastore is None:
         return None
     try:
-        return register(spark, lake, stream)
-    except ReplicationError as error:
-        _log.warning("the load is done, and the metastore is behind: %s", error.message)
-        return Registered(stream=stream, problem=error.message)
+        with explained("metastore"):
+            return register(spark, lake, stream)
+    except Exception as error:  # noqa: BLE001 - what is published is published.
+        problem = error.message if isinstance(error, ReplicationError) else type(error).__name__
+        _log.warning("the load is done, and the metastore is behind: %s", problem)
+        return Registered(stream=stream, problem=problem)
 
 
 def register(
@@ -85,10 +88,8 @@ def register(
         known = None if whole else _known(databases, stream)
         done = Registered(stream=stream, load=state.load)
         moved = _since(spark, lake, state, known)
-        there = {name: table for name, table in state.tables.items() if table.version is not None and name in moved}
-        for name, table in there.items():
-            place = table_task.path(lake, stream, name)
-            described = _describe(spark, state, table, place)
+        for name in sorted(name for name in moved if state.tables[name].version is not None):
+            described = _describe(spark, state, state.tables[name], table_task.path(lake, stream, name))
             sql_name = named[stream, name]
             done.renewed.append(sql_name)
             if not dry_run:
@@ -111,7 +112,6 @@ def register(
 
 
 def _known(databases: Iterable[Mapping[str, str]], stream: str) -> int | None:
-    """Return the load that the metastore has of a stream in all databases; None where it has not all of one."""
     loads = [int(marks.get(f"{_OURS}{stream}.load", 0)) for marks in databases]
     return min(loads) or None
 
@@ -129,7 +129,7 @@ def _since(spark: SparkSession, lake: LakeFile, state: Published, known: int | N
     # Commits go from the log after a while, and earlier releases named no tables.
     if not own or own[-1]["load"] > known + 1 or any("moved" not in note for note in own):
         return set(state.tables)
-    return set(publication.read_moved(own, known, maintenance=True)[1])
+    return publication.read_moved(own, known, maintenance=True)[1].keys() & state.tables.keys()
 
 
 def _back_to(notes: Iterable[delta_log.Note | None], stream: str, load: int) -> Iterator[delta_log.Note]:
@@ -142,8 +142,6 @@ def _back_to(notes: Iterable[delta_log.Note | None], stream: str, load: int) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class _Described:
-    """What a metastore shall know of a table."""
-
     path: str
     version: int
     schema: T.StructType
@@ -170,12 +168,14 @@ def _describe(spark: SparkSession, state: Published, table: Table, path: str) ->
             columns[target_schema.find_stored(column.name, schema.names)] = (
                 f"{kind}, key" if column.name in at_source.key else kind
             )
+    comments = {name: {"comment": text} for name, text in columns.items()}
     own = {"stream": state.stream, "table": table.table, "version": str(version), "load": str(state.load)}
     own |= {"key": ", ".join(keys)} | {f"position.{source}": at for source, at in table.positions.items()}
     return _Described(
         path=path if "://" in path or path.startswith("file:") else f"file://{path}",
         version=version,
-        schema=schema,
+        # Without what Delta notes with a column.
+        schema=T.StructType([T.StructField(f.name, f.dataType, True, comments.get(f.name)) for f in schema.fields]),
         comment=f"{table.table} of stream {state.stream}",
         columns=columns,
         properties={f"{_OURS}{name}": value for name, value in own.items()},
@@ -208,7 +208,6 @@ class _Client:
         return dict(self._client.getDatabase(name).getParameters() or {})
 
     def mark(self, name: str, marks: Mapping[str, str]) -> None:
-        """Set properties of a database."""
         found = self._client.getDatabase(name)
         found.setParameters(dict(found.getParameters() or {}) | dict(marks))
         self._client.alterDatabase(name, found)
@@ -217,7 +216,6 @@ class _Client:
         return bool(self._client.tableExists(database, name))
 
     def drop(self, database: str, name: str) -> None:
-        """Forget a table, whose files stay."""
         self._client.dropTable(database, name, False, True)
 
     def put(self, database: str, name: str, described: _Described, *, view: bool) -> None:
@@ -287,7 +285,6 @@ def _connected(spark: SparkSession, lake: LakeFile) -> Iterator[_Client]:
 
 
 def _view_properties(described: _Described) -> dict[str, str]:
-    """Return the properties by which Spark knows a view's columns."""
     schema, names = described.schema.json(), described.schema.names
     parts = [schema[start : start + _PART] for start in range(0, len(schema), _PART)]
     properties = {"spark.sql.sources.schema.numParts": str(len(parts))}
@@ -298,5 +295,5 @@ def _view_properties(described: _Described) -> dict[str, str]:
 
 
 def _hive_type(kind: T.DataType) -> str:
-    """Return what Hive calls a type: it has no timestamp without a zone of its own."""
+    # Hive has no timestamp without a zone of its own.
     return "timestamp" if isinstance(kind, T.TimestampNTZType) else str(kind.simpleString())
