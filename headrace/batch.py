@@ -334,9 +334,11 @@ def _check(batch: Batch, count: int) -> None:
 def _decode_headers(encoded: msgspec.Raw) -> Headers:
     """Return the headers of a batch, whose number is looked at before lists of them are made."""
     if len(encoded) > _SMALLEST_HEADER * _MOST_HEADERS_OF_ALL:
-        count = sum(map(_length, _RAW_HEADERS.decode(encoded).values()))
-        if count > _MOST_HEADERS_OF_ALL:
-            raise CorruptInput(f"a batch has {count} headers: {_MOST_HEADERS_OF_ALL} are the limit")
+        count = 0
+        for each in _RAW_HEADERS.decode(encoded).values():
+            count += _length(each)
+            if count > _MOST_HEADERS_OF_ALL:
+                raise CorruptInput(f"a batch has more than {_MOST_HEADERS_OF_ALL} headers")
     headers: Headers = _HEADERS.decode(encoded)
     return headers
 

@@ -14,6 +14,8 @@ NAMES = ("database", "edge", "interconnect", "bridge", "Kafka", "bronze", "silve
 #: A lag is worth a look, and is wrong, from so many seconds on; of the lake, which is loaded now and then, from more.
 _WARN, _BAD = 60.0, 300.0
 _LAKE_WARN = 86_400.0
+#: How long a source is suspect after a record of its was quarantined, in seconds.
+_SUSPECT_SECONDS = 7 * 86_400.0
 #: Of the log that the source may still write, and of the spool, so much taken is worth a look.
 _SHARE = 0.8
 
@@ -143,6 +145,10 @@ def bronze(status: SourceStatus, lake: LakeView, now: float, *, is_heard: bool =
         return Hop("bronze", "unknown", "not known", "", "what Kafka has of it is not known")
     if reached is None or lag is None:
         return Hop("bronze", "unknown", "not loaded", "", lake.problem or "no load has brought anything of it")
+    apart = lake.quarantined.get(status.source)
+    if apart is not None and (since := now - apart.newest_at.timestamp()) < _SUSPECT_SECONDS:
+        said = f"{apart.records} records in its partitions are none of it, the newest quarantined {duration(since)} ago"
+        return Hop("bronze", "warn", "suspect", duration(lag), said)
     state, word = ("ok", "loaded") if lag < _LAKE_WARN else ("warn", "behind")
     lacks = f"what it lacks is at most {duration(lag)} old" if lag else "it has all that Kafka has"
     return Hop(

@@ -1,7 +1,7 @@
 """What the lake's own tables hold: what is published, the loads, the verdicts of verification. Read every ten seconds.
 
-`<root>/state`, `<root>/loads`, `<root>/names` and `<root>/verified` are described in docs/lake.md. A lake that cannot be read
-keeps what was read last, with the reason.
+`<root>/state`, `<root>/loads`, `<root>/names`, `<root>/verified` and `<root>/quarantine` are described in docs/lake.md. A lake
+that cannot be read keeps what was read last, with the reason.
 """
 
 import logging
@@ -36,6 +36,9 @@ _LOADS = """SELECT stream, step, load, started_at, finished_at, seconds, "rows",
 _REACHED = """SELECT stream, step, s['source'] AS source, max(s['upto']) AS upto, max(s['commit_time']) AS commit_time,
     max(finished_at) AS finished_at
     FROM (SELECT stream, step, finished_at, unnest(sources) AS s FROM loads) GROUP BY stream, step, s['source']"""
+#: Records of each source that are kept apart: since the newest of them, it is suspect.
+_QUARANTINED = """SELECT source, count(*) AS records, max(quarantined_at) AS newest_at FROM quarantine
+    WHERE source IS NOT NULL GROUP BY source"""
 #: The newest verdict of each table of a source; but a difference that was found stays until as much of the table was equal.
 _VERIFIED = """WITH newest AS (SELECT *, row_number() OVER (PARTITION BY stream, source, "table", verdict = 'not equal'
         ORDER BY verified_at DESC) AS n FROM verified),
@@ -125,6 +128,14 @@ class Reached:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Quarantined:
+    """Records in a source's partitions that are none of it."""
+
+    records: int
+    newest_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class Verdict:
     """What verification found last for a table of a source."""
 
@@ -154,6 +165,8 @@ class LakeView:
     reached: dict[tuple[str, str], Reached] = field(default_factory=dict)
     #: By stream, source and table.
     verdicts: dict[tuple[str, str, str], Verdict] = field(default_factory=dict)
+    #: By source.
+    quarantined: dict[str, Quarantined] = field(default_factory=dict)
     #: Of each stream's bronze table, by topic and partition: the offset after the last record. None before the first look.
     offsets: dict[str, dict[tuple[str, int], int]] | None = None
     #: By step and source: when the step was last seen to have all that was committed. Kept from view to view.
@@ -274,6 +287,10 @@ def _view(reader: OwnTables) -> LakeView:
         )
         for row in _optional(reader, "loads", _REACHED)
     }
+    quarantined = {
+        row["source"]: Quarantined(records=row["records"], newest_at=row["newest_at"])
+        for row in _optional(reader, "quarantine", _QUARANTINED)
+    }
     verdicts = {
         (row["stream"], row["source"], row["table"]): Verdict(
             verdict=row["verdict"],
@@ -291,6 +308,7 @@ def _view(reader: OwnTables) -> LakeView:
         loads=tuple(Load(**row) for row in _optional(reader, "loads", _LOADS)),
         reached=reached,
         verdicts=verdicts,
+        quarantined=quarantined,
     )
 
 

@@ -99,6 +99,10 @@ OTHERS = {
     "no transaction": json.dumps(WHOLE | {"transaction": None}, **COMPACT).encode(),
     "names of columns last": json.dumps(WHOLE | {"unchanged": ["note"]}, **COMPACT).encode(),
     "message": json.dumps({"message": {}, "source": WHOLE["source"] | {"schema": "", "table": ""}, "op": "m"}).encode(),
+    "members in another case beside them": json.dumps(
+        {**WHOLE, "source": WHOLE["source"] | {"Name": "a/b"}, "Source": WHOLE["source"] | {"name": "a/b"}, "Op": "d"},
+        **COMPACT,
+    ).encode(),
     "schema record": json.dumps({"source": WHOLE["source"], "tableChanges": [{}]}, **COMPACT).encode(),
 }
 

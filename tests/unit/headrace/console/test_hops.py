@@ -1,5 +1,6 @@
 """The hops of a source: which is failing, and what its row shows, for everything that a bridge may report."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from headrace.console import sources
 from headrace.console.bridges import BridgesView, SourceSeen
 from headrace.console.hops import NAMES
-from headrace.console.lake import LakeView, Reached, StreamPublished, TablePublished
+from headrace.console.lake import LakeView, Quarantined, Reached, StreamPublished, TablePublished
 from headrace.status.answer import SourceStatus
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -98,6 +99,20 @@ def test_what_fails_is_shown_at_its_hop_and_decides_the_state_of_the_source(chan
     assert (shown.state, shown.word) == (state, word)
     assert found.state == state
     assert found.why
+
+
+def test_a_source_is_suspect_for_a_week_after_a_record_in_its_partitions_was_quarantined():
+    found = {}
+    for days in (1, 8):
+        apart = Quarantined(records=3, newest_at=NOW - timedelta(days=days))
+        (found[days],) = [
+            each for each in row(replace(lake(), quarantined={"jakarta/bank": apart})).hops if each.name == "bronze"
+        ]
+    assert (found[1].state, found[1].word) == ("warn", "suspect")
+    assert found[1].detail.startswith("3 records in its partitions are none of it")
+    assert found[8].word == "loaded"
+    other = replace(lake(), quarantined={"london/bank": Quarantined(records=3, newest_at=NOW)})
+    assert states(row(other))["bronze"] == "ok"
 
 
 def test_of_a_bridge_that_does_not_answer_nothing_is_believed_but_that():

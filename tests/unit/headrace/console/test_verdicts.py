@@ -112,3 +112,21 @@ def test_q5_a_source_that_verification_found_to_differ_is_not_well():
     assert (hop.state, hop.word) == ("warn", "differs")
     assert "public.a" in hop.detail
     assert hops.silver(SourceStatus(source="c/d", state="serving"), view, "bank", 0.0).state == "ok"
+
+
+def test_what_is_quarantined_is_counted_by_source(verdicts, tmp_path):
+    rows = [
+        {
+            "stream": "bank",
+            "source": source,
+            "topic": "bank",
+            "offset": number,
+            "quarantined_at": NOW - timedelta(hours=number),
+        }
+        for number, source in enumerate(["a/one", "a/one", "a/two", None])
+    ]
+    write_deltalake(str(tmp_path / "quarantine"), pa.Table.from_pylist(rows))
+    lake = Lake(str(tmp_path), STREAMS)
+    lake.look()
+    found = {source: (each.records, each.newest_at) for source, each in lake.view().quarantined.items()}
+    assert found == {"a/one": (2, NOW), "a/two": (1, NOW - timedelta(hours=2))}
