@@ -93,7 +93,7 @@ class Bridge:
         self._withheld = KafkaReader(file.kafka, file.group, self._admin)
         self._limits = RecordLimits(self._admin, wanted(file))
         self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver, self._renew)
-        self._brokers_at, self._brokers_problem = 0.0, ""
+        self._brokers_problem = ""
         self.lanes: list[Lane] = []
         self._membership: Membership | None = None
         self._renewal: Renewal | None = None
@@ -267,8 +267,6 @@ class Bridge:
 
     def _look_at_brokers(self) -> None:
         """Note where the brokers are, for clients that are made later; one that finds none of them is made again."""
-        if self._ending.wait(_TURN_SECONDS) or time.monotonic() < self._brokers_at:
-            return
         problem = ""
         try:
             with translated("look at the brokers", self._admin):
@@ -279,7 +277,8 @@ class Bridge:
             problem = error.message
             if problem != self._brokers_problem:
                 _log.error("%s. %s", problem, error.hint)
-        self._brokers_problem, self._brokers_at = problem, time.monotonic() + _BROKERS_SECONDS
+        self._brokers_problem = problem
+        self._ending.wait(_BROKERS_SECONDS)
 
     def _look_at_topics(self) -> None:
         """Check all topics, those included that patterns of the file are for."""
