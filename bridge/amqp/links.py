@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
-from bridge.amqp.attach_limits import AttachLimits
 from bridge.amqp.authorization import NOT_FOUND, NOT_PERMITTED, PREFIX, Identities, not_for, not_here, refusal
+from bridge.amqp.connections import AttachLimits, PendingConnections, PerConnection, key
 from bridge.amqp.credit import CreditManager, Feed, Later
-from bridge.amqp.pending_connections import PendingConnections, PerConnection, key
 from bridge.amqp.request_links import NOT_CARRIED, RequestLinks, source_of
 from bridge.amqp.sender_links import SenderLinks
 from bridge.deliveries.pending import encode

@@ -7,9 +7,8 @@ import logging
 from typing import Any
 
 from bridge.amqp.authorization import Identities
+from bridge.amqp.connections import OpenConnections, PendingConnections, key
 from bridge.amqp.links import LinkEvents, Links
-from bridge.amqp.open_connections import OpenConnections
-from bridge.amqp.pending_connections import PendingConnections, key
 from headrace import doors
 from headrace.amqp import transport
 from headrace.amqp.errors import described

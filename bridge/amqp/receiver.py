@@ -16,9 +16,9 @@ from functools import partial
 from typing import Any
 
 from bridge.amqp.authorization import Identities
+from bridge.amqp.connections import PendingConnections
 from bridge.amqp.links import LinkEvents, Links
 from bridge.amqp.listener import FRAME_BYTES, Listener
-from bridge.amqp.pending_connections import PendingConnections
 from bridge.amqp.request_links import Received
 from bridge.deliveries.outbox import Outbox
 from bridge.model.delivery import Granted, Outcome

@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from bridge.amqp.authorization import Identities
+from bridge.amqp.connections import PerConnection
 from bridge.amqp.credit import Later
-from bridge.amqp.pending_connections import PerConnection
 from bridge.amqp.sender_links import SenderLinks, Sends
 from bridge.model.delivery import Outcome, Reject, Release
 from bridge.requests.pending import PendingRequests, encode

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from bridge.amqp.authorization import outbox_of, receiver_refusal
+from bridge.amqp.connections import PerConnection
 from bridge.amqp.credit import Later
-from bridge.amqp.pending_connections import PerConnection
 from bridge.deliveries.outbox import TOO_LARGE, UNREADABLE
 from bridge.deliveries.pending import Entry
 from headrace import doors

@@ -6,8 +6,8 @@ import urllib.request
 
 import pytest
 
-from bridge.amqp import open_connections, pending_connections
-from headrace.amqp import connection as connections
+from bridge.amqp import connections
+from headrace.amqp import connection
 from headrace.metrics import endpoint as endpoints
 from headrace.metrics.endpoint import Endpoint
 from headrace.status.answer import Health
@@ -24,9 +24,9 @@ SLOW, HONEST = "jakarta/bank", "london/bank"
 @pytest.fixture
 def limits(monkeypatch):
     """Limits of a few seconds, in place of 10 and 60; slow peers send ten bytes in one."""
-    monkeypatch.setattr(pending_connections, "SECONDS", 2.0)
+    monkeypatch.setattr(connections, "PENDING_SECONDS", 2.0)
     # Who is idle sends a frame every five.
-    monkeypatch.setattr(open_connections, "FRAME_LOOKS", 7)
+    monkeypatch.setattr(connections, "FRAME_LOOKS", 7)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ class Silent(Listener):
 @pytest.mark.parametrize("mark", [b"", b"AMQP\x00"])
 def test_a_far_side_that_is_slow_is_given_up_and_the_next_address_is_taken(wires, monkeypatch, mark):
     """Edges, receivers and bridges that connect out have this connection."""
-    monkeypatch.setattr(connections, "ATTEMPT_SECONDS", 2.0)
+    monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 2.0)
     far, silent = Far((SLOW,)), Silent()
     wire = wires(silent.port, mark, backwards=True)
     edge = Edge([f"amqp://127.0.0.1:{wire.port}", far.url()], source=SLOW)

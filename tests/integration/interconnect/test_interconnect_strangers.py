@@ -9,7 +9,7 @@ from collections import deque
 import psutil
 import pytest
 
-from bridge.amqp import pending_connections
+from bridge.amqp import connections
 from headrace.amqp import connection
 from infra.local.server import free_port
 from tests.amqp.interconnect_ends import Edge, Far, at, pem, sealed
@@ -56,7 +56,7 @@ def stranger(port, chance):
 
 
 def test_a_flood_of_strangers_leaves_an_edge_alone_and_little_behind(far, edge, monkeypatch):
-    monkeypatch.setattr(pending_connections, "SECONDS", 2.0)
+    monkeypatch.setattr(connections, "PENDING_SECONDS", 2.0)
     chance = random.Random(7)
     # Q15: a process has 1,024 descriptors on a stock system, and both ends of these connections are in this one.
     open_ones = deque()
@@ -68,7 +68,7 @@ def test_a_flood_of_strangers_leaves_an_edge_alone_and_little_behind(far, edge, 
                 made.close()
             else:
                 open_ones.append(made)
-            if len(open_ones) > pending_connections.MOST + 50:
+            if len(open_ones) > connections.MOST_STRANGERS + 50:
                 open_ones.popleft().close()
 
     # given what a first wave leaves in caches
@@ -82,7 +82,7 @@ def test_a_flood_of_strangers_leaves_an_edge_alone_and_little_behind(far, edge, 
         number += 1
         edge.put(sealed(number, number))
         edge.acknowledged(at(number))
-        assert len(far.receiver.pending) <= pending_connections.MOST
+        assert len(far.receiver.pending) <= connections.MOST_STRANGERS
     sender_of_floods.join()
     # then
     for made in open_ones:
@@ -95,7 +95,7 @@ def test_a_flood_of_strangers_leaves_an_edge_alone_and_little_behind(far, edge, 
 
 
 def test_who_says_nothing_is_sent_off(far, ours, monkeypatch):
-    monkeypatch.setattr(pending_connections, "SECONDS", 0.2)
+    monkeypatch.setattr(connections, "PENDING_SECONDS", 0.2)
     # given one who is silent from the start, and one who is let in by its certificate and then silent
     silent = socket.create_connection(("127.0.0.1", far.receiver.port))
     context = ssl.create_default_context(cafile=ours / "authority.pem")
@@ -116,7 +116,7 @@ def test_who_says_nothing_is_sent_off(far, ours, monkeypatch):
 
 
 def test_an_edge_s_link_makes_a_guest_an_edge(far, edge, monkeypatch):
-    monkeypatch.setattr(pending_connections, "SECONDS", 0.0)
+    monkeypatch.setattr(connections, "PENDING_SECONDS", 0.0)
     eventually(lambda: len(far.receiver.pending) == 0)
     late = socket.create_connection(("127.0.0.1", far.receiver.port))
     with late:

@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from bridge.amqp import open_connections
+from bridge.amqp import connections
 from headrace.amqp import security
 from headrace.amqp.transport import SSLDomain
 from headrace.certificates.authority import Authority
@@ -130,7 +130,7 @@ def test_a_certificate_that_the_file_revokes_loses_its_open_links_and_gets_no_ne
 def test_a_certificate_that_expires_while_connected_does_not_outlast_its_connection(
     far, edges, ours, monkeypatch, caplog
 ):
-    monkeypatch.setattr(open_connections, "LONGEST_SECONDS", 8.0)
+    monkeypatch.setattr(connections, "LONGEST_SECONDS", 8.0)
     kept = edges(secure(far), source="london/bank", **pem(ours, "london-bank"))
     Authority(ours).client("jakarta/bank", days=7 / 86_400)
     expiring = edges(secure(far), **pem(ours, "jakarta-bank"))

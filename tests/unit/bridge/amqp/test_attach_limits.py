@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.amqp.attach_limits import MOST, MOST_IN_VAIN, AttachLimits
+from bridge.amqp.connections import MOST_LINKS, MOST_LINKS_IN_VAIN, AttachLimits
 
 ONE, OTHER = 1, 2
 
@@ -23,7 +23,7 @@ def limits(now, ended):
 
 
 def test_links_that_are_refused_end_their_connection_once(limits, ended):
-    for number in range(3 * MOST_IN_VAIN):
+    for number in range(3 * MOST_LINKS_IN_VAIN):
         limits.attach(ONE, "one", f"cdc/{number}")
         limits.refuse(ONE, "one")
     limits.attach(OTHER, "other", "cdc/1")
@@ -36,13 +36,13 @@ def test_links_that_are_refused_end_their_connection_once(limits, ended):
 
 
 def test_links_to_the_same_address_end_their_connection(limits, ended):
-    for _ in range(MOST_IN_VAIN + 2):
+    for _ in range(MOST_LINKS_IN_VAIN + 2):
         limits.attach(ONE, "one", "cdc/a/one")
     assert ended == ["one"]
 
 
 def test_links_to_many_addresses_are_a_receivers_up_to_a_limit(limits, ended):
-    for number in range(MOST):
+    for number in range(MOST_LINKS):
         limits.attach(ONE, "one", f"alerts/{number}")
     assert not ended
     limits.attach(ONE, "one", "alerts/more")
@@ -60,7 +60,7 @@ def test_an_edge_whose_requests_are_not_carried_stays_for_days(limits, ended, no
 
 
 def test_time_opens_no_connection_again_that_was_ended(limits, now):
-    for _ in range(MOST_IN_VAIN + 2):
+    for _ in range(MOST_LINKS_IN_VAIN + 2):
         limits.attach(ONE, "one", "cdc/a/one")
     now[0] += 3600
     limits.attach(ONE, "one", "cdc/a/one")

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.amqp.authorization import Identities
+from bridge.amqp.connections import PendingConnections
 from bridge.amqp.links import Links
-from bridge.amqp.pending_connections import PendingConnections
 
 ONE, TWO = SOURCES = ("a/one", "a/two")
 

@@ -4,8 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.amqp.open_connections import FRAME_LOOKS, LONGEST_SECONDS, MOST_ENDS, OpenConnections
-from bridge.amqp.pending_connections import SECONDS, PendingConnections
+from bridge.amqp.connections import (
+    FRAME_LOOKS,
+    LONGEST_SECONDS,
+    MOST_ENDS,
+    PENDING_SECONDS,
+    OpenConnections,
+    PendingConnections,
+)
 
 
 @pytest.fixture
@@ -38,7 +44,7 @@ def test_one_without_a_link_in_use_is_pending_again(made):
     connect(made, 2)
     made.used.discard(1)
     made.look()
-    made.now += SECONDS
+    made.now += PENDING_SECONDS
     made.look()
     made.pending.expire()
     assert made.ended == [1]
@@ -50,7 +56,7 @@ def test_one_that_gets_a_link_again_stays(made):
     made.look()
     made.used.add(1)
     made.pending.remove(1)
-    made.now += 2 * SECONDS
+    made.now += 2 * PENDING_SECONDS
     made.look()
     made.pending.expire()
     assert made.ended == []

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from bridge.amqp.pending_connections import HANDSHAKE_SECONDS, MOST, MOST_KNOWN, SECONDS, PendingConnections
+from bridge.amqp.connections import HANDSHAKE_SECONDS, MOST_KNOWN, MOST_STRANGERS, PENDING_SECONDS, PendingConnections
 from headrace.waiting import Backoff
 
 
@@ -20,14 +20,14 @@ def test_who_becomes_no_edge_in_time_is_sent_off():
     sent, clock = [], Clock()
     pending = PendingConnections(lambda connection, _reason: sent.append(connection), clock)
     pending.add(1, "one")
-    clock.now += SECONDS / 2
+    clock.now += PENDING_SECONDS / 2
     pending.add(2, "two")
     pending.add(3, "three")
     pending.remove(3)
-    clock.now += SECONDS / 2
+    clock.now += PENDING_SECONDS / 2
     pending.expire()
     assert sent == ["one"]
-    clock.now += SECONDS
+    clock.now += PENDING_SECONDS
     pending.expire()
     assert sent == ["one", "two"]
     assert len(pending) == 0
@@ -37,12 +37,12 @@ def test_of_too_many_strangers_the_newest_is_refused_unless_one_had_its_time():
     """K10: the oldest left, which was the one nearest to done."""
     sent, clock = [], Clock()
     pending = PendingConnections(lambda connection, _reason: sent.append(connection), clock)
-    assert all(pending.add(number, number) for number in range(MOST))
+    assert all(pending.add(number, number) for number in range(MOST_STRANGERS))
     assert not pending.add("late", "late")
-    assert (sent, len(pending)) == (["late"], MOST)
+    assert (sent, len(pending)) == (["late"], MOST_STRANGERS)
     clock.now += HANDSHAKE_SECONDS
     assert pending.add("later", "later")
-    assert (sent, len(pending)) == (["late", 0], MOST)
+    assert (sent, len(pending)) == (["late", 0], MOST_STRANGERS)
 
 
 def test_who_is_authenticated_takes_no_stranger_s_place():
