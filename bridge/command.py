@@ -14,6 +14,7 @@ from headrace.configuration.load import load
 from headrace.configuration.new import new_bridge
 from headrace.hold import HOLD
 from headrace.process import give_back_freed
+from headrace.status.answer import SourceStatus
 
 _CONFIG = click.option(
     "--config", "path", required=True, type=click.Path(path_type=Path), help="The bridge's file, TOML."
@@ -292,3 +293,19 @@ def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
     for line in lines:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def read_status(file: BridgeFile) -> list[SourceStatus]:
+    """Return the status of each source by its position in Kafka, whether or not a bridge runs; for `headrace status`."""
+    from bridge.positions.survey import survey
+
+    return [
+        SourceStatus(
+            source=each["source"],
+            state="not asked",
+            reason=each["error"] or "",
+            position=each["position"],
+            committed_at=each["committed_at"],
+        )
+        for each in survey(file)
+    ]

@@ -1,10 +1,14 @@
 """The one Spark session of the lake: Delta's extensions, UTC, quiet logs, settings that suit small and large loads.
 
-Guarantees that nothing is written to the current folder: warehouse and scratch files are in a temporary folder that goes
-with the process. Assumes that the jars were fetched (`make setup`), or that spark-submit was given them. Called by the
-commands, by submit.py and by verification.
+Guarantees that nothing is written to the current folder: warehouse and scratch files are in a temporary folder that goes with
+the process. Assumes that the jars were fetched (`make setup`), or that spark-submit was given them. Called by the commands,
+by submit.py and by verification.
 
 Sessions of Spark that loads use again: a load that never ends would make some for each table and cycle permanently.
+
+Names of Java classes and methods are looked up in the JVM once: PySpark looks them up again for each column that it makes,
+with two questions besides the call, for each of which the JVM searches every jar of its class path, once for each package
+that might have it.
 """
 
 import atexit
@@ -15,12 +19,14 @@ import shutil
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
-from py4j.java_gateway import JavaGateway
+from py4j.java_gateway import JavaClass, JavaGateway, JavaMember, JavaPackage, JVMView
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
@@ -30,7 +36,7 @@ from pyspark.sql import SparkSession
 from headrace import java
 from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.errors import NeedsOperator
-from spark_jobs import java_names, sizes
+from spark_jobs import sizes
 from spark_jobs.errors import explained
 from spark_jobs.object_store import log_store
 from spark_jobs.state import retention
@@ -145,7 +151,7 @@ def session(
     precedence over the lake's file. It is made for `few` changes, and then the process ends; or for any number.
     """
     _quiet()
-    java_names.remember()
+    remember_java_names()
     given = lake.spark_settings()
     master, own = _master(lake), _SETTINGS | given
     settings = {"spark.app.name": name} | sizes.ahead(master, own) | _SETTINGS | retention.settings(lake)
@@ -292,3 +298,22 @@ def borrow(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
             session.conf.unset(name)
         with _lock:
             idle.append(session)
+
+
+def remember_java_names() -> None:
+    """Let Py4J keep the packages, classes and static methods that it has looked up. Done again it changes nothing."""
+    for kind in (JVMView, JavaPackage, JavaClass):
+        if not hasattr(kind.__getattr__, "__wrapped__"):
+            kind.__getattr__ = _look_up_once(kind.__getattr__)
+
+
+def _look_up_once(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    @wraps(look_up)
+    def remembering(parent: Any, name: str) -> Any:
+        member = look_up(parent, name)
+        # To the JVM a name that it does not know is a package; a class may have it once it is imported. A field may change.
+        if isinstance(member, JavaClass | JavaMember) or (isinstance(member, JavaPackage) and name.islower()):
+            vars(parent)[name] = member
+        return member
+
+    return remembering

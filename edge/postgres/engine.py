@@ -22,7 +22,7 @@ from edge.postgres.connection import Database
 from edge.postgres.errors import SlotTaken
 from edge.postgres.failover import KnownCatalog, Watch, follow, guard
 from edge.postgres.replication import ReplicationStream
-from edge.postgres.retirement import PostgresRetirement
+from edge.postgres.setup import PostgresRetirement
 from edge.postgres.slot import (
     Walsender,
     check_log_end,

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
-from headrace.console import connections
+from headrace.console import server as console_server
 from headrace.console.security import COOKIE, Identity
 from headrace.console.server import Console, Settings
 from tests.bridge.bridge_file import bridge_file
@@ -51,8 +51,8 @@ def test_a_request_that_no_browser_sends_is_answered_and_reaches_no_page(name):
 @pytest.fixture
 def running(tmp_path, monkeypatch):
     """The console with a token, at its socket; a request has two seconds, and there are 20 connections."""
-    monkeypatch.setattr(connections, "SECONDS", 2.0)
-    monkeypatch.setattr(connections, "MOST", 20)
+    monkeypatch.setattr(console_server, "REQUEST_SECONDS", 2.0)
+    monkeypatch.setattr(console_server, "MOST_CONNECTIONS", 20)
     file = load(bridge_file(tmp_path, "127.0.0.1:1", {"jakarta/bank": [0]}, topic="bank"), BridgeFile)
     made = Console(Settings(bridge=file, at=("127.0.0.1:1",), port=0, identity=Identity(token=TOKEN)))
     thread = threading.Thread(target=made.run, daemon=True)

@@ -8,11 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from bridge import command, doctor
+from bridge.command import durable
 from bridge.kafka import entries
 from bridge.kafka.entries import NOBODY
 from bridge.model.position_text import parse, position_text
 from bridge.model.route import SourceRoute
-from bridge.offline_status import durable
 from bridge.positions import survey
 from bridge.positions.transfer import Export, SourcePosition, export_positions, import_positions
 from headrace.errors import NeedsOperator

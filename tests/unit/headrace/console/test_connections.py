@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from headrace.console import connections
-from headrace.console.connections import AHEAD_SECONDS, EACH_SECONDS, Listening
+from headrace.console import server
+from headrace.console.server import AHEAD_SECONDS, EACH_SECONDS, Listening
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def listening():
 @pytest.fixture
 def now(monkeypatch):
     clock = [100.0]
-    monkeypatch.setattr(connections.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(server.time, "monotonic", lambda: clock[0])
     return clock
 
 
@@ -57,7 +57,7 @@ def test_an_address_begins_a_few_connections_a_second_and_others_are_served(list
 
 
 def test_where_too_many_are_open_the_oldest_is_closed(listening, connect, now, monkeypatch):
-    monkeypatch.setattr(connections, "_MOST_ACCEPTED", 3)
+    monkeypatch.setattr(server, "_MOST_ACCEPTED", 3)
     connect("127.0.0.1", 5)
     found = accepted(listening)
     for each in found[:2]:
@@ -69,7 +69,7 @@ def test_where_too_many_are_open_the_oldest_is_closed(listening, connect, now, m
 
 
 def test_addresses_cost_bounded_memory(listening, connect, now, monkeypatch):
-    monkeypatch.setattr(connections, "_MOST_ADDRESSES", 3)
+    monkeypatch.setattr(server, "_MOST_ADDRESSES", 3)
     for number in range(1, 9):
         connect(f"127.0.0.{number}", 1)
         now[0] += 10
