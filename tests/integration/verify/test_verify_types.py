@@ -30,16 +30,16 @@ NAMED = """
 create schema apart; create type apart.t as (a int);
 create function apart.f(int, text) returns int language sql as 'select 1';
 create function apart."g h"(apart.t) returns int language sql as 'select 1';
-create operator apart.+++ (function = apart.f, leftarg = int, rightarg = text);
+create operator apart.=#= (function = apart.f, leftarg = int, rightarg = text);
 create table apart."x, y" (id int);
 create table named (id int primary key, p regprocedure, q regprocedure, o regoper, b regoperator, tables regclass[],
     types regtype[], procedures regprocedure[], functions regproc[]);
-insert into named values (1, 'apart.f(int, text)', 'apart."g h"(apart.t)', 'apart.+++', 'apart.+++(int, text)',
+insert into named values (1, 'apart.f(int, text)', 'apart."g h"(apart.t)', 'apart.=#=', 'apart.=#=(int, text)',
     array['apart."x, y"', 'named', 'pg_class']::regclass[], array['apart.t', 'int', 'double precision']::regtype[],
     array['apart.f(int, text)', 'apart."g h"(apart.t)']::regprocedure[], array['apart.f']::regproc[])
 """
 NAMED_BY_PATH = r"""
-select 1 as id, 'f(integer,text)' as p, '"g h"(t)' as q, '+++' as o, '+++(integer,text)' as b,
+select 1 as id, 'f(integer,text)' as p, '"g h"(t)' as q, '=#=' as o, '=#=(integer,text)' as b,
     '{"\\"x, y\\"",named,pg_class}' as tables, '{t,integer,"double precision"}' as types,
     '{"f(integer,text)","\\"g h\\"(t)"}' as procedures, '{f}' as functions
 """
@@ -50,7 +50,7 @@ def test_names_that_a_search_path_shortens_are_equal_wherever_they_are(database,
     silver = spark.sql(NAMED_BY_PATH)
     assert verified(public__named=silver)["public.named"].differences == []
 
-    other = silver.selectExpr(*(name for name in silver.columns if name != "o"), "'++' as o")
+    other = silver.selectExpr(*(name for name in silver.columns if name != "o"), "'=#' as o")
     assert [it.columns for it in verified(public__named=other)["public.named"].differences] == [("o",)]
 
 
