@@ -8,7 +8,8 @@ from tests.unit.test_import_rules import Module, all_modules, inside
 LAYERS = {
     "headrace": (
         {"__version__", "errors", "java", "status.answer", "waiting"},
-        {"configuration", "files", "findings", "formats", "position", "schema"},
+        {"formats"},
+        {"configuration", "files", "findings", "position", "schema"},
         {"batch", "logs", "metrics", "process", "registry", "retention", "schemas", "status"},
         {"doors"},
         {"certificates", "hold", "lake", "requests", "source_plan"},
