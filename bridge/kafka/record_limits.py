@@ -1,6 +1,7 @@
 """How large a record each topic takes, as read from Kafka; shared by all lanes."""
 
 import threading
+import time
 from collections.abc import Iterable, Mapping
 from itertools import repeat
 
@@ -12,6 +13,9 @@ from headrace.errors import ReplicationError
 FRAME_BYTES = 512
 #: Seconds that a lane waits for an answer: only a record that is too large makes it ask.
 _PATIENCE = 2.0
+#: Seconds within which a topic is not asked about again: all that the lane's other sources have waits for the answer, and a batch
+#: that says it is too large costs its sender nothing.
+_AGAIN_SECONDS = 1.0
 
 
 class RecordLimits:
@@ -22,6 +26,8 @@ class RecordLimits:
         self._topics = topics
         self._lock = threading.Lock()
         self._limits = dict(limits or {})
+        # By topic: when it was asked about, and whether it had grown.
+        self._asked: dict[str, tuple[float, bool]] = {}
 
     @property
     def smallest(self) -> int:
@@ -52,15 +58,25 @@ class RecordLimits:
         return any(len(key or empty) + len(value or empty) > limit for key, value, empty in pairs)
 
     def refresh(self, topics: Iterable[str]) -> bool:
-        """Read the limits of some topics again; return whether one has grown, or could not be read."""
-        names = set(topics)
+        """Read the limits of some topics again, unless they were just read; return whether one has grown, or is not known."""
+        now = time.monotonic()
+        known, names = False, set()
+        for name in topics:
+            at, grown = self._asked.get(name, (-_AGAIN_SECONDS, False))
+            if at + _AGAIN_SECONDS > now:
+                known |= grown
+            else:
+                names.add(name)
+        if not names:
+            return known
         try:
             limits = check(self._admin, {name: self._topics[name] for name in names}, patience=_PATIENCE)
         except ReplicationError:
             return True
-        grown = any(limits[name] > self._limits.get(name, 0) for name in names)
+        found = {name: limits[name] > self._limits.get(name, 0) for name in names}
+        self._asked |= {name: (now, grown) for name, grown in found.items()}
         self.load(limits)
-        return grown
+        return known or any(found.values())
 
 
 def _largest_headers(share: Share) -> int:

@@ -94,9 +94,13 @@ def read(data: bytes | bytearray, most: Most = OURS) -> Sections:
 def _read(data: memoryview, most: Most) -> Sections:
     properties: list[Any] = []
     application: dict[Any, Any] | None = None
-    at = 0
+    at = before = 0
     while True:
         code, at = _described(data, at)
+        if code <= before:
+            # Small ones without end would cost as much as a body of their size.
+            raise CorruptInput("the sections of an AMQP message are not in their order")
+        before = code
         if code in _BODIES:
             if data[at] not in _BODIES[code]:
                 raise CorruptInput("the body of an AMQP message is neither bytes nor a text")

@@ -38,11 +38,19 @@ def test_a_record_is_measured_with_its_headers():
 
 def test_limits_are_read_again_and_kafka_that_does_not_answer_rejects_nothing(monkeypatch):
     limits = RecordLimits(None, {"small": Wanted(1)}, {"small": LIMIT})
+    now = [100.0]
+    monkeypatch.setattr(record_limits.time, "monotonic", lambda: now[0])
     answers = iter([{"small": LIMIT}, {"small": 3 * LIMIT}])
     monkeypatch.setattr(record_limits, "check", lambda *_, **__: next(answers))
     assert not limits.refresh(["small"])
+    # Not asked about: whoever sends what is too large would have all others of the lane wait.
+    assert not limits.refresh(["small"])
+    now[0] += 1
     assert limits.refresh(["small"])
     assert limits.smallest == 3 * LIMIT
+    # Another source whose batch was too large for what was known ahead of that sends it again.
+    assert limits.refresh(["small"])
+    now[0] += 1
 
     def unavailable(*_, **__):
         raise NotConnected("no answer")

@@ -64,6 +64,8 @@ def test_a_message_is_refused_that_is_cut_anywhere():
         b"\x00\x53\x77" + listing(text(b"a")),
         b"\x00\x53\x73" + text(b"a") + BODY,
         large(nested(90)),
+        b"\x00\x53\x70\x45" * 1_000_000 + BODY,
+        b"\x00\x53\x74\x45\x00\x53\x73\x45" + BODY,
     ],
 )
 def test_a_section_that_is_none_of_its_kind_is_refused(data):
