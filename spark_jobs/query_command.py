@@ -26,7 +26,7 @@ from spark_jobs import command_options
 @click.option("--stopped", is_flag=True, help="List tables that stopped alone, and exit with 3 if there are any.")
 @command_options.as_json
 def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, as_json: bool) -> None:
-    """List the tables of STREAMS, or of all: name at the source and in SQL, state, and how old what is published is."""
+    """List the tables of STREAMS, or of all: name at the source and in SQL, state, expectations, age of what is published."""
     file = load_file(config, LakeFile)
     chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
     from spark_jobs import noop_check

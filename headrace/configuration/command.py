@@ -10,13 +10,14 @@ import click
 import msgspec
 
 from headrace.configuration.explain import Place, Resolved, line_of
-from headrace.configuration.lake import is_reference, is_secret
+from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.configuration.load import File, parsed, read
 from headrace.configuration.records import GONE_IN_0_3
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
 
 _KINDS = ("edge", "bridge", "lake")
+_EXPECTATION = "Correct the expression. Loads go on without it, and 'headrace lake tables' shows the reason."
 
 
 @click.group()
@@ -41,6 +42,8 @@ def check(context: click.Context, files: tuple[Path, ...], kind: str | None, *, 
             file, resolved = _read(path, kind)
             text, given = parsed(path.absolute())
             old = deprecated(given, text, resolved)
+            if isinstance(file, LakeFile) and (found := file.wrong_expectations()):
+                raise ConfigurationError("\n".join(f"{path}: {sentence}" for sentence in found), hint=_EXPECTATION)
         except ConfigurationError as problem:
             wrong, error = True, problem
         if as_json:

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from headrace.configuration.bridge import SourceName, StreamName
 from headrace.configuration.databases import MysqlConnection, PostgresqlConnection
+from headrace.configuration.expectations import find_problem
 from headrace.configuration.explain import URI
 from headrace.configuration.kafka import KafkaConnection, Value, as_texts, check_java, check_librdkafka
 from headrace.configuration.load import File, Section
@@ -176,6 +177,11 @@ class TableOptions(Section, frozen=True, kw_only=True):
     track_history_columns: list[str] = []
     #: Or those whose changes do not.
     track_history_except_columns: list[str] = []
+    #: What is expected of each of the table's rows, by a name: expressions of Spark SQL over silver's columns, which are true for
+    #: a row that meets them. Loads count the rows that do not (`lake.quality`) and keep them.
+    expect: dict[Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")], str] = {}
+    #: Whether SQL has a view `valid.NAME` too, of the rows that meet all of them.
+    valid_view: bool = False
 
     def tracked(self, columns: Iterable[str]) -> list[str]:
         """Return those of a table's columns whose changes make a new version."""
@@ -237,6 +243,10 @@ class Stream(Section, frozen=True, kw_only=True):
     def is_open(self, table: str) -> bool:
         """Whether a table is kept as every reader of Delta knows it."""
         return (self.tables.get(table, TableOptions()).readers or self.readers) == "open"
+
+    def expected_of(self, table: str) -> dict[str, str]:
+        """Return what is expected of a table's rows."""
+        return self.tables.get(table, TableOptions()).expect
 
     def rebuilds(self, table: str) -> bool:
         """Whether a table is rebuilt by itself when its schema has become incompatible."""
@@ -348,6 +358,16 @@ class LakeFile(File, frozen=True, kw_only=True):
                 hint=f"It has: {', '.join(sorted(self.streams))}.",
             )
         return self.streams[name]
+
+    def wrong_expectations(self) -> list[str]:
+        """Return a sentence for each expectation that no load can count; no load fails because of one."""
+        return [
+            f'streams.{name}.tables."{table}".expect.{expectation}: {problem}'
+            for name, stream in self.streams.items()
+            for table, options in stream.tables.items()
+            for expectation, expression in options.expect.items()
+            if (problem := find_problem(expression)) is not None
+        ]
 
     def topic(self, name: str) -> str:
         """Return the topic of a stream."""

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two looks.
 EVERY = 10.0
+#: Every state of an expectation, so that one that none has can be counted as 0.
+EXPECTATION_STATES = ("met", "not met", "not counted")
 #: A look that takes longer is reported, in seconds.
 _HUNG_SECONDS = 120.0
 
@@ -58,6 +60,23 @@ class StreamPublished:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What the last load that counted found of an expectation of a table's rows."""
+
+    name: str
+    #: All rows, and those that do not meet it; None where it cannot be counted.
+    total: int | None
+    failing: int | None
+    #: Why it cannot be counted; empty where it can.
+    problem: str
+
+    @property
+    def state(self) -> str:
+        """One of EXPECTATION_STATES."""
+        return "not counted" if self.problem or self.failing is None else "not met" if self.failing else "met"
+
+
+@dataclass(frozen=True, kw_only=True)
 class TablePublished:
     """A table of a stream, by its newest publication."""
 
@@ -77,6 +96,7 @@ class TablePublished:
     copying: dict[str, str]
     #: When its stream was published last.
     published_at: datetime | None
+    expectations: tuple[Expectation, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,6 +346,16 @@ def _table(row: Row, stream: StreamPublished, names: dict[tuple[str, str], str])
         positions=positions,
         copying=copying,
         published_at=stream.finished_at,
+        # Earlier releases count none.
+        expectations=tuple(
+            Expectation(
+                name=each["expectation"],
+                total=each["total"],
+                failing=each["total_failing"],
+                problem=each["problem"] or "",
+            )
+            for each in row.get("quality") or ()
+        ),
     )
 
 

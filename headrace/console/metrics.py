@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from headrace.console.bridges import BridgesView
-from headrace.console.lake import LakeView
+from headrace.console.lake import EXPECTATION_STATES, LakeView
 from headrace.console.retention import RetentionView
 from headrace.console.sources import SourceRow
 from headrace.lake.own_tables import TABLE_STATES
@@ -30,6 +30,7 @@ HELP = {
     "headrace_lake_kafka_up": "1 while Kafka can be asked what it holds of the streams, 0 while not.",
     "headrace_lake_kafka_headroom_seconds": "How long it takes until Kafka may remove a record that bronze lacks.",
     "headrace_lake_kafka_retention_seconds": "How long Kafka keeps a record of the stream at least; absent: no limit.",
+    "headrace_lake_expectations": "Expectations of the stream's tables in each state.",
     "headrace_lake_tables_not_equal": "Tables of the stream whose last verification found a difference.",
 }
 
@@ -62,6 +63,8 @@ class _Metrics(Collector):
         published = _gauge("headrace_lake_published_time_seconds", "stream")
         tables = _gauge("headrace_lake_tables", "stream", "state")
         differing = _gauge("headrace_lake_tables_not_equal", "stream")
+        expected = _gauge("headrace_lake_expectations", "stream", "state")
+        met = Counter((table.stream, one.state) for table in lake.tables for one in table.expectations)
         counted = Counter((table.stream, table.state) for table in lake.tables)
         wrong = Counter(stream for (stream, _, _), one in lake.verdicts.items() if one.verdict == "not equal")
         for name, stream in lake.streams.items():
@@ -69,8 +72,10 @@ class _Metrics(Collector):
                 published.add_metric([name], stream.finished_at.timestamp())
             for state in TABLE_STATES:
                 tables.add_metric([name, state], counted[name, state])
+            for state in EXPECTATION_STATES:
+                expected.add_metric([name, state], met[name, state])
             differing.add_metric([name], wrong[name])
-        yield from (published, tables, differing)
+        yield from (published, tables, expected, differing)
         ended = _gauge("headrace_lake_load_time_seconds", "stream", "step")
         took = _gauge("headrace_lake_load_duration_seconds", "stream", "step")
         seen = set()

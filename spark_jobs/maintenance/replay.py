@@ -30,7 +30,7 @@ from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.query import overlay_databases, published_tables, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import commit, rebuild, scd2, table_load, table_task
+from spark_jobs.silver import commit, expectations, rebuild, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import OnProgress
@@ -228,7 +228,7 @@ def of_silver(
             changes=sum(t.changes for t in tables.values()),
             tables=tables,
         )
-        after = publication.append(spark, lake, after, before=before)
+        after = publication.append(spark, lake, expectations.count(spark, lake, before, after), before=before)
     return SilverReport(
         stream=stream,
         load=after.load,

@@ -4,8 +4,9 @@ The list has the tables' names at the source and in SQL, and their state. Called
 `headrace lake tables`.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
@@ -28,7 +29,7 @@ from spark_jobs.state.published_rows import DROPPED
 class Relation:
     """A table that SQL can query."""
 
-    #: `silver`, `history`, `bronze`, `lake` or `headrace`, and the name in it.
+    #: `silver`, `valid`, `history`, `bronze`, `lake` or `headrace`, and the name in it.
     database: str
     name: str
     path: str
@@ -36,12 +37,15 @@ class Relation:
     version: int | None = None
     #: The statement that reads it, where that is more than its name.
     query: str | None = None
+    #: The condition of its rows, where it has not all.
+    where: str | None = None
 
     def sql(self) -> str:
         """Return the statement that reads it."""
         if self.query is not None:
             return self.query
-        return f"SELECT * FROM {storage.table(self.path, self.version)}"  # noqa: S608 - quoted.
+        condition = f" WHERE {self.where}" if self.where is not None else ""
+        return f"SELECT * FROM {storage.table(self.path, self.version)}{condition}"  # noqa: S608 - quoted, or the file's.
 
 
 def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFrame | None:
@@ -74,6 +78,11 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
         for place, name in named.items()
         if there[place].history is not None
     ]
+    valid = [
+        replace(relation, database="valid", where=where)
+        for relation, place in zip(silver, named, strict=True)
+        if (where := _valid(lake, *place, there[place])) is not None
+    ]
     raw = [
         Relation(database="bronze", name=bronze_name(stream, lake.streams), path=bronze.table_path(lake, stream))
         for stream in sorted(lake.streams)
@@ -84,7 +93,16 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
     own = own if delta_log.is_table(spark, place) else []
     if delta_log.is_table(spark, run_log.path(lake)):
         own.append(Relation(database="headrace", name="loads", path=run_log.path(lake)))
-    return [*silver, *former, *raw, *own]
+    return [*silver, *valid, *former, *raw, *own]
+
+
+def _valid(lake: LakeFile, stream: str, name: str, table: Table) -> str | None:
+    """Return the condition of the rows that meet all expectations, of those that were counted; None without such a view."""
+    options = lake.streams[stream].tables.get(name) if stream in lake.streams else None
+    if options is None or not options.valid_view:
+        return None
+    counted = [f"({each.expression}\n)" for each in table.quality if each.problem is None]
+    return " AND ".join(counted) or "true"
 
 
 def views(rows: str) -> dict[str, str]:
@@ -100,6 +118,12 @@ def views(rows: str) -> dict[str, str]:
             coalesce(t.r.positions, s.r.positions) AS positions, t.r.state, t.r.reason
             FROM {newest} t JOIN {newest} s ON s.r.stream = t.r.stream AND s.r.`table` IS NULL
             WHERE t.r.`table` IS NOT NULL AND t.r.state <> '{DROPPED}'""",  # noqa: S608 - as above.
+        # A row of a table that a later publication wrote again without counting it has the same version.
+        "quality": f"""SELECT stream, min(load) AS load, min(finished_at) AS finished_at, `table`, version, expectation,
+            expression, checked, failing, total, total_failing, problem
+            FROM (SELECT stream, load, finished_at, `table`, since, q.* FROM {rows} LATERAL VIEW explode(quality) AS q)
+            GROUP BY stream, `table`, since, version, expectation, expression, checked, failing, total, total_failing,
+            problem""",  # noqa: S608 - as above.
     }
 
 
@@ -136,6 +160,8 @@ class ListedTable:
     age_seconds: float | None
     #: None when they were not counted.
     rows: int | None
+    #: By expectation: rows that the load which counted it checked, and that fail, the same of all rows, or why it is not counted.
+    quality: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: bool) -> list[ListedTable]:
@@ -173,6 +199,7 @@ def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows
                         published_at=at.isoformat() if at else None,
                         age_seconds=round((now - at).total_seconds(), 1) if at else None,
                         rows=counted,
+                        quality={each.expectation: asdict(each) for each in table.quality},
                     )
                 )
     return listed_tables
@@ -210,6 +237,13 @@ def show(console: Console, listed_tables: list[ListedTable]) -> None:
         if table.columns:
             listed = ", ".join(f"{name} as {stored}" for name, stored in table.columns.items())
             console.print(f"{table.stream} {table.table} has columns under other names: {listed}", markup=False)
+    for table in listed_tables:
+        for name, quality in table.quality.items():
+            if quality["problem"] is not None:
+                what = f"cannot be counted: {quality['problem']}"
+            else:
+                what = f"{quality['total_failing']:,} of {quality['total']:,} rows do not meet it"
+            console.print(f"{table.stream} {table.table}, expectation {name}: {what}", markup=False)
     for table in listed_tables:
         if table.reason is not None:
             console.print(f"{table.stream} {table.table}: {table.reason}", markup=False)

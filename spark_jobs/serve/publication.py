@@ -24,7 +24,7 @@ from spark_jobs.state import delta_log, published, schema_texts
 from spark_jobs.state.published import Published
 
 _log = logging.getLogger(__name__)
-DATABASES = ("silver", "history", "bronze", "lake", "headrace")
+DATABASES = ("silver", "valid", "history", "bronze", "lake", "headrace")
 #: The table of what is published as clients know it; the views of database `lake` read it.
 PUBLICATIONS = "publications"
 _POSITION = re.compile(r"(?P<source>[^\s=]+/[^\s=]+)=(?P<position>[0-9A-Za-z/.:-]+)")
@@ -78,6 +78,10 @@ def _relations(spark: SparkSession, lake: LakeFile, states: list[Published]) -> 
     relations = []
     for each in published_tables.relations(spark, lake, states):
         if each.query is not None:
+            continue
+        if each.where is not None:
+            query = f"SELECT * FROM silver.{storage.name(each.name)} WHERE {each.where}"  # noqa: S608 - the lake's file's.
+            relations.append(Relation(database=each.database, name=each.name, path=each.path, query=query))
             continue
         version = each.version
         if each.database == "bronze":
@@ -147,7 +151,7 @@ class Listing:
             self.spark.sql(f"DROP VIEW IF EXISTS {name}")
             del self._listed[name]
         for name, relation in wanted.items():
-            mark = (relation.path, columns.get(relation.path, ""))
+            mark = (relation.query or relation.path, columns.get(relation.path, ""))
             if self._listed.get(name) == mark:
                 continue
             try:

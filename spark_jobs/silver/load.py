@@ -23,7 +23,7 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, table_load, table_task, tables_load, unfinished
+from spark_jobs.silver import batch_profile, expectations, table_load, table_task, tables_load, unfinished
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.tables_load import OnProgress, TableGroup
 from spark_jobs.state import delta_log, names, offsets, publication, published
@@ -127,7 +127,7 @@ def _load_part(
         newest = delta_log.version(spark, path)
         lagging = unfinished.find_lagging(spark, lake, before)
         bronze_version = before.bronze_version
-        idle = not tables_load.to_try(lake, before, lagging)
+        idle = not (tables_load.to_try(lake, before, lagging) or expectations.is_outdated(lake, before))
         if bronze_version is not None and idle and delta_log.only_maintained(spark, path, bronze_version):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
         since = unfinished.choose_since(spark, path, before, newest, committed)
@@ -181,7 +181,14 @@ def _load_part(
         left = unfinished.after(before, since, new)
         # Checked again until bronze has caught up.
         read = (None, None) if lacking else (version, delta_log.commit_id(spark, path, version))
-        after = tables_load.published_after(before, new, results, read, left, started)
+        after = expectations.count(
+            spark,
+            lake,
+            before,
+            tables_load.published_after(before, new, results, read, left, started),
+            few=few,
+            publishes=group is None,
+        )
         worth = group is None and tables_load.is_worth_publishing(before, after)
         if worth:
             after = publication.append(spark, lake, after, before=before)

@@ -17,7 +17,7 @@ from headrace.errors import NeedsOperator
 from spark_jobs import storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, copies, scd2, table_load, table_task
+from spark_jobs.silver import batch_profile, copies, expectations, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import separate_commit
 from spark_jobs.silver.profiles import TableProfile
@@ -72,7 +72,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
         done = apply(spark.newSession(), context, own, begins)
         tables = {other: replace(table, changes=0) for other, table in before.tables.items()} | {name: done}
         after = replace(before, load=context.load, started_at=started, changes=done.changes, tables=tables)
-        publication.append(spark, lake, after, before=before)
+        publication.append(spark, lake, expectations.count(spark, lake, before, after), before=before)
     return Rebuilt(
         stream=stream,
         table=name,

@@ -16,8 +16,28 @@ COLUMNS = (
     "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
     "bronze_commit string, bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
     "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>, "
-    "partitions map<string, map<string, string>>, failures int, dropped timestamp, bronze_removed map<string, string>"
+    "partitions map<string, map<string, string>>, failures int, dropped timestamp, bronze_removed map<string, string>, "
+    "quality array<struct<expectation: string, expression: string, version: bigint, checked: bigint, failing: bigint, "
+    "total: bigint, total_failing: bigint, problem: string>>"
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """How many rows of a table do not meet an expectation."""
+
+    expectation: str
+    expression: str
+    #: Version of the table that was counted.
+    version: int
+    #: Rows that the load which counted put or changed, and those of them that do not meet it; None where it cannot be counted.
+    checked: int | None = None
+    failing: int | None = None
+    #: The same of all rows.
+    total: int | None = None
+    total_failing: int | None = None
+    #: Why it cannot be counted.
+    problem: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +90,8 @@ class Table:
     settings: str | None = None
     #: How often it could not be loaded since it was, for a reason that may pass.
     failures: int = 0
+    #: What was counted of its expectations.
+    quality: tuple[Quality, ...] = ()
 
     @property
     def lags(self) -> bool:
@@ -164,6 +186,7 @@ def _columns(done: Published, table: Table) -> dict[str, Any]:
         "keyed": table.keyed,
         "schemas": schema_texts.digests(table.schemas),
         "warnings": table.warnings,
+        "quality": [asdict(each) for each in table.quality],
     }
 
 
@@ -219,6 +242,7 @@ def _table(row: dict[str, Any], state: Published, texts: Callable[[Mapping[str, 
         bronze_after=row.get("bronze_after"),
         settings=row.get("tried"),
         failures=row.get("failures") or 0,
+        quality=tuple(Quality(**each) for each in row.get("quality") or ()),
     )
 
 

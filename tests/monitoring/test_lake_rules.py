@@ -25,9 +25,13 @@ from tests.servers.prometheus import MONITORING, Prometheus, read_rules
 DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 TEXTS = pa.map_(pa.string(), pa.string())
 TIME = pa.timestamp("us", tz="UTC")
+QUALITY = pa.struct(
+    [("expectation", pa.string()), ("total", pa.int64()), ("total_failing", pa.int64()), ("problem", pa.string())]
+)
 STATE = pa.schema(
     [("stream", pa.string()), ("table", pa.string()), ("load", pa.int64()), ("positions", TEXTS), ("reason", pa.string()),
-     ("version", pa.int64()), ("keyed", pa.bool_()), ("warnings", TEXTS), ("changes", pa.int64()), ("finished_at", TIME)]
+     ("version", pa.int64()), ("keyed", pa.bool_()), ("warnings", TEXTS), ("changes", pa.int64()), ("finished_at", TIME),
+     ("quality", pa.list_(QUALITY))]
 )  # fmt: skip
 REACHED = pa.struct([("source", pa.string()), ("upto", pa.string()), ("commit_time", TIME)])
 LOADS = pa.schema(
@@ -63,7 +67,8 @@ def publish(root, load, upto, reason, verdict, committed):
     now = datetime.now(UTC)
     common = {"stream": "bank", "load": load, "finished_at": now}
     found = [common | {"table": None, "positions": [("a/b", upto)]}]
-    found += [common | {"table": "public.t", "version": load, "reason": reason}]
+    quality = {"expectation": "positive", "total": 3, "total_failing": 1 if reason else 0, "problem": None}
+    found += [common | {"table": "public.t", "version": load, "reason": reason, "quality": [quality]}]
     write_deltalake(str(root / "state"), pa.Table.from_pylist(found, schema=STATE), mode="append")
     source = {"source": "a/b", "upto": upto, "commit_time": committed}
     done = {"stream": "bank", "step": "silver", "load": load, "started_at": now, "finished_at": now, "seconds": 1.0}

@@ -30,7 +30,8 @@ SUM = "SELECT (SELECT sum(balance) FROM silver.accounts) - (SELECT sum(balance) 
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory):
     """Return a lake of two tables with equal sums."""
-    lake = LoggedLake(spark, tmp_path_factory.mktemp("served") / "lake")
+    settings = '[streams.bank.tables."public.tellers"]\nexpect = { first = "id < 2" }\nvalid_view = true\n'
+    lake = LoggedLake(spark, tmp_path_factory.mktemp("served") / "lake", settings)
     feed = lake.feeds[0]
     changes = []
     for table in TABLES:
@@ -76,6 +77,9 @@ def test_published_versions_are_shown_by_both_protocols(spark, lake, server):
             assert jdbc.ask("SELECT `table`, state FROM lake.tables ORDER BY 1") == [(t, "current") for t in TABLES]
             state = published.latest(spark, lake.file, "bank").tables["public.tellers"]
             rows = spark.read.format("delta").option("versionAsOf", state.version).load(path(lake, "public.tellers"))
+            assert jdbc.ask("SELECT count(*) FROM valid.tellers") == [("2",)]
+            counted = session.sql("SELECT expectation, total, total_failing FROM lake.quality").collect()
+            assert [tuple(row) for row in counted] == [("first", 3, 1)]
             by_frames = session.table("silver.tellers").filter("id = 1").select("balance").collect()
             assert by_frames == rows.filter("id = 1").select("balance").collect()
             assert [row["tableName"] for row in session.sql("SHOW TABLES IN silver").collect()] == [

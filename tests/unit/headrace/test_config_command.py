@@ -168,3 +168,28 @@ def test_new_files_of_bridge_and_lake_can_be_read(tmp_path):
     made = run(lake, "new", *sources, "--root", "lake", "-o", tmp_path / "lake.toml")
     assert made.exit_code == 0, made.output
     assert load(tmp_path / "lake.toml", LakeFile).streams["changes"].sources == ["jakarta/bank", "london/bank"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("amount >= 0 AND (a IN (1, 2) OR length('reflect(') < cast(b AS decimal(10, 2)))", ""),
+        ("CASE WHEN `reflect(` THEN (a) ELSE builtin.abs(b) END > 0 -- f(x)", ""),
+        ("reflect /* so */ ('java.lang.System', 'exit')", "the function reflect is refused"),
+        ("other.abs(a) > 0", "the function other.abs is refused"),
+        ("a = 'it''s", "a quote is not closed"),
+        ("(a > 0))", "parentheses do not match"),
+        (" -- nothing", "it is empty"),
+        ("a > 0; SELECT 1", "more than one expression"),
+    ],
+)
+def test_an_expectation_is_checked_as_far_as_it_is_without_spark(files, expression, reason):
+    # given
+    table = '[streams.bank.tables."public.accounts"]\nexpect = { positive = '
+    files["lake"].write_text(f"{LAKE}\n{table}{json.dumps(expression)} }}\n")
+    # when
+    checked = run(config, "check", files["lake"])
+    # then it is named, and no other command is stopped by it
+    assert checked.exit_code == (2 if reason else 0), checked.output
+    assert reason in checked.output
+    assert load(files["lake"], LakeFile).streams["bank"].expected_of("public.accounts") == {"positive": expression}

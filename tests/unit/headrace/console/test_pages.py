@@ -19,7 +19,7 @@ from headrace.console import lake as lakes
 from headrace.console import sources
 from headrace.console.bridges import Bridges
 from headrace.console.charts import History
-from headrace.console.lake import Lake, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
+from headrace.console.lake import Expectation, Lake, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
 from headrace.console.pages import Known, Pages
 from headrace.console.retention import Retention, RetentionView
 from headrace.console.server import Settings, application
@@ -43,6 +43,9 @@ def whole_lake():
         )
         for state in ("published", "behind", "copying", "stopped", "not made")
     )
+    failing = Expectation(name="positive", total=3, failing=1, problem="")
+    wrong = Expectation(name="named", total=None, failing=None, problem="no column nam")
+    tables = (replace(tables[0], expectations=(failing, wrong)), *tables[1:])
     found = Verdict(verdict="not equal", verified_at=NOW, rows_source=3, rows_lake=2, compared=10.0)
     reached = Reached(upto="1", commit_time=NOW - timedelta(days=2), finished_at=NOW)
     loads = tuple(
