@@ -16,9 +16,10 @@ from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import DAG, Asset, Param, task
+from airflow.sdk import DAG, Asset, AssetAlias, Param, task
 from airflow.sdk.exceptions import AirflowFailException
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -162,8 +163,11 @@ def _spark_jobs() -> Path:
     return Path(found.submodule_search_locations[0])
 
 
-def _command(*arguments: str) -> None:
-    """Run a headrace command, its output in the task's log as it comes; a failure that stays fails without another try."""
+def _command(*arguments: str) -> str:
+    """Run a headrace command, its output in the task's log as it comes; return its last line.
+
+    A failure that stays fails without another try.
+    """
     command, last = [sys.executable, "-m", "headrace", *arguments], deque[str](maxlen=20)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
@@ -179,6 +183,7 @@ def _command(*arguments: str) -> None:
     if running.returncode:
         message = f"headrace {' '.join(arguments)} ended with exit code {running.returncode}:\n{''.join(last)[-2000:]}"
         raise AirflowFailException(message) if running.returncode in _FINAL else RuntimeError(message)
+    return last[-1] if last else ""
 
 
 def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path]) -> DAG:
@@ -222,7 +227,21 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
         def stopped_tables() -> None:
             _command("lake", "tables", stream, "--stopped", "--config", str(path))
 
-        silver >> stopped_tables()
+        # Which tables went on is known behind the load alone.
+        every = AssetAlias(name=f"headrace/{stream}/tables")
+
+        @task(task_id="table_assets", inlets=[every], outlets=[every])
+        def table_assets(*, inlet_events: Any, outlet_events: Any) -> None:
+            newest = list(inlet_events[every].ascending(False).limit(1))
+            since = [f"--since={newest[0].extra['published']}"] if newest else []
+            changed = json.loads(_command("lake", "changed", stream, *since, "--config", str(path)))
+            for table, extra in changed["tables"].items():
+                asset = Asset(
+                    name=f"headrace/{stream}/{table}", uri=f"headrace://lake/{stream}/{quote(table, safe='')}"
+                )
+                outlet_events[every].add(asset, extra=extra | {"published": changed["load"]})
+
+        silver >> [stopped_tables(), table_assets()]
         if count > 1:
             each = [arguments_of("silver", "--group", f"{number}/{count}") for number in range(1, count + 1)]
             tables = SparkSubmitOperator.partial(**named("tables")).expand(application_args=each)

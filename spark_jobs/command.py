@@ -28,6 +28,7 @@ def lake() -> None:
 
 lake.add_command(new_lake)
 lake.add_command(query_command.tables)
+lake.add_command(query_command.changed)
 lake.add_command(query_command.sql)
 lake.add_command(query_command.sources)
 lake.add_command(query_command.serve)

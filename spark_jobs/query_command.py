@@ -47,6 +47,32 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
 
 
 @click.command()
+@click.argument("stream")
+@command_options.config
+@click.option(
+    "--since", type=click.IntRange(min=0), metavar="LOAD", help="After this load; the last one alone without."
+)
+def changed(stream: str, config: str, *, since: int | None) -> None:
+    """Print the tables of STREAM that went on, as a line of JSON: load, versions and positions of each.
+
+    Starts no Spark where the lake's log can be read without.
+    """
+    file = command_options.file_of(config, stream)
+    from spark_jobs.state import delta_log, log_files, publication, published
+
+    files = log_files.of_lake(file)
+    if files is not None:
+        notes = delta_log.local_notes(files.path("state"), publication.NOTE, files)
+    else:
+        from spark_jobs.session import session
+
+        commits = delta_log.commits(session(file, writes=False), published.path(file))
+        notes = filter(None, (delta_log.read_note(info, publication.NOTE) for _, info in commits))
+    load, tables = publication.read_moved((note for note in notes if note["stream"] == stream), since)
+    click.echo(json.dumps({"stream": stream, "load": load, "tables": tables}, ensure_ascii=False))
+
+
+@click.command()
 @command_options.config
 @click.option("--dbt", is_flag=True, help="In the form of dbt's sources.yml, which is the only one.")
 def sources(config: str, *, dbt: bool) -> None:  # noqa: ARG001 - other forms may come.

@@ -7,7 +7,7 @@ Fails as retryable where something else published since the caller read what it 
 import hashlib
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -56,10 +56,11 @@ def append(
         stored_state = published.of_streams(spark, lake).get(done.stream, Published(stream=done.stream))
         changed = rows_of.changed(stored_state, merged)
         dropped = merged.dropped.keys() - stored_state.dropped.keys()
+        moved = {"moved": _moved(stored_state, merged, changed), "maintenance": maintenance}
         if maintenance and not changed and merged.bronze_removed == now.bronze_removed:
             return now
         schema_texts.keep(spark, schema_texts.path(lake), _texts(changed.values()))
-        if _committed(spark, lake, merged, changed, attempt, dropped):
+        if _committed(spark, lake, merged, changed, attempt, dropped, moved):
             published.remember(spark, lake, merged)
             if merged.load % _PRUNE_EVERY == 0:
                 prune(spark, lake)
@@ -107,6 +108,7 @@ def _committed(
     changed: dict[str, Table],
     attempt: str,
     dropped: Iterable[str],
+    moved: delta_log.Note,
 ) -> bool:
     """Append a publication; return False when its number was taken by another one meanwhile."""
     # From text, so that no Python process is started for a few rows.
@@ -115,7 +117,7 @@ def _committed(
         row["path"] = f"silver/{done.stream}/{published.folder(row['table'])}" if row["table"] is not None else None
     text = F.lit(msgspec.json.encode(rows).decode())
     frame = spark.range(1).select(F.inline(F.from_json(text, f"array<struct<{rows_of.COLUMNS}>>"))).coalesce(1)
-    writer = frame.write.format("delta").mode("append").option("userMetadata", _note(lake, done, attempt))
+    writer = frame.write.format("delta").mode("append").option("userMetadata", _note(lake, done, attempt, moved))
     # A lake made by an earlier release lacks what is noted since.
     writer = writer.option("mergeSchema", "true")
     try:
@@ -131,8 +133,39 @@ def _committed(
     return next((note["attempt"] == attempt for note in notes if note and note["stream"] == done.stream), False)
 
 
-def _note(lake: LakeFile, done: Published, attempt: str) -> str:
-    """Return what a look without Spark must know: whether the next load has anything to do."""
+def _moved(former: Published, done: Published, changed: Mapping[str, Table]) -> delta_log.Note:
+    """Return the tables that went on, with their versions, and with their positions where these are not the stream's."""
+    return {
+        name: {"version": table.version, "history": table.history}
+        | ({} if table.positions == done.positions else {"positions": table.positions})
+        for name, table in sorted(changed.items())
+        if table.version is not None
+        and table.problem is None
+        and (name not in former.tables or table.version != former.tables[name].version)
+    }
+
+
+def read_moved(
+    notes: Iterable[delta_log.Note], since: int | None = None, *, maintenance: bool = False
+) -> tuple[int, delta_log.Note]:
+    """Return the number of a stream's last publication, 0 without one, and the tables that went on after another one.
+
+    `notes` are the stream's, newest first. Without a number, or with one that is not the stream's, the last one alone counts.
+    With `maintenance` also those that have another version and the same rows.
+    """
+    newest, tables = 0, delta_log.Note()
+    for note in notes:
+        newest = newest or note["load"]
+        since = newest - 1 if since is None or since > newest else since
+        if note["load"] <= since:
+            break
+        for name, table in note.get("moved", {}).items() if maintenance or not note.get("maintenance") else ():
+            tables.setdefault(name, {"load": note["load"], "positions": note["positions"]} | table)
+    return newest, dict(sorted(tables.items()))
+
+
+def _note(lake: LakeFile, done: Published, attempt: str, moved: delta_log.Note) -> str:
+    """Return what a look without Spark must know: whether the next load has anything to do, and which tables went on."""
     whole = all(table.problem is None and table.positions == done.positions for table in done.tables.values())
     there = [published.folder(name) for name, table in done.tables.items() if table.version is not None]
     return delta_log.write(
@@ -148,6 +181,8 @@ def _note(lake: LakeFile, done: Published, attempt: str) -> str:
         settings=settings(lake, done.stream),
         seconds=(done.finished_at - done.started_at).total_seconds() if done.finished_at and done.started_at else None,
         waiting=sum(rest.changes for rest in done.unfinished.values()),
+        positions=done.positions,
+        **moved,
     )
 
 

@@ -69,6 +69,7 @@ def test_a_lake_lives_on_a_cluster(cluster, secure_lake, source, database, headr
         ("bronze", "success"),
         ("silver", "success"),
         ("stopped_tables", "success"),
+        ("table_assets", "success"),
     ]
     assert cluster.url in loaded.log
     assert cluster.executor_logs()

@@ -94,6 +94,7 @@ def test_nothing_is_loaded_when_the_check_fails(running, lake_path, kafka):
         ("bronze", "upstream_failed"),
         ("silver", "upstream_failed"),
         ("stopped_tables", "upstream_failed"),
+        ("table_assets", "upstream_failed"),
     ]
     assert found.assets == []
     assert "exit code 3" in found.failure

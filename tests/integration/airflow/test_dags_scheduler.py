@@ -101,5 +101,5 @@ table_groups = 2
         except AssertionError as error:
             raise AssertionError(f"{error}\n{airflow.said()}") from error
     assert airflow.processes() == []
-    assert set(airflow.assets(DAG)) == {"headrace/bank"}
+    assert set(airflow.assets(DAG)) == {"headrace/bank", "headrace/bank/public.accounts"}
     assert batches(tmp_path / "lake")[-1] == 2

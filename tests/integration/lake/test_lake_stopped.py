@@ -1,5 +1,6 @@
 """A table that stopped costs the loads after it nothing, and goes on where it stands (L11)."""
 
+import json
 from contextlib import closing
 from unittest.mock import patch
 
@@ -18,6 +19,14 @@ pytestmark = pytest.mark.timeout(900)
 
 J = "jakarta/bank"
 LOG = {"entry": ("text", None, None)}
+
+
+def went_on(lake, *since):
+    """Return the number of the last load, and the tables that went on with the load that brought them."""
+    said = CliRunner().invoke(command.lake, ["changed", "bank", *since, "--config", str(lake.file.path)])
+    found = json.loads(said.output)
+    assert all(table["version"] is not None and J in table["positions"] for table in found["tables"].values())
+    return found["load"], {name: table["load"] for name, table in found["tables"].items()}
 
 
 def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_something_of_it_came(spark, logged_lake):
@@ -53,6 +62,9 @@ def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_s
     # and of what is new, only what came
     source.commit(source.insert(id=3, name="a", balance="1.00"))
     assert load() == (["public.accounts"], [1])
+    # and the other table's asset says where it is
+    assert went_on(lake) == (3, {"public.accounts": 3})
+    assert went_on(lake, "--since", "0") == (3, {"public.accounts": 3, "public.log": 1})
     # and once something of that table came, what came since it stopped
     source.commit(source.insert("public.log", entry="c"))
     assert load() == (["public.log"], [1, 3])

@@ -117,6 +117,7 @@ def test_a_stream_is_checked_then_loaded_to_bronze_then_to_silver_which_updates_
     check, bronze, silver = (dag["tasks"][name] for name in ("check", "bronze", "silver"))
     assert (check["after"], bronze["after"], silver["after"]) == ([], ["check"], ["bronze"])
     assert (check["outlets"], bronze["outlets"], silver["outlets"]) == ([], [], ["headrace/bank"])
+    assert dag["tasks"]["table_assets"]["outlets"] == ["headrace/bank/tables"]
     for task in (check, bronze, silver):
         assert (task["retries"], task["retry_seconds"], task["timeout"], task["pool"]) == (5, 7.0, 180.0, "lake")
     for name, task in (("bronze", bronze), ("silver", silver)):
@@ -139,6 +140,7 @@ def test_tables_are_brought_up_group_by_group_ahead_of_silver_where_there_are_se
         "tables": ["bronze"],
         "silver": ["tables"],
         "stopped_tables": ["silver"],
+        "table_assets": ["silver"],
     }
     common = ["bank", "--config", str(tmp_path / "lake.toml"), "--step", "silver"]
     assert tasks["tables"]["mapped"] == [[*common, "--group", f"{number}/3"] for number in (1, 2, 3)]
@@ -222,7 +224,7 @@ def test_a_stream_without_a_schedule_runs_by_hand_and_has_the_defaults_of_the_la
     default = LoadSchedule()
     assert default.table_groups == 1
     assert dag["schedule"] is None
-    assert set(dag["tasks"]) == {"check", "bronze", "silver", "stopped_tables"}
+    assert set(dag["tasks"]) == {"check", "bronze", "silver", "stopped_tables", "table_assets"}
     for task in dag["tasks"].values():
         assert task["retries"] == default.retries
         assert task["retry_seconds"] == default.retry_seconds

@@ -1,0 +1,37 @@
+"""Which tables went on since a load, by the notes of publications alone."""
+
+import pytest
+
+from spark_jobs.state.publication import read_moved
+
+
+def note(number, *tables, maintenance=False):
+    moved = {table: {"version": number, "history": None} for table in tables}
+    return {"load": number, "positions": {"a/b": str(number)}, "moved": moved, "maintenance": maintenance}
+
+
+#: Newest first, back to one of an earlier release.
+NOTES = [note(4, "t"), note(3, "u", maintenance=True), note(2, "u", "v"), {"load": 1, "positions": {}}]
+
+
+@pytest.mark.parametrize(
+    ("since", "maintenance", "loads"),
+    [
+        (None, False, {"t": 4}),
+        (3, False, {"t": 4}),
+        (1, False, {"t": 4, "u": 2, "v": 2}),
+        (1, True, {"t": 4, "u": 3, "v": 2}),
+        (4, True, {}),
+        # Of a lake that was made again, whose loads are counted anew.
+        (9, False, {"t": 4}),
+    ],
+)
+def test_tables_are_named_once_with_the_newest_publication_that_moved_them(since, maintenance, loads):
+    newest, tables = read_moved(NOTES, since, maintenance=maintenance)
+    assert newest == 4
+    assert {name: table["load"] for name, table in tables.items()} == loads
+    assert all(table["positions"] == {"a/b": str(table["load"])} for table in tables.values())
+
+
+def test_nothing_moved_where_nothing_was_published():
+    assert read_moved([], 3) == (0, {})
