@@ -29,6 +29,7 @@ def lake() -> None:
 lake.add_command(new_lake)
 lake.add_command(query_command.tables)
 lake.add_command(query_command.changed)
+lake.add_command(query_command.register)
 lake.add_command(query_command.sql)
 lake.add_command(query_command.sources)
 lake.add_command(query_command.serve)
@@ -181,6 +182,7 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
     from spark_jobs import load
     from spark_jobs import load as job
     from spark_jobs.maintenance import replay as again
+    from spark_jobs.query import metastore
     from spark_jobs.session import session
 
     spark = session(file)
@@ -194,6 +196,7 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
                     spark, file, stream, point, on_progress=lambda done, todo: on_progress("silver", done, todo)
                 )
             )
+        metastore.after_load(spark, file, stream)
     if as_json:
         click.echo(json.dumps(done.plain()))
     else:
@@ -213,10 +216,13 @@ def rebuild(stream: str, table: str, config: str, *, as_json: bool) -> None:
     source first, and a load when the copy is complete. The former rows are kept in a folder that the report names.
     """
     file = command_options.file_of(config, stream)
+    from spark_jobs.query import metastore
     from spark_jobs.session import session
     from spark_jobs.silver import rebuild as job
 
-    done = job.rebuild(session(file), file, stream, table)
+    spark = session(file)
+    done = job.rebuild(spark, file, stream, table)
+    metastore.after_load(spark, file, stream)
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return
@@ -241,12 +247,13 @@ def maintain(stream: str, config: str, *, as_json: bool) -> None:
     file = command_options.file_of(config, stream)
     from spark_jobs import load
     from spark_jobs.maintenance import maintain as job
+    from spark_jobs.query import metastore
     from spark_jobs.session import session
 
+    spark = session(file)
     with load.show_progress(Console(stderr=True)) as on_progress:
-        done = job.maintain(
-            session(file), file, stream, on_progress=lambda done, todo: on_progress("maintenance", done, todo)
-        )
+        done = job.maintain(spark, file, stream, on_progress=lambda done, todo: on_progress("maintenance", done, todo))
+    metastore.after_load(spark, file, stream)
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return

@@ -25,6 +25,8 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
 from spark_jobs.command_options import Occasionally
 from spark_jobs.maintenance.background import Upkeep
+from spark_jobs.query import metastore
+from spark_jobs.query.metastore import Registered
 from spark_jobs.silver import load as silver
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import TableGroup
@@ -46,6 +48,8 @@ class Report:
     silver: SilverReport | None = None
     #: Seconds from the commit of each source's newest change to the end of the step that brought it.
     lag: dict[str, float] = field(default_factory=dict)
+    #: What was done to a metastore.
+    metastore: Registered | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain data."""
@@ -136,7 +140,7 @@ def follow(
             check()
             current = silver.load(spark, lake, stream, side_by_side=side_by_side, goes_on=goes_on)
             if current.load is not None or current.problems != problems:
-                on_progress(Report(silver=current, lag=run_log.record(spark, lake, None, current)))
+                on_progress(_report(spark, lake, stream, None, current))
             problems = current.problems
             if current.load is not None:
                 upkeep.after_load(current.changes)
@@ -174,6 +178,12 @@ def show(console: Console, report: Report) -> None:
         for source, count in sorted(current.waiting.items()):
             console.print(f"  {source}: {count:,} changes wait for the end of their transaction")
         _show_tables(console, current)
+    _show_end(console, report)
+
+
+def _show_end(console: Console, report: Report) -> None:
+    if report.metastore is not None:
+        console.print(f"  {report.metastore.line()}", markup=False)
     for source, seconds in sorted(report.lag.items()):
         console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
 

@@ -14,7 +14,7 @@ import click
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from headrace.errors import NeedsOperator
+from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.waiting import StopRequest
 from spark_jobs import command_options
 
@@ -44,6 +44,32 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
         published_tables.show(command_options.console(), listed_tables)
     if stopped and listed_tables:
         sys.exit(NeedsOperator.exit_code)
+
+
+@click.command()
+@click.argument("streams", nargs=-1)
+@command_options.config
+@click.option("--dry-run", is_flag=True, help="Show what the metastore lacks since its last load, and change nothing.")
+@command_options.as_json
+def register(streams: tuple[str, ...], config: str, *, dry_run: bool, as_json: bool) -> None:
+    """Register all tables of STREAMS, or of all, in the Hive metastore of [metastore]; loads renew what they changed.
+
+    Exits with 5 where the metastore does not answer.
+    """
+    file = load_file(config, LakeFile)
+    chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
+    if file.metastore is None:
+        raise ConfigurationError(f"{config} has no [metastore]", hint='Add it with uri = "thrift://HOST:9083".')
+    from spark_jobs.query import metastore
+    from spark_jobs.session import session
+
+    spark = session(file, writes=False)
+    all_done = [metastore.register(spark, file, stream, whole=not dry_run, dry_run=dry_run) for stream in chosen]
+    for done in all_done:
+        if as_json:
+            click.echo(json.dumps(asdict(done), ensure_ascii=False))
+        else:
+            click.echo(f"{done.line()}{' (nothing was changed)' if dry_run else ''}")
 
 
 @click.command()

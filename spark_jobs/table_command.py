@@ -27,9 +27,13 @@ def drop(stream: str, table: str, config: str, *, undo: bool, dry_run: bool, as_
     """
     file = command_options.file_of(config, stream)
     from spark_jobs.maintenance import drop as job
+    from spark_jobs.query import metastore
     from spark_jobs.session import session
 
-    done = (job.undo if undo else job.drop)(session(file, writes=not dry_run), file, stream, table, dry_run=dry_run)
+    spark = session(file, writes=not dry_run)
+    done = (job.undo if undo else job.drop)(spark, file, stream, table, dry_run=dry_run)
+    if not dry_run:
+        metastore.after_load(spark, file, stream)
     if as_json:
         click.echo(json.dumps(asdict(done) | {"dry_run": dry_run}))
         return
@@ -85,10 +89,13 @@ def erase(
     if not dry_run and not reason:
         raise click.UsageError("Give --reason: it is recorded with the erasure.")
     from spark_jobs.maintenance import erase as job
+    from spark_jobs.query import metastore
     from spark_jobs.session import session
 
     spark = session(file, writes=not dry_run)
     done = job.erase(spark, file, stream, table, all_keys, sources=sources, reason=reason, dry_run=dry_run)
+    if not dry_run:
+        metastore.after_load(spark, file, stream)
     if as_json:
         click.echo(json.dumps(asdict(done) | {"dry_run": dry_run}, ensure_ascii=False))
         return

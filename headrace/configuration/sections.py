@@ -47,6 +47,16 @@ class Serve(Section, frozen=True, kw_only=True):
             raise ValueError("an address beyond this machine goes with 'users', 'certificate' and 'key'")
 
 
+class Metastore(Section, frozen=True, kw_only=True):
+    """A Hive metastore that is to know the lake's tables: loads renew them, `headrace lake register` does all of them."""
+
+    uri: Annotated[str, Meta(pattern=r"^thrift://[^/\s]+$")]
+    #: What the names of its databases begin with: `silver` has views of what is published, `silver_tables` the tables.
+    prefix: Annotated[str, Meta(pattern=r"^[a-z0-9_]*$")] = ""
+    #: Settings of Hive's client, such as those of Kerberos.
+    settings: dict[str, str] = {}
+
+
 class Certificates(Section, frozen=True, kw_only=True):
     """Whom to trust, and who we are."""
 

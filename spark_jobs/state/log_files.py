@@ -137,13 +137,13 @@ def of_lake(lake: LakeFile) -> LogFiles | None:
 
 def version(spark: SparkSession, path: str) -> int:
     """Return the newest version of the table."""
-    return int(_snapshot(spark, path).version())
+    return int(snapshot(spark, path).version())
 
 
 def properties(spark: SparkSession, path: str) -> dict[str, str]:
     """Return the properties of the table."""
     # From the snapshot itself: Delta's description of a table is a query.
-    entries = _snapshot(spark, path).metadata().configuration().iterator()
+    entries = snapshot(spark, path).metadata().configuration().iterator()
     pairs: dict[str, str] = {}
     while entries.hasNext():
         entry = entries.next()
@@ -153,23 +153,23 @@ def properties(spark: SparkSession, path: str) -> dict[str, str]:
 
 def size(spark: SparkSession, path: str) -> int:
     """Return the bytes of the table's files."""
-    return int(_snapshot(spark, path).sizeInBytes())
+    return int(snapshot(spark, path).sizeInBytes())
 
 
 def measure_unclustered(spark: SparkSession, path: str) -> int:
     """Return the bytes of the table's files that Delta has not clustered."""
-    files = DataFrame(_snapshot(spark, path).allFiles().toDF(), spark)
+    files = DataFrame(snapshot(spark, path).allFiles().toDF(), spark)
     row = files.filter("clusteringProvider IS NULL").agg(F.sum("size")).first()
     return int(row[0] or 0) if row is not None else 0
 
 
 def transaction(spark: SparkSession, path: str, application: str) -> int | None:
     """Return the newest number that an application's transactions have in a table, None when it has none."""
-    number = _snapshot(spark, path).transactions().get(application)
+    number = snapshot(spark, path).transactions().get(application)
     return int(number.get()) if number.isDefined() else None
 
 
-def _snapshot(spark: SparkSession, path: str) -> Any:
+def snapshot(spark: SparkSession, path: str) -> Any:
     """Return Delta's snapshot of a table as it is now; Delta lists the log from the last checkpoint on."""
     log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001 - PySpark offers no other way.
     return log.update(*(getattr(log, f"update$default${place}")() for place in (1, 2, 3)))

@@ -2,7 +2,12 @@
 
 import pytest
 
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from headrace.errors import ConfigurationError
+from spark_jobs import query_command
 from spark_jobs.state.publication import read_moved
+from tests.unit.headrace.test_configuration import LAKE
 
 
 def note(number, *tables, maintenance=False):
@@ -35,3 +40,10 @@ def test_tables_are_named_once_with_the_newest_publication_that_moved_them(since
 
 def test_nothing_moved_where_nothing_was_published():
     assert read_moved([], 3) == (0, {})
+
+
+def test_a_lake_without_a_metastore_is_not_registered(tmp_path):
+    (tmp_path / "lake.toml").write_text(LAKE)
+    assert load(tmp_path / "lake.toml", LakeFile).metastore is None
+    with pytest.raises(ConfigurationError, match=r"no \[metastore\]"):
+        query_command.register.callback((), str(tmp_path / "lake.toml"), dry_run=False, as_json=False)

@@ -1,0 +1,112 @@
+"""The Hive metastore of PySpark's jars knows the lake, after loads and by command; a Spark of its own reads what it knows."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.errors import NotConnected
+from infra.local import jars
+from spark_jobs import command, session
+from spark_jobs.maintenance import drop
+from spark_jobs.query import metastore
+from spark_jobs.state import publication, published
+from tests.lake.logged import LoggedLake
+from tests.servers.hive_metastore import HiveMetastore
+
+pytestmark = pytest.mark.timeout(1200)
+LOG = {"entry": ("text", None, None)}
+#: Knows nothing of Headrace.
+PROGRAM = """
+import json, sys
+from pyspark.sql import SparkSession
+uri, class_path, warehouse = sys.argv[1:]
+spark = (SparkSession.builder.master("local[1]").enableHiveSupport().config("spark.driver.extraClassPath", class_path)
+    .config("spark.hadoop.hive.metastore.uris", uri).config("spark.sql.warehouse.dir", warehouse)
+    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    .config("spark.sql.shuffle.partitions", "1").config("spark.ui.enabled", "false").getOrCreate())
+rows = lambda query: [list(map(str, row)) for row in spark.sql(query).collect()]
+print(json.dumps({
+    "view": rows("SELECT id, name, balance FROM silver.accounts ORDER BY id"),
+    "table": rows("SELECT id, name, balance FROM silver_tables.accounts ORDER BY id"),
+    "columns": rows("DESCRIBE silver.accounts"),
+    "names": rows("SHOW TABLES IN silver"),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def hive(tmp_path_factory):
+    server = HiveMetastore(tmp_path_factory.mktemp("hive"))
+    server.start()
+    yield server
+    server.stop()
+
+
+def after(lake):
+    lake.load()
+    return metastore.after_load(lake.spark, lake.file, "bank")
+
+
+def test_a_metastore_shows_what_is_published_and_catches_up_after_it_was_down(spark, hive, tmp_path, monkeypatch):
+    # given
+    lake = LoggedLake(spark, tmp_path / "lake", f'[metastore]\nuri = "{hive.uri}"\n')
+    one = lake.feeds[0]
+    one.commit(one.schema(), one.schema(LOG, (), "public.log"), one.insert("public.log", entry="a"))
+    one.commit(one.insert(id=1, name="a", balance="1.50"))
+    # when
+    first, again = after(lake), after(lake)
+    # then
+    assert (sorted(first.renewed), first.load, again.renewed) == (["accounts", "log"], 1, [])
+    # when it is down, no load fails, and what it lacks is made up for by the next one
+    hive.stop()
+    one.commit(one.update(id=1, name="b", balance="2.50"))
+    lake.load()
+    began = time.monotonic()
+    down = metastore.after_load(spark, lake.file, "bank")
+    assert "does not answer" in down.problem
+    assert time.monotonic() - began < 30
+    with pytest.raises(NotConnected):
+        metastore.register(spark, lake.file, "bank")
+    hive.start()
+    one.commit(one.insert("public.log", entry="b"))
+    assert sorted(after(lake).renewed) == ["accounts", "log"]
+    with monkeypatch.context() as patch:
+        patch.setattr(session, "session", lambda *_, **__: spark)
+        one.commit(one.insert(id=2, name="c", balance="0"))
+        lake.load()
+        asked = ["register", "--json", "--config", str(lake.file.path)]
+        dry = json.loads(CliRunner().invoke(command.lake, [*asked, "--dry-run"], catch_exceptions=False).output)
+        whole = json.loads(CliRunner().invoke(command.lake, asked, catch_exceptions=False).output)
+    assert (dry["renewed"], sorted(whole["renewed"])) == (["accounts"], ["accounts", "log"])
+
+    # when a load is half done, and a table was dropped
+    one.commit(one.update(id=1, name="half", balance="9"))
+    with monkeypatch.context() as patch:
+        patch.setattr(publication, "append", lambda *_, **__: (_ for _ in ()).throw(NotConnected("died")))
+        with pytest.raises(NotConnected, match="died"):
+            lake.load()
+    drop.drop(spark, lake.file, "bank", "public.log")
+    assert metastore.after_load(spark, lake.file, "bank").removed == ["log"]
+    # then a Spark of somebody else sees the published rows in the view, and the newest ones in the table
+    class_path = os.pathsep.join(map(str, jars.spark()))
+    program = [sys.executable, "-W", "ignore", "-c", PROGRAM, hive.uri, class_path, str(tmp_path / "warehouse")]
+    ended = subprocess.run(program, capture_output=True, text=True, check=False, timeout=300)
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    seen = json.loads(ended.stdout.splitlines()[-1])
+    assert seen["view"] == [["1", "b", "2.50"], ["2", "c", "0.00"]]
+    assert seen["table"] == [["1", "half", "9.00"], ["2", "c", "0.00"]]
+    assert ["id", "bigint", "int8, key"] in seen["columns"]
+    assert ["balance", "decimal(10,2)", "numeric(10,2)"] in seen["columns"]
+    assert [name for _, name, _ in seen["names"]] == ["accounts"]
+    with metastore._connected(spark, lake.file) as client:
+        marks = dict(client._client.getTable("silver", "accounts").getParameters())
+    state = published.latest(spark, lake.file, "bank")
+    assert marks["headrace.key"] == "id"
+    assert marks["headrace.version"] == str(state.tables["public.accounts"].version)
+    assert marks["headrace.position.jakarta/bank"] <= state.positions["jakarta/bank"]
