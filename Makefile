@@ -260,7 +260,7 @@ pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@printf '%s\n' cffi setuptools | $(PIN) -c requirements.txt - -o infra/images/build.txt
 	@$(PINS) -c requirements.txt --extra edge -o infra/images/edge.txt
 	@$(PINS) -c requirements.txt --extra bridge -o infra/images/bridge.txt
-	@$(PINS) -c requirements.txt --extra spark --extra airflow --extra console -o infra/images/lake.txt
+	@$(PINS) -c requirements.txt --extra spark --extra airflow --extra console --extra lineage -o infra/images/lake.txt
 	@echo mkdocs-material | $(PIN) - -o docs/requirements.txt
 
 clean: ## Remove everything that set-up, runs and tests made

@@ -7,6 +7,7 @@ positions are printed with rich.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ from rich.table import Table
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
 from headrace.waiting import StopRequest
-from spark_jobs import run_log, sizes
+from spark_jobs import lineage, run_log, sizes
 from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
@@ -96,6 +97,7 @@ def run(
     if group is not None:
         return Report(silver=silver.load(spark, lake, stream, group=group, on_progress=of_step("silver")))
 
+    began = datetime.now(UTC)
     raw = (
         bronze.load(spark, lake, stream, accept_gap=accept_gap, on_progress=of_step("bronze"))
         if only != "silver"
@@ -103,10 +105,23 @@ def run(
     )
     try:
         current = silver.load(spark, lake, stream, on_progress=of_step("silver")) if only != "bronze" else None
-    except ReplicationError:
+    except ReplicationError as error:
         run_log.record(spark, lake, raw, None)
+        lineage.send_failure(lake, stream, began, error)
         raise
-    return Report(bronze=raw, silver=current, lag=run_log.record(spark, lake, raw, current))
+    return _report(spark, lake, stream, raw, current)
+
+
+def _report(
+    spark: SparkSession, lake: LakeFile, stream: str, raw: BronzeReport | None, current: SilverReport | None
+) -> Report:
+    """Record what a load did where others look for it, which fails no load, and return it."""
+    lag = run_log.record(spark, lake, raw, current)
+    has_published = current is not None and current.load is not None
+    registered = metastore.after_load(spark, lake, stream) if has_published else None
+    if current is not None and has_published:
+        lineage.send_load(lake, stream, current)
+    return Report(bronze=raw, silver=current, lag=lag, metastore=registered)
 
 
 def follow(

@@ -19,7 +19,7 @@ from headrace.configuration.explain import URI
 from headrace.configuration.kafka import KafkaConnection, Value, as_texts, check_java, check_librdkafka
 from headrace.configuration.load import File, Section
 from headrace.configuration.secret import Secret
-from headrace.configuration.sections import Metastore, Registry, RequestTopics, Serve
+from headrace.configuration.sections import Lineage, Metastore, Registry, RequestTopics, Serve
 from headrace.errors import ConfigurationError
 
 #: Of Kafka's Java client: the class that fetches a token.
@@ -320,6 +320,7 @@ class LakeFile(File, frozen=True, kw_only=True):
     maintenance: Maintenance = Maintenance()
     serve: Serve = Serve()
     metastore: Metastore | None = None
+    lineage: Lineage | None = None
 
     @property
     def root(self) -> str:

@@ -57,6 +57,27 @@ class Metastore(Section, frozen=True, kw_only=True):
     settings: dict[str, str] = {}
 
 
+class Lineage(Section, frozen=True, kw_only=True):
+    """Where loads are reported as events of OpenLineage: a server such as Marquez, or a file."""
+
+    #: `https://HOST[:PORT]` of a server.
+    url: Annotated[str, Meta(pattern=r"^(https?://[^/?#@\s]+/?)?$")] = ""
+    #: Or the file to which a line of JSON is appended for each event.
+    file: Path | None = None
+    #: A bearer token.
+    api_key: Secret | None = None
+    #: OpenLineage's namespace of the jobs.
+    namespace: Annotated[str, Meta(min_length=1)] = "headrace"
+
+    def __post_init__(self) -> None:
+        """Refuse two places, and to send a token readable."""
+        if bool(self.url) == (self.file is not None):
+            raise ValueError("give either 'url' or 'file'")
+        parts = urlsplit(self.url)
+        if self.api_key is not None and parts.scheme != "https" and parts.hostname not in _LOOPBACK:
+            raise ValueError("'api_key' goes with an https:// address: it would cross the network readable")
+
+
 class Certificates(Section, frozen=True, kw_only=True):
     """Whom to trust, and who we are."""
 

@@ -49,6 +49,8 @@ class SilverReport:
     committed_ms: dict[str, int] = field(default_factory=dict)
     #: Changes applied, by table.
     changes: dict[str, int] = field(default_factory=dict)
+    #: Versions of these tables that were published.
+    versions: dict[str, int | None] = field(default_factory=dict)
     #: Changes that wait for the end of their transaction, by source.
     waiting: dict[str, int] = field(default_factory=dict)
     #: Why a table stopped, by table.
@@ -103,6 +105,7 @@ def _together(report: SilverReport, following: SilverReport) -> SilverReport:
         ranges=ranges,
         committed_ms=report.committed_ms | following.committed_ms,
         changes={name: report.changes.get(name, 0) + following.changes.get(name, 0) for name in sorted(tables)},
+        versions=report.versions | following.versions,
         warnings=report.warnings | following.warnings,
         seconds=report.seconds + following.seconds,
     )
@@ -198,6 +201,7 @@ def _load_part(
         ranges={s: (before.positions.get(s, ""), p) for s, p in new.high.items() if p != before.positions.get(s)},
         committed_ms={s: at for s, at in new.committed_ms.items() if new.high[s] != before.positions.get(s)},
         changes={name: done.changes for name, done in results.items() if done.changes},
+        versions={name: after.tables[name].version for name, done in results.items() if done.changes},
         waiting={source: rest.changes for source, rest in left.items() if rest.changes},
         problems=_problems(after),
         failed={name: why for name, why in failed.items() if after.tables[name].problem is None},

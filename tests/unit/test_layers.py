@@ -53,7 +53,7 @@ LAYERS = {
         {"kafka"},
         {"bronze"},
         {"silver"},
-        {"run_log"},
+        {"lineage", "run_log"},
         {"query"},
         {"serve", "verify"},
         {"maintenance"},

@@ -1,0 +1,166 @@
+"""Events of loads for catalogs of lineage, by OpenLineage's own client: the extra `lineage`, and [lineage] in the lake's file.
+
+A load that published is a run of the job `load.STREAM`, from the stream's topic to the tables of silver that went on, each with
+its version, the changes that were applied and a facet of ours, `headrace_positions`: from where to where of each source. A load
+that failed is a run that failed. What cannot be sent is a warning: no load fails by it. Called by load.py.
+"""
+
+import logging
+import warnings
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from headrace import __version__
+from headrace.configuration.lake import LakeFile
+from headrace.errors import NeedsOperator, ReplicationError
+from spark_jobs.silver import table_task
+from spark_jobs.silver.load import SilverReport
+
+_log = logging.getLogger(__name__)
+#: Identifies a release; nothing is published at these addresses. The schema of our facet is spark_jobs/positions_facet.json.
+_PRODUCER = f"https://headrace.invalid/{__version__}"
+_SCHEMA = f"{_PRODUCER}/positions_facet.json#/$defs/HeadracePositionsDatasetFacet"
+_TIMEOUT_SECONDS = 5
+
+
+def send_load(lake: LakeFile, stream: str, done: SilverReport) -> None:
+    """Report a load that published."""
+    if lake.lineage is None:
+        return
+    now = datetime.now(UTC)
+    _send(lake, stream, now - timedelta(seconds=done.seconds), "COMPLETE", now, done)
+
+
+def send_failure(lake: LakeFile, stream: str, began: datetime, error: ReplicationError) -> None:
+    """Report a load that failed; its message is in the event."""
+    if lake.lineage is not None:
+        _send(lake, stream, began, "FAIL", datetime.now(UTC), None, error.message)
+
+
+def _send(
+    lake: LakeFile,
+    stream: str,
+    began: datetime,
+    state: str,
+    ended: datetime,
+    done: SilverReport | None,
+    problem: str = "",
+) -> None:
+    try:
+        client = _client(lake)
+        for event in events(lake, stream, began, state, ended, done, problem):
+            client.emit(event)
+        # Events wait in the client until then.
+        client.close(_TIMEOUT_SECONDS)
+    except NeedsOperator as error:
+        _log.warning("no event of lineage: %s", error.message)
+    except Exception as error:  # noqa: BLE001 - whatever a transport raises is no reason to fail a load.
+        _log.warning(
+            "the load is not known to %s: %s",
+            lake.lineage and (lake.lineage.url or lake.lineage.file),
+            type(error).__name__,
+        )
+
+
+def events(
+    lake: LakeFile,
+    stream: str,
+    began: datetime,
+    state: str,
+    ended: datetime,
+    done: SilverReport | None,
+    problem: str = "",
+) -> list[Any]:
+    """Return the two events of a run: its start and its end."""
+    from openlineage.client import event_v2 as api
+    from openlineage.client.generated import (
+        dataset_version_dataset,
+        error_message_run,
+        output_statistics_output_dataset,
+    )
+    from openlineage.client.uuid import generate_new_uuid
+
+    assert lake.lineage is not None
+    api.set_producer(_PRODUCER)
+    failed = error_message_run.ErrorMessageRunFacet(problem, "PYTHON")
+    run = api.Run(str(generate_new_uuid(began)), {"errorMessage": failed} if problem else {})
+    job = api.Job(lake.lineage.namespace, f"load.{stream}")
+    topic = api.InputDataset(f"kafka://{lake.kafka.bootstrap.partition(',')[0]}", lake.topic(stream))
+    positions = _positions_facet()
+    ranges = done.ranges if done is not None else {}
+    outputs = (
+        [
+            api.OutputDataset(
+                *_place(table_task.path(lake, stream, name)),
+                facets={
+                    "version": dataset_version_dataset.DatasetVersionDatasetFacet(str(done.versions.get(name))),
+                    "headrace_positions": positions(
+                        load=done.load,
+                        sources=[
+                            {"source": s, "after": low, "upto": high} for s, (low, high) in sorted(ranges.items())
+                        ],
+                    ),
+                },
+                outputFacets={
+                    "outputStatistics": output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+                        rowCount=changes
+                    )
+                },
+            )
+            for name, changes in sorted(done.changes.items())
+        ]
+        if done is not None
+        else []
+    )
+    at = {"run": run, "job": job, "inputs": [topic]}
+    return [
+        api.RunEvent(eventTime=began.isoformat(), eventType=api.RunState.START, **at),
+        api.RunEvent(eventTime=ended.isoformat(), eventType=api.RunState[state], outputs=outputs, **at),
+    ]
+
+
+@cache
+def _positions_facet() -> Any:
+    """Return the class of our facet: the client makes JSON of its own classes alone."""
+    import attr
+    from openlineage.client.generated.base import DatasetFacet
+
+    @attr.define
+    class HeadracePositionsDatasetFacet(DatasetFacet):  # type: ignore[misc] # the client may be missing.
+        load: int
+        sources: list[dict[str, str]]
+
+        @staticmethod
+        def _get_schema() -> str:
+            return _SCHEMA
+
+    return HeadracePositionsDatasetFacet
+
+
+def _place(path: str) -> tuple[str, str]:
+    """Return namespace and name of a folder, as OpenLineage's naming has them."""
+    parts = urlsplit(path)
+    if parts.scheme in {"", "file"}:
+        return "file", unquote(parts.path)
+    scheme = "s3" if parts.scheme in {"s3a", "s3n"} else parts.scheme
+    return f"{scheme}://{parts.netloc}", unquote(parts.path).lstrip("/")
+
+
+def _client(lake: LakeFile) -> Any:
+    assert lake.lineage is not None
+    try:
+        from openlineage.client import OpenLineageClient
+    except ModuleNotFoundError as error:
+        raise NeedsOperator("the package openlineage-python is not installed (the extra 'lineage')") from error
+    if lake.lineage.file is not None:
+        place = str(lake.resolve(str(lake.lineage.file)))
+        transport: dict[str, Any] = {"type": "file", "log_file_path": place, "append": True}
+    else:
+        transport = {"type": "http", "url": lake.lineage.url, "timeout": _TIMEOUT_SECONDS, "retry": {"total": 1}}
+        if lake.lineage.api_key is not None:
+            transport["auth"] = {"type": "api_key", "apiKey": lake.lineage.api_key.reveal()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return OpenLineageClient(config={"transport": transport})

@@ -1,0 +1,97 @@
+"""Events of lineage are what OpenLineage's published JSON Schema asks for, and nothing of them fails a load."""
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+import spark_jobs
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load
+from headrace.errors import ConfigurationError, NotConnected
+from spark_jobs import lineage
+from spark_jobs.silver.load import SilverReport
+from tests.unit.headrace.test_configuration import LAKE
+
+#: As they are published at openlineage.io/spec, and our own.
+SCHEMAS = [*Path(__file__).parents[2].joinpath("lake", "openlineage").glob("*.json")]
+SCHEMAS.append(Path(spark_jobs.__file__).with_name("positions_facet.json"))
+J = "jakarta/bank"
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """Return a function that makes a lake's file with a place for events."""
+
+    def make(settings='file = "events.jsonl"'):
+        (tmp_path / "lake.toml").write_text(f"{LAKE}\n[lineage]\n{settings}\n")
+        return load(tmp_path / "lake.toml", LakeFile)
+
+    return make
+
+
+def check(event):
+    """Raise ValidationError unless an event, and each of its facets, is as its schema says."""
+    schemas = [json.loads(file.read_text()) for file in SCHEMAS]
+    registry = Registry().with_resources((schema["$id"], Resource.from_contents(schema)) for schema in schemas)
+
+    def validate(place, instance):
+        Draft202012Validator(
+            {"$ref": place}, registry=registry, format_checker=Draft202012Validator.FORMAT_CHECKER
+        ).validate(instance)
+
+    validate("https://openlineage.io/spec/2-0-2/OpenLineage.json", event)
+    facets = dict(event["run"].get("facets", {}))
+    for dataset in event.get("outputs", []):
+        facets |= dataset["facets"] | dataset["outputFacets"]
+    for facet in facets.values():
+        validate(facet["_schemaURL"], facet)
+    return facets
+
+
+def test_a_load_is_a_run_with_versions_and_positions_as_the_schemas_say(lake, tmp_path):
+    # given
+    done = SilverReport(
+        stream="bank",
+        load=7,
+        ranges={J: ("01/02", "01/05")},
+        changes={"public.accounts": 3},
+        versions={"public.accounts": 12},
+        seconds=2.5,
+    )
+    # when
+    lineage.send_load(lake(), "bank", done)
+    lineage.send_failure(lake(), "bank", datetime.now(UTC), NotConnected("Kafka does not answer"))
+    # then
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert [event["eventType"] for event in events] == ["START", "COMPLETE", "START", "FAIL"]
+    facets = [check(event) for event in events]
+    assert facets[1]["version"]["datasetVersion"] == "12"
+    assert facets[1]["outputStatistics"]["rowCount"] == 3
+    assert facets[1]["headrace_positions"]["load"] == 7
+    assert facets[1]["headrace_positions"]["sources"] == [{"source": J, "after": "01/02", "upto": "01/05"}]
+    assert facets[3]["errorMessage"]["message"] == "Kafka does not answer"
+    assert events[0]["run"]["runId"] == events[1]["run"]["runId"] != events[2]["run"]["runId"]
+    (output,) = events[1]["outputs"]
+    assert output["namespace"] == "file"
+    assert output["name"].endswith("/silver/bank/public.accounts")
+
+
+def test_no_load_fails_where_events_cannot_be_sent(lake, monkeypatch, caplog):
+    done = SilverReport(stream="bank", load=1)
+    lineage.send_load(lake('url = "http://127.0.0.1:1"'), "bank", done)
+    assert "is not known to http://127.0.0.1:1" in caplog.text
+    monkeypatch.setitem(sys.modules, "openlineage.client", None)
+    lineage.send_load(lake(), "bank", done)
+    assert "openlineage-python is not installed" in caplog.text
+    with pytest.raises(ConfigurationError, match="https"):
+        lake('url = "http://elsewhere"\napi_key = "env:KEY"')
+
+
+def test_names_of_tables_are_those_that_openlineage_has_for_their_stores():
+    assert lineage._place("/srv/lake/silver/s/a.b") == ("file", "/srv/lake/silver/s/a.b")
+    assert lineage._place("s3a://bucket/lake/silver/s/a.b") == ("s3://bucket", "lake/silver/s/a.b")
