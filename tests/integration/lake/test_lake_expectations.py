@@ -121,11 +121,11 @@ def test_what_is_counted_equals_a_count_of_the_table(logged_lake, jobs):
     assert all(reasons[name] for name in WRONG), reasons
     assert "balanse" in reasons["unknown"]
     assert "reflect is refused" in reasons["refused"]
-    assert "CAST_INVALID_INPUT" in reasons["fails"]
+    assert "Spark could not finish" in reasons["fails"]
     # and they are counted again once they are right, after a replay too
     lake.set(settings({"amount_positive": AMOUNT}))
     replay.of_silver(lake.spark, lake.file, "bank")
-    assert quality(lake) == {"amount_positive": (4, 2, 4, 2)} or quality(lake)["amount_positive"][2:] == (4, 2)
+    assert quality(lake) == {"amount_positive": (0, 0, 4, 2)}
     lake.set("")
     assert lake.load().load is not None
     assert quality(lake) == {}
