@@ -195,14 +195,13 @@ class Socket:
         except BlockingIOError:
             return
         except OSError:
-            # What is to be written fails then, which closes the head.
-            lib.pn_transport_close_tail(impl)
+            data = b""
+        if data:
+            lib.pn_transport_push(impl, ffi.from_buffer(data), len(data))
         else:
-            if data:
-                lib.pn_transport_push(impl, ffi.from_buffer(data), len(data))
-            else:
-                lib.pn_transport_close_head(impl)
-                lib.pn_transport_close_tail(impl)
+            # Both ways: of a reset in the middle of a frame Proton makes no error, and has nothing to write that could fail.
+            lib.pn_transport_close_head(impl)
+            lib.pn_transport_close_tail(impl)
         self._sockets.handle_events()
 
     def _tick(self) -> None:

@@ -129,3 +129,17 @@ def test_an_address_that_swallows_everything_does_not_keep_the_next_from_its_tur
             other.settimeout(10)
             other.accept()[0].close()
     assert errors == []
+
+
+def test_a_connection_that_is_reset_in_the_middle_of_a_frame_is_over_at_once(ours, turns, opened):
+    """Of the end of half a frame Proton makes no error, so nothing was to be written, and nothing failed."""
+    opened.send(SIGN_OF_LIFE[:5])
+    turn(ours, turns)
+    turns.pass_to(turns.now + PATIENCE / 2000)
+    ours.flush()
+    turn(ours, turns)
+    # What is not read makes a reset of the end.
+    opened.close()
+    turn(ours, turns)
+    assert not ours.all
+    assert not turns.watched
