@@ -42,7 +42,6 @@ class Connection(Handler):  # type: ignore[misc]
         self.reasons = Reasons(role, url, settings)
         #: Whether the connection served its purpose; until then, attempts come more seldom each time.
         self.worked = False
-        self.loop = Loop(self, name)
         #: Proton's connection, once the attempt has begun.
         self.connection: Any = None
         self._certificates = CertificateWatch(settings)
@@ -53,6 +52,8 @@ class Connection(Handler):  # type: ignore[misc]
         #: Whether it is being closed from here.
         self.is_ending = False
         self._closing = False
+        # Last: it holds descriptors, also of one that could not be made.
+        self.loop = Loop(self, name)
 
     def run(self, stopping: threading.Event) -> ReplicationError | None:
         """Connect, and serve the links until the connection ends; return why it ended, None when it was closed from here."""

@@ -11,6 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from cproton_ffi import ffi, lib
@@ -23,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 #: Connections that wait to be accepted; how many are accepted in a turn; and the pause where none can be, in seconds.
 _BACKLOG, _ACCEPTS, _ACCEPT_SECONDS = 256, 16, 0.2
+#: How long one of several addresses may take to answer, in seconds.
+_ADDRESS_SECONDS = 4.0
 #: Writes in a row before something else has its turn, and the size of each, in bytes.
 _WRITES, _WRITE_BYTES = 256, 64 * 1024
 
@@ -133,10 +136,6 @@ class Socket:
         sock, impl = self._socket, self._impl
         if sock is None or self._failed is not None:
             return
-        deadline = lib.pn_transport_tick(impl, int(time.monotonic() * 1000)) / 1000
-        if deadline and not 0 < self._planned <= deadline:
-            self._planned = deadline
-            self._polling.at(deadline, self._tick)
         buffer, view = self._sockets.buffer, self._sockets.view
         try:
             for _ in range(_WRITES):
@@ -149,11 +148,18 @@ class Socket:
             pass
         except OSError:
             lib.pn_transport_close_head(impl)
+        # Now that Proton knows what is written: the next sign of life is due half of the other side's patience after that.
+        deadline = lib.pn_transport_tick(impl, int(time.monotonic() * 1000)) / 1000
+        if deadline and not 0 < self._planned <= deadline:
+            self._planned = deadline
+            self._polling.at(deadline, self._tick)
         self._watch(sock)
 
     def drop(self) -> None:
         """Close it."""
         self._sockets.all.pop(self._number, None)
+        # Now, not at the deadline that is planned: those who come and go quickly would fill the memory until then.
+        self._connection = self._transport = self._impl = self._failed = None
         sock, self._socket = self._socket, None
         if sock is not None:
             self._polling.know(sock.fileno())
@@ -182,22 +188,20 @@ class Socket:
 
     def _read(self) -> None:
         sock, impl = self._socket, self._impl
-        capacity = lib.pn_transport_capacity(impl)
-        if sock is None or capacity <= 0:
+        if sock is None or (capacity := lib.pn_transport_capacity(impl)) <= 0:
             return
         try:
             data = sock.recv(capacity)
         except BlockingIOError:
             return
         except OSError:
-            # What is to be written fails then, which closes the head.
-            lib.pn_transport_close_tail(impl)
+            data = b""
+        if data:
+            lib.pn_transport_push(impl, ffi.from_buffer(data), len(data))
         else:
-            if data:
-                lib.pn_transport_push(impl, ffi.from_buffer(data), len(data))
-            else:
-                lib.pn_transport_close_head(impl)
-                lib.pn_transport_close_tail(impl)
+            # Both ways: of a reset in the middle of a frame Proton makes no error, and has nothing to write that could fail.
+            lib.pn_transport_close_head(impl)
+            lib.pn_transport_close_tail(impl)
         self._sockets.handle_events()
 
     def _tick(self) -> None:
@@ -226,19 +230,31 @@ class Socket:
                 continue
             self._socket = sock
             self._polling.watch(sock.fileno(), WRITE, self._connected)
+            if self._addresses:
+                # Behind one that swallows whatever it is sent, the others would never have their turn.
+                self._polling.at(time.monotonic() + _ADDRESS_SECONDS, partial(self._give_up, sock))
             return None
         return error
 
     def _connected(self, _reading: bool, _writing: bool) -> None:
         sock = self._socket
         assert sock is not None
-        assert self._failed is not None
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        self._polling.forget(sock.fileno())
-        if code == 0:
-            self._failed, self._addresses = None, []
-            self._sockets.touched[self] = None
+        if code:
+            self._go_on(sock, code)
             return
+        self._polling.forget(sock.fileno())
+        self._failed, self._addresses = None, []
+        self._sockets.touched[self] = None
+
+    def _give_up(self, sock: socket.socket) -> None:
+        if sock is self._socket and self._failed is not None:
+            self._go_on(sock, errno.ETIMEDOUT)
+
+    def _go_on(self, sock: socket.socket, code: int) -> None:
+        """Try the next address after an error of this one."""
+        assert self._failed is not None
+        self._polling.forget(sock.fileno())
         sock.close()
         self._socket = None
         error: OSError | None = OSError(code, os.strerror(code))

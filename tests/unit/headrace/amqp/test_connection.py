@@ -1,8 +1,10 @@
 """A connection out, over real sockets to a peer in this process: both directions, and each way in which it ends."""
 
+import gc
 import os
 import socket
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ from headrace.amqp.errors import Role
 from headrace.amqp.links import Accept, Reject, Release, decode, settle
 from headrace.amqp.transport import Condition, Delivery, Message
 from headrace.configuration.sections import Client
-from headrace.errors import NeedsOperator, NotConnected
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
 from tests.amqp.peer import Listener
 
 STATES = {Delivery.ACCEPTED: "accepted", Delivery.REJECTED: "rejected", Delivery.RELEASED: "released"}
@@ -202,3 +204,17 @@ def test_an_ended_one_can_be_woken_and_closed_and_holds_no_descriptor(peers):
 
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+def test_one_that_cannot_be_made_leaves_no_descriptor(tmp_path):
+    """A connector tries again while certificates cannot be used, for days if need be."""
+    missing = Client(certificate=tmp_path / "none.pem", key=tmp_path / "none.key", authority=tmp_path / "authority.pem")
+    descriptors = Path("/proc/self/fd")
+    before = len(list(descriptors.iterdir()))
+    gc.disable()
+    try:
+        with pytest.raises(ConfigurationError):
+            Connection(missing, "amqps://there", "near", Role("edge", "send to"))
+        assert len(list(descriptors.iterdir())) == before
+    finally:
+        gc.enable()
