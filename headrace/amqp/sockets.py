@@ -127,9 +127,9 @@ class Socket:
         """
         try:
             self._addresses = socket.getaddrinfo(*address, socket.AF_UNSPEC, socket.SOCK_STREAM)
-        except UnicodeError as error:
+        except UnicodeError as unreadable:
             # Two dots in a row, or a part of more than 63 characters.
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from error
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from unreadable
         self._failed = failed
         if (error := self._try_next()) is not None:
             self.drop()
