@@ -125,7 +125,11 @@ class Socket:
 
         `failed` is called, later, with the error of the last one where none answers; then the transport is closed.
         """
-        self._addresses = socket.getaddrinfo(*address, socket.AF_UNSPEC, socket.SOCK_STREAM)
+        try:
+            self._addresses = socket.getaddrinfo(*address, socket.AF_UNSPEC, socket.SOCK_STREAM)
+        except UnicodeError as unreadable:
+            # Two dots in a row, or a part of more than 63 characters.
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from unreadable
         self._failed = failed
         if (error := self._try_next()) is not None:
             self.drop()
