@@ -199,16 +199,14 @@ class Socket:
         except BlockingIOError:
             return
         except OSError:
-            # The tail first, which finds what is wrong with TLS. Then the head: of a reset in the middle of a frame Proton makes
-            # no error, and has nothing to write that could fail.
+            data = b""
+        if data:
+            lib.pn_transport_push(impl, ffi.from_buffer(data), len(data))
+        else:
+            # The tail first, which finds what is wrong with TLS. Then the head: of the end of half a frame Proton makes no
+            # error, and has nothing to write that could fail.
             lib.pn_transport_close_tail(impl)
             lib.pn_transport_close_head(impl)
-        else:
-            if data:
-                lib.pn_transport_push(impl, ffi.from_buffer(data), len(data))
-            else:
-                lib.pn_transport_close_head(impl)
-                lib.pn_transport_close_tail(impl)
         self._sockets.handle_events()
 
     def _tick(self) -> None:

@@ -69,7 +69,19 @@ def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == PACKAGES | {f"headrace-{__version__}.dist-info"}
     kinds = {Path(name).suffix for name in names if ".dist-info" not in name}
-    assert kinds - {".so"} == {".py", ".sql", ".properties", ".java", ".jar", ".sha256", ".html", ".css", ".js", ".svg"}
+    assert kinds - {".so"} == {
+        ".py",
+        ".sql",
+        ".properties",
+        ".java",
+        ".jar",
+        ".sha256",
+        ".html",
+        ".css",
+        ".js",
+        ".json",
+        ".svg",
+    }
     assert [name for name in names if name.endswith(".so")] == ["edge/compiled/row_json.abi3.so"] * is_compiled
     # What only tests start, and what makes a release, is not.
     assert {name.split("/")[1] for name in names if name.startswith("infra/")} == {"__init__.py", "local"}
