@@ -7,8 +7,11 @@ that failed is a run that failed. What cannot be sent is a warning: no load fail
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,6 +26,8 @@ _log = logging.getLogger(__name__)
 _PRODUCER = f"https://headrace.invalid/{__version__}"
 _SCHEMA = f"{_PRODUCER}/positions_facet.json#/$defs/HeadracePositionsDatasetFacet"
 _TIMEOUT_SECONDS = 5
+#: How long a load waits for all of it: a server may answer byte by byte, each in time.
+_PATIENCE_SECONDS = 20.0
 
 
 def send_load(lake: LakeFile, stream: str, done: SilverReport) -> None:
@@ -33,13 +38,27 @@ def send_load(lake: LakeFile, stream: str, done: SilverReport) -> None:
     _send(lake, stream, now - timedelta(seconds=done.seconds), "COMPLETE", now, done)
 
 
-def send_failure(lake: LakeFile, stream: str, began: datetime, error: ReplicationError) -> None:
-    """Report a load that failed; its message is in the event."""
-    if lake.lineage is not None:
-        _send(lake, stream, began, "FAIL", datetime.now(UTC), None, error.message)
+@contextmanager
+def failure_sent(lake: LakeFile, stream: str) -> Iterator[None]:
+    """Report a load that fails inside; its message is in the event."""
+    began = datetime.now(UTC)
+    try:
+        yield
+    except ReplicationError as error:
+        if lake.lineage is not None:
+            _send(lake, stream, began, "FAIL", datetime.now(UTC), None, error.message)
+        raise
 
 
-def _send(
+def _send(*given: Any) -> None:
+    sending = Thread(target=_emit, args=given, name="lineage", daemon=True)
+    sending.start()
+    sending.join(_PATIENCE_SECONDS)
+    if sending.is_alive():
+        _log.warning("events of lineage are not waited for any more after %.0f s", _PATIENCE_SECONDS)
+
+
+def _emit(
     lake: LakeFile,
     stream: str,
     began: datetime,
@@ -110,6 +129,8 @@ def events(
                 },
             )
             for name, changes in sorted(done.changes.items())
+            # Of a table that cannot be made yet, or is copied for the first time, nothing is published.
+            if done.versions.get(name) is not None
         ]
         if done is not None
         else []
@@ -158,7 +179,8 @@ def _client(lake: LakeFile) -> Any:
         place = str(lake.resolve(str(lake.lineage.file)))
         transport: dict[str, Any] = {"type": "file", "log_file_path": place, "append": True}
     else:
-        transport = {"type": "http", "url": lake.lineage.url, "timeout": _TIMEOUT_SECONDS, "retry": {"total": 1}}
+        retry = {"total": 1, "respect_retry_after_header": False}
+        transport = {"type": "http", "url": lake.lineage.url, "timeout": _TIMEOUT_SECONDS, "retry": retry}
         if lake.lineage.api_key is not None:
             transport["auth"] = {"type": "api_key", "apiKey": lake.lineage.api_key.reveal()}
     with warnings.catch_warnings():

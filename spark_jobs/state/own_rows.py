@@ -5,6 +5,7 @@ reader. Everything else, damage too, is left to Spark, which says what is wrong.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -59,10 +60,12 @@ def _read(spark: SparkSession, path: str, version: int, columns: tuple[str, ...]
         import pyarrow as pa
     except ImportError:
         return None
-    root, _, folder = storage.local(path).rpartition("/")
-    published = PublishedTable(name=folder, path=folder, version=version, stream="", table="", positions={})
+    place = Path(storage.local(path))
+    published = PublishedTable(name=place.name, path=place.name, version=version, stream="", table="", positions={})
     try:
-        table, batches, count = LakeTable(Storage(root, {}), published, columns or None), [], 0
+        # As an address: a name may have what addresses have a meaning for.
+        files = Storage(place.parent.absolute().as_uri(), {})
+        table, batches, count = LakeTable(files, published, columns or None), [], 0
         for batch in table.batches():
             count += batch.num_rows
             if count > _MANY:
