@@ -19,8 +19,8 @@ from spark_jobs import storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows from which on Spark reads a table, which does so by all cores.
-_MANY = 200_000
+#: Rows from which on Spark reads a table, which does so by all cores; and bytes, of which it holds those alone that are chosen.
+_MANY, _LARGE = 200_000, 64 * 1024 * 1024
 
 Row = dict[str, Any]
 
@@ -65,10 +65,10 @@ def _read(spark: SparkSession, path: str, version: int, columns: tuple[str, ...]
     try:
         # As an address: a name may have what addresses have a meaning for.
         files = Storage(place.parent.absolute().as_uri(), {})
-        table, batches, count = LakeTable(files, published, columns or None), [], 0
+        table, batches, count, size = LakeTable(files, published, columns or None), [], 0, 0
         for batch in table.batches():
-            count += batch.num_rows
-            if count > _MANY:
+            count, size = count + batch.num_rows, size + batch.nbytes
+            if count > _MANY or size > _LARGE:
                 return None
             batches.append(batch)
         return pa.Table.from_batches(batches, table.schema)

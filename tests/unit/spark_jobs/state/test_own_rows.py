@@ -44,3 +44,6 @@ def test_rows_are_those_of_the_folder_of_exactly_this_name(tmp_path, monkeypatch
     rows = own_rows._read(None, f"{tmp_path}/{name}/state", 0, ())
     assert rows is not None
     assert rows.to_pylist() == [{"n": name}]
+    # and Spark reads what takes much memory, in whatever few rows
+    monkeypatch.setattr(own_rows, "_LARGE", 2)
+    assert own_rows._read(None, f"{tmp_path}/{name}/state", 0, ()) is None
