@@ -118,7 +118,7 @@ def _register(
                 if metastore_client.is_of_transport(error):
                     raise
                 refused[sql_name] = metastore_client.name_of(error)
-        gone = [sql_name for name in state.dropped if (sql_name := named.get((stream, name)))]
+        gone = [there for name in state.dropped if (there := named.get((stream, name)))]
         done.removed = [sql_name for sql_name in gone if client.has(views, sql_name)]
         if not dry_run:
             for sql_name in done.removed:
