@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from threading import Thread
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from headrace import __version__
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError
+from spark_jobs import storage
 from spark_jobs.silver import table_task
 from spark_jobs.silver.load import SilverReport
 
@@ -162,11 +162,12 @@ def _positions_facet() -> Any:
 
 def _place(path: str) -> tuple[str, str]:
     """Return namespace and name of a folder, as OpenLineage's naming has them."""
-    parts = urlsplit(path)
-    if parts.scheme in {"", "file"}:
-        return "file", unquote(parts.path)
-    scheme = "s3" if parts.scheme in {"s3a", "s3n"} else parts.scheme
-    return f"{scheme}://{parts.netloc}", unquote(parts.path).lstrip("/")
+    # A table's name may have what addresses have a meaning for.
+    scheme, is_remote, place = path.partition("://")
+    if not is_remote or scheme == "file":
+        return "file", storage.local(path)
+    bucket, _, name = place.partition("/")
+    return f"{'s3' if scheme in {'s3a', 's3n'} else scheme}://{bucket}", name
 
 
 def _client(lake: LakeFile) -> Any:
