@@ -93,15 +93,16 @@ _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: Has the names of settings that a process has since it ends with a load of few changes.
 _BRIEFLY = "spark.headrace.briefly"
 #: Each job, task and plan costs more than its rows (23 jobs rather than 42 for changes of four tables).
-_FEW_CHANGES = _INTERPRETED | {
+_SPREAD = ("spark.sql.leafNodeDefaultParallelism", "spark.sql.files.minPartitionNum")
+_FEW_CHANGES = {
+    **_INTERPRETED,
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.leafNodeDefaultParallelism": "1",
-    "spark.sql.files.minPartitionNum": "1",
+    **dict.fromkeys(_SPREAD, "1"),
     "spark.sql.ui.explainMode": "simple",
 }
-#: What is much all the same, such as all of bronze, is compiled and planned there too as Spark does by default.
+#: What is much all the same, such as all of bronze, is compiled, planned and spread there too as Spark does by default.
 _COMPILED = {
     "spark.sql.codegen.factoryMode": "FALLBACK",
     "spark.sql.adaptive.enabled": "true",
@@ -210,7 +211,8 @@ def _brief(given: Mapping[str, str]) -> dict[str, str]:
 def _compiled(spark: SparkSession) -> dict[str, str]:
     """Return what a session for many rows has otherwise than such a process."""
     own = str(spark.conf.get(_BRIEFLY, "")).split()
-    return {name: value for name, value in _COMPILED.items() if name in own}
+    many = _COMPILED | dict.fromkeys(_SPREAD, str(spark.sparkContext.defaultParallelism))
+    return {name: value for name, value in many.items() if name in own}
 
 
 def _master(lake: LakeFile) -> str:

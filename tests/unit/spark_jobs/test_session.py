@@ -109,21 +109,26 @@ def test_settings_of_a_load_of_few_changes_give_way_to_the_users_own_and_are_tak
 
     def sessions(given):
         brief = session._brief(given) | given
-        return brief, brief | session._compiled(SimpleNamespace(conf=brief))
+        return brief, brief | compiled(brief)
+
+    def compiled(conf):
+        return session._compiled(SimpleNamespace(conf=conf, sparkContext=SimpleNamespace(defaultParallelism=4)))
 
     # when a user has set nothing
     few, many = sessions({})
     assert (few[adaptive], few[whole], few[mode]) == ("false", "false", "NO_CODEGEN")
     assert few["spark.databricks.delta.snapshotPartitions"] == "1"
     assert (many[adaptive], many[whole], many[mode]) == ("true", "true", "FALLBACK")
+    files = "spark.sql.files.minPartitionNum"
+    assert (few[files], many[files]) == ("1", "4")
     # when a user has, then it stays in both
-    given = {adaptive: "false", whole: "true", "spark.sql.files.minPartitionNum": "7"}
+    given = {adaptive: "false", whole: "true", files: "7"}
     few, many = sessions(given)
     assert few | given == few
     assert many | given == many
     assert many[mode] == "FALLBACK"
     # and a process for any number of changes has nothing of it
-    assert session._compiled(SimpleNamespace(conf={})) == {}
+    assert compiled({}) == {}
 
 
 class Started(BaseException):
