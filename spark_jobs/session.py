@@ -92,8 +92,9 @@ _QUIET_EXECUTORS = "-Dlog4j2.level=FATAL"
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 #: Has the names of settings that a process has since it ends with a load of few changes.
 _BRIEFLY = "spark.headrace.briefly"
-#: Each job, task and plan costs more than its rows (23 jobs rather than 42 for changes of four tables).
+#: Into how many tasks rows are read at least: as many as there are cores by default.
 _SPREAD = ("spark.sql.leafNodeDefaultParallelism", "spark.sql.files.minPartitionNum")
+#: Each job, task and plan costs more than its rows (23 jobs rather than 42 for changes of four tables).
 _FEW_CHANGES = {
     **_INTERPRETED,
     "spark.sql.adaptive.enabled": "false",
