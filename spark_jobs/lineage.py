@@ -7,14 +7,17 @@ that failed is a run that failed. What cannot be sent is a warning: no load fail
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from threading import Thread
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from headrace import __version__
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError
+from spark_jobs import storage
 from spark_jobs.silver import table_task
 from spark_jobs.silver.load import SilverReport
 
@@ -23,6 +26,8 @@ _log = logging.getLogger(__name__)
 _PRODUCER = f"https://headrace.invalid/{__version__}"
 _SCHEMA = f"{_PRODUCER}/positions_facet.json#/$defs/HeadracePositionsDatasetFacet"
 _TIMEOUT_SECONDS = 5
+#: How long a load waits for all of it: a server may answer byte by byte, each in time.
+_PATIENCE_SECONDS = 20.0
 
 
 def send_load(lake: LakeFile, stream: str, done: SilverReport) -> None:
@@ -33,13 +38,27 @@ def send_load(lake: LakeFile, stream: str, done: SilverReport) -> None:
     _send(lake, stream, now - timedelta(seconds=done.seconds), "COMPLETE", now, done)
 
 
-def send_failure(lake: LakeFile, stream: str, began: datetime, error: ReplicationError) -> None:
-    """Report a load that failed; its message is in the event."""
-    if lake.lineage is not None:
-        _send(lake, stream, began, "FAIL", datetime.now(UTC), None, error.message)
+@contextmanager
+def failure_sent(lake: LakeFile, stream: str) -> Iterator[None]:
+    """Report a load that fails inside; its message is in the event."""
+    began = datetime.now(UTC)
+    try:
+        yield
+    except ReplicationError as error:
+        if lake.lineage is not None:
+            _send(lake, stream, began, "FAIL", datetime.now(UTC), None, error.message)
+        raise
 
 
-def _send(
+def _send(*given: Any) -> None:
+    sending = Thread(target=_emit, args=given, name="lineage", daemon=True)
+    sending.start()
+    sending.join(_PATIENCE_SECONDS)
+    if sending.is_alive():
+        _log.warning("events of lineage are not waited for any more after %.0f s", _PATIENCE_SECONDS)
+
+
+def _emit(
     lake: LakeFile,
     stream: str,
     began: datetime,
@@ -110,6 +129,8 @@ def events(
                 },
             )
             for name, changes in sorted(done.changes.items())
+            # Of a table that cannot be made yet, or is copied for the first time, nothing is published.
+            if done.versions.get(name) is not None
         ]
         if done is not None
         else []
@@ -141,11 +162,12 @@ def _positions_facet() -> Any:
 
 def _place(path: str) -> tuple[str, str]:
     """Return namespace and name of a folder, as OpenLineage's naming has them."""
-    parts = urlsplit(path)
-    if parts.scheme in {"", "file"}:
-        return "file", unquote(parts.path)
-    scheme = "s3" if parts.scheme in {"s3a", "s3n"} else parts.scheme
-    return f"{scheme}://{parts.netloc}", unquote(parts.path).lstrip("/")
+    # A table's name may have what addresses have a meaning for.
+    scheme, is_remote, place = path.partition("://")
+    if not is_remote or scheme == "file":
+        return "file", storage.local(path)
+    bucket, _, name = place.partition("/")
+    return f"{'s3' if scheme in {'s3a', 's3n'} else scheme}://{bucket}", name
 
 
 def _client(lake: LakeFile) -> Any:
@@ -158,7 +180,8 @@ def _client(lake: LakeFile) -> Any:
         place = str(lake.resolve(str(lake.lineage.file)))
         transport: dict[str, Any] = {"type": "file", "log_file_path": place, "append": True}
     else:
-        transport = {"type": "http", "url": lake.lineage.url, "timeout": _TIMEOUT_SECONDS, "retry": {"total": 1}}
+        retry = {"total": 1, "respect_retry_after_header": False}
+        transport = {"type": "http", "url": lake.lineage.url, "timeout": _TIMEOUT_SECONDS, "retry": retry}
         if lake.lineage.api_key is not None:
             transport["auth"] = {"type": "api_key", "apiKey": lake.lineage.api_key.reveal()}
     with warnings.catch_warnings():

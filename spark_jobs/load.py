@@ -7,7 +7,6 @@ positions are printed with rich.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Literal
 
@@ -97,18 +96,15 @@ def run(
     if group is not None:
         return Report(silver=silver.load(spark, lake, stream, group=group, on_progress=of_step("silver")))
 
-    began = datetime.now(UTC)
-    raw = (
-        bronze.load(spark, lake, stream, accept_gap=accept_gap, on_progress=of_step("bronze"))
-        if only != "silver"
-        else None
-    )
-    try:
-        current = silver.load(spark, lake, stream, on_progress=of_step("silver")) if only != "bronze" else None
-    except ReplicationError as error:
-        run_log.record(spark, lake, raw, None)
-        lineage.send_failure(lake, stream, began, error)
-        raise
+    raw = None
+    with lineage.failure_sent(lake, stream):
+        if only != "silver":
+            raw = bronze.load(spark, lake, stream, accept_gap=accept_gap, on_progress=of_step("bronze"))
+        try:
+            current = silver.load(spark, lake, stream, on_progress=of_step("silver")) if only != "bronze" else None
+        except ReplicationError:
+            run_log.record(spark, lake, raw, None)
+            raise
     return _report(spark, lake, stream, raw, current)
 
 
@@ -152,8 +148,9 @@ def follow(
 
         while not stopped.is_set():
             began = monotonic()
-            check()
-            current = silver.load(spark, lake, stream, side_by_side=side_by_side, goes_on=goes_on)
+            with lineage.failure_sent(lake, stream):
+                check()
+                current = silver.load(spark, lake, stream, side_by_side=side_by_side, goes_on=goes_on)
             if current.load is not None or current.problems != problems:
                 on_progress(_report(spark, lake, stream, None, current))
             problems = current.problems

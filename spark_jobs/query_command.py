@@ -6,6 +6,7 @@ Spark is started only by what needs it, as for the other commands.
 import json
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
@@ -86,15 +87,20 @@ def changed(stream: str, config: str, *, since: int | None) -> None:
     file = command_options.file_of(config, stream)
     from spark_jobs.state import delta_log, log_files, publication, published
 
-    files = log_files.of_lake(file)
-    if files is not None:
-        notes = delta_log.local_notes(files.path("state"), publication.NOTE, files)
-    else:
+    def moved(notes: Iterable[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
+        return publication.read_moved((note for note in notes if note["stream"] == stream), since)
+
+    try:
+        files = log_files.of_lake(file)
+        found = moved(delta_log.local_notes(files.path("state"), publication.NOTE, files)) if files else None
+    except log_files.Unreadable:
+        found = None
+    if found is None:
         from spark_jobs.session import session
 
         commits = delta_log.commits(session(file, writes=False), published.path(file))
-        notes = filter(None, (delta_log.read_note(info, publication.NOTE) for _, info in commits))
-    load, tables = publication.read_moved((note for note in notes if note["stream"] == stream), since)
+        found = moved(filter(None, (delta_log.read_note(info, publication.NOTE) for _, info in commits)))
+    load, tables = found
     click.echo(json.dumps({"stream": stream, "load": load, "tables": tables}, ensure_ascii=False))
 
 

@@ -90,11 +90,25 @@ _QUIET_EXECUTORS = "-Dlog4j2.level=FATAL"
 
 #: What is not compiled as a whole is interpreted: each task would generate code again for a few rows.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-#: Names a session's settings as those of a process that ends with a load of few changes.
+#: Has the names of settings that a process has since it ends with a load of few changes.
 _BRIEFLY = "spark.headrace.briefly"
-_FEW_CHANGES = {_BRIEFLY: "true"} | _INTERPRETED
-#: What is much all the same, such as all of bronze, is compiled there too.
-_COMPILED = {"spark.sql.codegen.factoryMode": "FALLBACK"}
+#: Into how many tasks rows are read at least: as many as there are cores by default.
+_SPREAD = ("spark.sql.leafNodeDefaultParallelism", "spark.sql.files.minPartitionNum")
+#: Each job, task and plan costs more than its rows (23 jobs rather than 42 for changes of four tables).
+_FEW_CHANGES = {
+    **_INTERPRETED,
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    **dict.fromkeys(_SPREAD, "1"),
+    "spark.sql.ui.explainMode": "simple",
+}
+#: What is much all the same, such as all of bronze, is compiled, planned and spread there too as Spark does by default.
+_COMPILED = {
+    "spark.sql.codegen.factoryMode": "FALLBACK",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.codegen.wholeStage": "true",
+}
 #: Options of the JVM of such a process: it compiles quickly and optimizes little, since what it compiles is hardly used.
 _BRIEF, _ONE_COLLECTOR = "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"
 #: What else gives the JVM options: settings, variables of the environment, and in files of Spark (a setting, or all of one).
@@ -155,7 +169,7 @@ def session(
     given = lake.spark_settings()
     master, own = _master(lake), _SETTINGS | given
     settings = {"spark.app.name": name} | sizes.ahead(master, own) | _SETTINGS | retention.settings(lake)
-    settings |= _FEW_CHANGES if few else {}
+    settings |= _brief(given | dict(fixed or {})) if few else {}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
         settings["spark.log.level"] = "ERROR"
@@ -187,6 +201,19 @@ def session(
         with explained(lake.root):
             log_store.check_server(spark, lake.root, effective)
     return spark
+
+
+def _brief(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a process for few changes, but for those that are given."""
+    own = {name: value for name, value in _FEW_CHANGES.items() if name not in given}
+    return own | {_BRIEFLY: " ".join(own)}
+
+
+def _compiled(spark: SparkSession) -> dict[str, str]:
+    """Return what a session for many rows has otherwise than such a process."""
+    own = str(spark.conf.get(_BRIEFLY, "")).split()
+    many = _COMPILED | dict.fromkeys(_SPREAD, str(spark.sparkContext.defaultParallelism))
+    return {name: value for name, value in many.items() if name in own}
 
 
 def _master(lake: LakeFile) -> str:
@@ -290,7 +317,7 @@ def borrow(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
         idle = _idle.setdefault(key, [])
         session = idle.pop() if idle else None
     if session is None:
-        session = for_few_rows(spark) if few else _aside(spark, _COMPILED if spark.conf.get(_BRIEFLY, "") else {})
+        session = for_few_rows(spark) if few else _aside(spark, _compiled(spark))
     try:
         yield session
     finally:

@@ -13,6 +13,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
 from spark_jobs.maintenance import maintain
 from spark_jobs.maintenance.maintain import MaintainReport
+from spark_jobs.query import metastore
 
 #: Loads after which the tables that changed are compacted.
 _COMPACT_EVERY = 100
@@ -64,11 +65,17 @@ class Upkeep:
         self._running = self._pool.submit(self._keep, names)
 
     def _keep(self, names: set[str]) -> MaintainReport | None:
+        done = None
         if maintain.is_due(self._spark, self._lake, self._stream, _MAINTAIN_EVERY):
-            return maintain.maintain(
+            done = maintain.maintain(
                 self._spark, self._lake, self._stream, older_than=_MAINTAIN_EVERY, stopped=self._stopped
             )
-        return maintain.compact(self._spark, self._lake, self._stream, names) if names else None
+        elif names:
+            done = maintain.compact(self._spark, self._lake, self._stream, names)
+        if done is not None:
+            # Of a stream that rests, no load does: files of the versions that the metastore knows go after a while.
+            metastore.after_load(self._spark, self._lake, self._stream)
+        return done
 
     def _report(self) -> None:
         if self._running is None or not self._running.done():

@@ -4,6 +4,7 @@ Where the folder is on this machine, it is looked at without Spark: only a file 
 version's can go. Where that cannot be known so, VACUUM runs. Called by maintenance.
 """
 
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from time import time
@@ -35,15 +36,20 @@ def may_remove(folder: Path, keep: timedelta) -> bool:
         if count > _MANY or entry.is_dir():
             return True
         # Hadoop's own checksums go with their files.
-        if not entry.name.startswith(".") and entry.stat().st_mtime <= before:
-            old.add(entry.name)
+        if entry.name.startswith("."):
+            continue
+        # The maintenance of another stream removes files of tables that all streams share.
+        with suppress(FileNotFoundError):
+            if entry.stat().st_mtime <= before:
+                old.add(entry.name)
     return bool(old) and not old <= _needed(folder)
 
 
 def _needed(folder: Path) -> set[str]:
     """Return the names of the newest version's files; none where they cannot be known here."""
     try:
-        files = Storage(str(folder.parent), {})
+        # As an address: a name may have what addresses have a meaning for.
+        files = Storage(folder.parent.absolute().as_uri(), {})
         version = delta_log.newest(files, folder.name)
         known = delta_log.read(files, folder.name, version).files if version is not None else ()
     except (ReplicationError, OSError, ValueError, KeyError, TypeError):

@@ -10,30 +10,32 @@ Spark job. No load fails by what happens here.
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
+from threading import Lock
 from time import monotonic
-from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NotConnected, ReplicationError, Retryable
 from headrace.schema import TableSchema
-from spark_jobs import storage
 from spark_jobs.errors import explained
+from spark_jobs.query import metastore_client
+from spark_jobs.query.metastore_client import AGAIN, OURS, Client, Described
 from spark_jobs.silver import table_task, target_schema
 from spark_jobs.state import delta_log, log_files, names, publication, published
 from spark_jobs.state.published import Published, Table
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT_SECONDS = 20
-#: Spark divides a schema into properties of at most so many characters.
-_PART = 4000
-_OURS = "headrace."
+#: How long a load waits for all of its tables; the next one goes on behind those that are there.
+_PATIENCE_SECONDS = 60.0
+#: A load and the maintenance next to it would put older versions behind newer ones.
+_lock = Lock()
 
 
 @dataclass(kw_only=True)
@@ -64,7 +66,7 @@ def after_load(spark: SparkSession, lake: LakeFile, stream: str) -> Registered |
         return None
     try:
         with explained("metastore"):
-            return register(spark, lake, stream)
+            return register(spark, lake, stream, within=_PATIENCE_SECONDS)
     except Exception as error:  # noqa: BLE001 - what is published is published.
         problem = error.message if isinstance(error, ReplicationError) else type(error).__name__
         _log.warning("the load is done, and the metastore is behind: %s", problem)
@@ -72,47 +74,79 @@ def after_load(spark: SparkSession, lake: LakeFile, stream: str) -> Registered |
 
 
 def register(
-    spark: SparkSession, lake: LakeFile, stream: str, *, whole: bool = False, dry_run: bool = False
+    spark: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    *,
+    whole: bool = False,
+    dry_run: bool = False,
+    within: float = inf,
 ) -> Registered:
     """Bring the metastore up to what is published of a stream; `whole` renews all of it, whatever the metastore knows.
 
-    Raises NotConnected where it does not answer, and Retryable for what it refuses.
+    Raises NotConnected where it does not answer, or not `within` seconds, and, when the others are done, Retryable for tables
+    that it refuses, or that cannot be read.
     """
+    with _lock:
+        return _register(spark, lake, stream, whole=whole, dry_run=dry_run, within=within)
+
+
+def _register(
+    spark: SparkSession, lake: LakeFile, stream: str, *, whole: bool, dry_run: bool, within: float
+) -> Registered:
     assert lake.metastore is not None
     began = monotonic()
     state = published.latest(spark, lake, stream)
     named = names.of(spark, lake, [(stream, name) for name in state.tables | state.dropped])
-    with _connected(spark, lake) as client:
+    with metastore_client.connected(spark, lake) as client:
         views, tables = f"{lake.metastore.prefix}silver", f"{lake.metastore.prefix}silver_tables"
         databases = [client.database(name, make=not dry_run) for name in (views, tables)]
         known = None if whole else _known(databases, stream)
-        done = Registered(stream=stream, load=state.load)
+        done, refused = Registered(stream=stream, load=state.load), dict[str, str]()
         moved = _since(spark, lake, state, known)
         for name in sorted(name for name in moved if state.tables[name].version is not None):
-            described = _describe(spark, state, state.tables[name], table_task.path(lake, stream, name))
+            if monotonic() - began > within:
+                what = f"the metastore at {lake.metastore.uri} is slow: {len(done.renewed)} tables in {within:.0f} s"
+                raise NotConnected(what, hint=AGAIN)
             sql_name = named[stream, name]
-            done.renewed.append(sql_name)
-            if not dry_run:
-                client.put(tables, sql_name, described, view=False)
-                client.put(views, sql_name, described, view=True)
-        for name in state.dropped:
-            sql_name = named.get((stream, name), "")
-            if sql_name and client.has(views, sql_name):
-                done.removed.append(sql_name)
-                if not dry_run:
-                    client.drop(views, sql_name)
-                    client.drop(tables, sql_name)
+            try:
+                described = _describe(spark, state, state.tables[name], table_task.path(lake, stream, name))
+                if whole or not client.shows(views, sql_name, described):
+                    _put(client, [] if dry_run else [tables, views], sql_name, described)
+                    done.renewed.append(sql_name)
+            except (PySparkException, Py4JError, ReplicationError) as error:
+                if metastore_client.is_of_transport(error):
+                    raise
+                refused[sql_name] = metastore_client.name_of(error)
+        gone = [there for name in state.dropped if (there := named.get((stream, name)))]
+        done.removed = [sql_name for sql_name in gone if client.has(views, sql_name)]
+        if not dry_run:
+            for sql_name in done.removed:
+                client.drop(views, sql_name)
+                client.drop(tables, sql_name)
+        if refused:
+            listed = ", ".join(f"{name} ({why})" for name, why in refused.items())
+            raise Retryable(f"{len(refused)} tables are not in the metastore as they are: {listed}", hint=AGAIN)
         if not dry_run and known != state.load:
-            marks = {f"{_OURS}{stream}.load": str(state.load)}
-            marks |= {f"{_OURS}{stream}.position.{source}": at for source, at in state.positions.items()}
-            for database in (views, tables):
-                client.mark(database, marks)
+            _mark(client, [views, tables], state)
     done.seconds = monotonic() - began
     return done
 
 
+def _put(client: Client, databases: list[str], name: str, described: Described) -> None:
+    for database, view in zip(databases, (False, True), strict=False):
+        client.put(database, name, described, view=view)
+
+
+def _mark(client: Client, databases: list[str], state: Published) -> None:
+    marks = {f"{OURS}{state.stream}.load": str(state.load)}
+    marks |= {f"{OURS}{state.stream}.position.{source}": at for source, at in state.positions.items()}
+    for database in databases:
+        client.mark(database, marks)
+
+
 def _known(databases: Iterable[Mapping[str, str]], stream: str) -> int | None:
-    loads = [int(marks.get(f"{_OURS}{stream}.load", 0)) for marks in databases]
+    loads = [int(marks.get(f"{OURS}{stream}.load", 0)) for marks in databases]
     return min(loads) or None
 
 
@@ -140,18 +174,7 @@ def _back_to(notes: Iterable[delta_log.Note | None], stream: str, load: int) -> 
             yield note
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Described:
-    path: str
-    version: int
-    schema: T.StructType
-    comment: str
-    #: By column of silver: its type at the source, and whether it is of the key.
-    columns: dict[str, str]
-    properties: dict[str, str]
-
-
-def _describe(spark: SparkSession, state: Published, table: Table, path: str) -> _Described:
+def _describe(spark: SparkSession, state: Published, table: Table, path: str) -> Described:
     version = table.version or 0
     snapshot = log_files.snapshot(spark, path)
     if snapshot.version() == version:
@@ -170,130 +193,16 @@ def _describe(spark: SparkSession, state: Published, table: Table, path: str) ->
             )
     comments = {name: {"comment": text} for name, text in columns.items()}
     own = {"stream": state.stream, "table": table.table, "version": str(version), "load": str(state.load)}
-    own |= {"key": ", ".join(keys)} | {f"position.{source}": at for source, at in table.positions.items()}
-    return _Described(
+    # Versions are counted anew in a folder that was made again.
+    own |= {"since": str(table.since or 0), "key": ", ".join(keys)} | {
+        f"position.{source}": at for source, at in table.positions.items()
+    }
+    return Described(
         path=path if "://" in path or path.startswith("file:") else f"file://{path}",
         version=version,
         # Without what Delta notes with a column.
         schema=T.StructType([T.StructField(f.name, f.dataType, True, comments.get(f.name)) for f in schema.fields]),
         comment=f"{table.table} of stream {state.stream}",
         columns=columns,
-        properties={f"{_OURS}{name}": value for name, value in own.items()},
+        properties={f"{OURS}{name}": value for name, value in own.items()},
     )
-
-
-class _Client:
-    """Hive's own client, in Spark's JVM."""
-
-    def __init__(self, spark: SparkSession, lake: LakeFile) -> None:
-        assert lake.metastore is not None
-        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark offers no other way.
-        self._hive = self._jvm.org.apache.hadoop.hive.metastore
-        conf = self._jvm.org.apache.hadoop.hive.conf.HiveConf()
-        given = {"hive.metastore.connect.retries": "1", "hive.metastore.client.socket.timeout": f"{_TIMEOUT_SECONDS}s"}
-        for name, value in (given | lake.metastore.settings | {"hive.metastore.uris": lake.metastore.uri}).items():
-            conf.set(name, value)
-        self._client = self._hive.HiveMetaStoreClient(conf)
-
-    def close(self) -> None:
-        self._client.close()
-
-    def database(self, name: str, *, make: bool) -> dict[str, str]:
-        """Return the properties of a database, which may be made."""
-        if name not in set(self._client.getDatabases(name)):
-            if make:
-                comment = "Tables of Headrace's lake"
-                self._client.createDatabase(self._hive.api.Database(name, comment, None, {}))
-            return {}
-        return dict(self._client.getDatabase(name).getParameters() or {})
-
-    def mark(self, name: str, marks: Mapping[str, str]) -> None:
-        found = self._client.getDatabase(name)
-        found.setParameters(dict(found.getParameters() or {}) | dict(marks))
-        self._client.alterDatabase(name, found)
-
-    def has(self, database: str, name: str) -> bool:
-        return bool(self._client.tableExists(database, name))
-
-    def drop(self, database: str, name: str) -> None:
-        self._client.dropTable(database, name, False, True)
-
-    def put(self, database: str, name: str, described: _Described, *, view: bool) -> None:
-        """Make a table or view as it is described, or let it become that."""
-        made = self._table(database, name, described, view=view)
-        if self.has(database, name):
-            try:
-                self._client.alter_table(database, name, made)
-            except Py4JJavaError:
-                # Columns that Hive does not let change.
-                self.drop(database, name)
-            else:
-                return
-        self._client.createTable(made)
-
-    def _table(self, database: str, name: str, described: _Described, *, view: bool) -> Any:
-        api = self._hive.api
-        fields = [
-            api.FieldSchema(each.name.lower(), _hive_type(each.dataType), described.columns.get(each.name, ""))
-            for each in described.schema.fields
-        ]
-        properties = described.properties | {"comment": described.comment}
-        serde = api.SerDeInfo(name, "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", {"serialization.format": "1"})
-        storage_of = api.StorageDescriptor()
-        storage_of.setCols(fields)
-        storage_of.setInputFormat("org.apache.hadoop.mapred.SequenceFileInputFormat")
-        storage_of.setOutputFormat("org.apache.hadoop.hive.ql.io.HiveSequenceFileOutputFormat")
-        table = api.Table()
-        if view:
-            properties |= _view_properties(described)
-            query = f"SELECT * FROM {storage.table(described.path, described.version)}"  # noqa: S608 - quoted.
-            table.setViewOriginalText(query)
-            table.setViewExpandedText(query)
-        else:
-            serde.setParameters({"serialization.format": "1", "path": described.path})
-            storage_of.setLocation(described.path)
-            properties |= {"EXTERNAL": "TRUE", "spark.sql.sources.provider": "delta"}
-        storage_of.setSerdeInfo(serde)
-        storage_of.setParameters({})
-        table.setDbName(database)
-        table.setTableName(name)
-        table.setTableType("VIRTUAL_VIEW" if view else "EXTERNAL_TABLE")
-        table.setSd(storage_of)
-        table.setPartitionKeys([])
-        table.setParameters(properties)
-        return table
-
-
-@contextmanager
-def _connected(spark: SparkSession, lake: LakeFile) -> Iterator[_Client]:
-    """Give a client of the metastore; raise NotConnected or Retryable for what goes wrong with it."""
-    assert lake.metastore is not None
-    client = None
-    try:
-        client = _Client(spark, lake)
-        yield client
-    except Py4JError as error:
-        java = getattr(error, "java_exception", None)
-        name = str(java.getClass().getSimpleName()) if java is not None else type(error).__name__
-        again = "Run 'headrace lake register' again; the next load does as well."
-        if client is None or "Transport" in name:
-            raise NotConnected(f"the metastore at {lake.metastore.uri} does not answer ({name})", hint=again) from error
-        raise Retryable(f"the metastore at {lake.metastore.uri} refuses ({name})", hint=again) from error
-    finally:
-        if client is not None:
-            client.close()
-
-
-def _view_properties(described: _Described) -> dict[str, str]:
-    schema, names = described.schema.json(), described.schema.names
-    parts = [schema[start : start + _PART] for start in range(0, len(schema), _PART)]
-    properties = {"spark.sql.sources.schema.numParts": str(len(parts))}
-    properties |= {f"spark.sql.sources.schema.part.{number}": part for number, part in enumerate(parts)}
-    properties |= {"view.catalogAndNamespace.numParts": "2", "view.catalogAndNamespace.part.0": "spark_catalog"}
-    properties |= {"view.catalogAndNamespace.part.1": "default", "view.query.out.numCols": str(len(names))}
-    return properties | {f"view.query.out.col.{number}": name for number, name in enumerate(names)}
-
-
-def _hive_type(kind: T.DataType) -> str:
-    # Hive has no timestamp without a zone of its own.
-    return "timestamp" if isinstance(kind, T.TimestampNTZType) else str(kind.simpleString())

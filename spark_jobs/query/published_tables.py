@@ -99,7 +99,8 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
 def _valid(lake: LakeFile, stream: str, name: str, table: Table) -> str | None:
     """Return the condition of the rows that meet all expectations, of those that were counted; None without such a view."""
     options = lake.streams[stream].tables.get(name) if stream in lake.streams else None
-    if options is None or not options.valid_view:
+    # Until a load has counted expectations, nothing is known to meet them.
+    if options is None or not options.valid_view or (options.expect and not table.quality):
         return None
     counted = [f"({each.expression}\n)" for each in table.quality if each.problem is None]
     return " AND ".join(counted) or "true"

@@ -10,10 +10,12 @@ counted has the reason, and fails no load. Called by what publishes rows.
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import reduce
+from itertools import islice
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError
@@ -35,6 +37,8 @@ _log = logging.getLogger(__name__)
 
 #: Parts of an expression that look beyond the row.
 _BEYOND = ("Subquery", "Exists", "ListQuery", "Window", "Generator", "UnresolvedStar")
+#: And what is of the moment or of who asks.
+_SESSION = re.compile("Current|Now$|LocalTimestamp$")
 #: Commits of a young table, whose files are known by them all.
 _YOUNG = 10
 _ROWS, _NEW, _SIGN = "_all", "_new", "_sign"
@@ -114,8 +118,10 @@ def _is_current(spark: SparkSession, path: str, table: Table, expected: Mapping[
     if counted > table.version:
         return False
     try:
-        since = (info for number, info in delta_log.after(spark, path, counted) if number <= (table.version or 0))
-        return all(map(delta_log.is_maintenance, since))
+        missed = table.version - counted
+        since = [info for _, info in islice(delta_log.after(spark, path, counted), missed)]
+        # Of a table that rested commits go from the log: what they did is not known.
+        return len(since) == missed and all(map(delta_log.is_maintenance, since))
     except ReplicationError:
         # The table's own load stops at a damaged log, and no other table does.
         return True
@@ -135,16 +141,26 @@ def _count(spark: SparkSession, path: str, table: Table, low: Positions, expecte
         problems = {n: p for n, e in expected.items() if (p := _refuse(spark, rows, e)) is not None}
         there = {n: e for n, e in expected.items() if n not in problems}
         counted = [each for n, p in problems.items() for each in failed(p, {n: expected[n]})]
-        former = {each.expectation: each for each in table.quality}
-        known = all(n in former and former[n].expression == e and former[n].total is not None for n, e in there.items())
-        start = next(iter(former.values())).version if known and there else -1
-        files = _files(spark, path, start, version) if known or version < _YOUNG else None
-        if there:
+        former = {
+            each.expectation: each
+            for each in table.quality
+            if each.total is not None and there.get(each.expectation) == each.expression
+        }
+        # One that fails at a row each time has the others counted as ever.
+        known, others = (dict(p for p in there.items() if (p[0] in former) is is_known) for is_known in (True, False))
+        start = next((each.version for each in former.values()), -1)
+        young = version < _YOUNG
+        for names, base, files in (
+            (known, former, _files(spark, path, start, version) if known else None),
+            (others, {}, _files(spark, path, -1, version) if others and young else None),
+        ):
+            if not names:
+                continue
             try:
-                counted += _counted(rows, former if known else {}, version, low, there, files)
+                counted += _counted(rows, base, version, low, names, files)
             except (PySparkException, Py4JError):
                 # Files may be gone, or one expression may fail at a row: it alone is not counted.
-                for one, expression in there.items():
+                for one, expression in names.items():
                     try:
                         counted += _counted(rows, {}, version, low, {one: expression}, None)
                     except (PySparkException, Py4JError) as error:
@@ -268,27 +284,37 @@ def _refuse(spark: SparkSession, rows: DataFrame, expression: str) -> str | None
     """Return why an expression cannot be counted over these rows; None where it can."""
     if problem := find_problem(expression):
         return problem
+    # As queries have it: a comment at its end may go beyond a line.
+    enclosed = f"({expression}\n)"
     try:
         parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001 - as above.
-        if problem := next(filter(None, map(_refuse_node, _nodes(parser.parseExpression(expression)))), None):
+        if problem := next(filter(None, map(_refuse_node, _nodes(parser.parseExpression(enclosed)))), None):
             return problem
-        plan = rows.filter(F.expr(expression))._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above.
+        plan = rows.filter(F.expr(enclosed))._jdf.queryExecution().analyzed()  # noqa: SLF001 - as above.
         # Of a hidden column Spark has more to do than to filter.
         if plan.getClass().getSimpleName() != "Filter":
             return "it names what is no column of the table"
-        return None if plan.condition().deterministic() else "it gives another result each time"
+        condition = plan.condition()
+        # Spark takes the time for the same throughout a query; the count of the next load has another one.
+        if not condition.deterministic() or any(_SESSION.match(_kind(node)) for node in _nodes(condition)):
+            return "it gives another result each time"
     except (AnalysisException, ParseException) as error:
         return readable(error)
+    return None
 
 
 def _refuse_node(node: Any) -> str | None:
-    kind = str(node.getClass().getSimpleName())
+    kind = _kind(node)
     if any(part in kind for part in _BEYOND):
         return "it looks beyond the row"
     if kind != "UnresolvedFunction":
         return None
     parts = node.nameParts()
     return refuse_function(".".join(str(parts.apply(place)) for place in range(parts.size())))
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
 
 
 def _nodes(node: Any) -> Iterator[Any]:

@@ -5,6 +5,7 @@ reader. Everything else, damage too, is left to Spark, which says what is wrong.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -18,8 +19,8 @@ from spark_jobs import storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Rows from which on Spark reads a table, which does so by all cores.
-_MANY = 200_000
+#: Rows from which on Spark reads a table, which does so by all cores; and bytes, of which it holds those alone that are chosen.
+_MANY, _LARGE = 200_000, 64 * 1024 * 1024
 
 Row = dict[str, Any]
 
@@ -59,13 +60,15 @@ def _read(spark: SparkSession, path: str, version: int, columns: tuple[str, ...]
         import pyarrow as pa
     except ImportError:
         return None
-    root, _, folder = storage.local(path).rpartition("/")
-    published = PublishedTable(name=folder, path=folder, version=version, stream="", table="", positions={})
+    place = Path(storage.local(path))
+    published = PublishedTable(name=place.name, path=place.name, version=version, stream="", table="", positions={})
     try:
-        table, batches, count = LakeTable(Storage(root, {}), published, columns or None), [], 0
+        # As an address: a name may have what addresses have a meaning for.
+        files = Storage(place.parent.absolute().as_uri(), {})
+        table, batches, count, size = LakeTable(files, published, columns or None), [], 0, 0
         for batch in table.batches():
-            count += batch.num_rows
-            if count > _MANY:
+            count, size = count + batch.num_rows, size + batch.nbytes
+            if count > _MANY or size > _LARGE:
                 return None
             batches.append(batch)
         return pa.Table.from_batches(batches, table.schema)

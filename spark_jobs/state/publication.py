@@ -134,14 +134,16 @@ def _committed(
 
 
 def _moved(former: Published, done: Published, changed: Mapping[str, Table]) -> delta_log.Note:
-    """Return the tables that went on, with their versions, and with their positions where these are not the stream's."""
+    """Return the tables that have another version, with their positions where these are not the stream's.
+
+    One that is stopped has gone on nowhere; its former version is removed after a while all the same.
+    """
     return {
         name: {"version": table.version, "history": table.history}
         | ({} if table.positions == done.positions else {"positions": table.positions})
+        | ({} if table.problem is None else {"stopped": True})
         for name, table in sorted(changed.items())
-        if table.version is not None
-        and table.problem is None
-        and (name not in former.tables or table.version != former.tables[name].version)
+        if table.version is not None and (name not in former.tables or table.version != former.tables[name].version)
     }
 
 
@@ -151,7 +153,7 @@ def read_moved(
     """Return the number of a stream's last publication, 0 without one, and the tables that went on after another one.
 
     `notes` are the stream's, newest first. Without a number, or with one that is not the stream's, the last one alone counts.
-    With `maintenance` also those that have another version and the same rows.
+    With `maintenance` also those that have another version and the same rows, or are stopped.
     """
     newest, tables = 0, delta_log.Note()
     for note in notes:
@@ -159,8 +161,9 @@ def read_moved(
         since = newest - 1 if since is None or since > newest else since
         if note["load"] <= since:
             break
-        for name, table in note.get("moved", {}).items() if maintenance or not note.get("maintenance") else ():
-            tables.setdefault(name, {"load": note["load"], "positions": note["positions"]} | table)
+        for name, table in note.get("moved", {}).items():
+            if maintenance or not (note.get("maintenance") or table.get("stopped")):
+                tables.setdefault(name, {"load": note["load"], "positions": note["positions"]} | table)
     return newest, dict(sorted(tables.items()))
 
 

@@ -13,7 +13,7 @@ from headrace.errors import NotConnected
 from infra.local import jars
 from spark_jobs import command, session
 from spark_jobs.maintenance import drop
-from spark_jobs.query import metastore
+from spark_jobs.query import metastore, metastore_client
 from spark_jobs.state import publication, published
 from tests.lake.logged import LoggedLake
 from tests.servers.hive_metastore import HiveMetastore
@@ -104,7 +104,7 @@ def test_a_metastore_shows_what_is_published_and_catches_up_after_it_was_down(sp
     assert ["id", "bigint", "int8, key"] in seen["columns"]
     assert ["balance", "decimal(10,2)", "numeric(10,2)"] in seen["columns"]
     assert [name for _, name, _ in seen["names"]] == ["accounts"]
-    with metastore._connected(spark, lake.file) as client:
+    with metastore_client.connected(spark, lake.file) as client:
         marks = dict(client._client.getTable("silver", "accounts").getParameters())
     state = published.latest(spark, lake.file, "bank")
     assert marks["headrace.key"] == "id"

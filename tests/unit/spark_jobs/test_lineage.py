@@ -1,9 +1,10 @@
 """Events of lineage are what OpenLineage's published JSON Schema asks for, and nothing of them fails a load."""
 
 import json
+import socket
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -14,6 +15,8 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NotConnected
 from spark_jobs import lineage
+from spark_jobs import load as job
+from spark_jobs.bronze import load as bronze
 from spark_jobs.silver.load import SilverReport
 from tests.unit.headrace.test_configuration import LAKE
 
@@ -59,13 +62,14 @@ def test_a_load_is_a_run_with_versions_and_positions_as_the_schemas_say(lake, tm
         stream="bank",
         load=7,
         ranges={J: ("01/02", "01/05")},
-        changes={"public.accounts": 3},
-        versions={"public.accounts": 12},
+        changes={"public.accounts": 3, "public.copied": 2},
+        versions={"public.accounts": 12, "public.copied": None},
         seconds=2.5,
     )
     # when
     lineage.send_load(lake(), "bank", done)
-    lineage.send_failure(lake(), "bank", datetime.now(UTC), NotConnected("Kafka does not answer"))
+    with pytest.raises(NotConnected), lineage.failure_sent(lake(), "bank"):
+        raise NotConnected("Kafka does not answer")
     # then
     events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [event["eventType"] for event in events] == ["START", "COMPLETE", "START", "FAIL"]
@@ -92,6 +96,33 @@ def test_no_load_fails_where_events_cannot_be_sent(lake, monkeypatch, caplog):
         lake('url = "http://elsewhere"\napi_key = "env:KEY"')
 
 
+def test_a_load_does_not_wait_for_a_server_that_keeps_it_waiting(lake, monkeypatch, caplog):
+    monkeypatch.setattr(lineage, "_PATIENCE_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        # It takes the connection, and answers nothing.
+        began = monotonic()
+        lineage.send_load(
+            lake(f'url = "http://127.0.0.1:{server.getsockname()[1]}"'), "bank", done=SilverReport(stream="bank")
+        )
+        assert monotonic() - began < 3
+    assert "not waited for any more" in caplog.text
+
+
+def test_a_load_whose_bronze_fails_is_a_run_that_failed(lake, tmp_path, monkeypatch):
+    def fail(*_, **__):
+        raise NotConnected("Kafka does not answer")
+
+    monkeypatch.setattr(bronze, "load", fail)
+    with pytest.raises(NotConnected):
+        job.run(None, lake(), "bank")
+    events = [json.loads(line)["eventType"] for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    assert events == ["START", "FAIL"]
+
+
 def test_names_of_tables_are_those_that_openlineage_has_for_their_stores():
     assert lineage._place("/srv/lake/silver/s/a.b") == ("file", "/srv/lake/silver/s/a.b")
     assert lineage._place("s3a://bucket/lake/silver/s/a.b") == ("s3://bucket", "lake/silver/s/a.b")
+    assert lineage._place("file:///srv/a%20lake/s/a") == ("file", "/srv/a lake/s/a")
+    # Names of tables are as the source has them.
+    assert lineage._place("/srv/lake/silver/s/a.b#1?%20") == ("file", "/srv/lake/silver/s/a.b#1?%20")
+    assert lineage._place("s3a://bucket/lake/silver/s/a.b#1") == ("s3://bucket", "lake/silver/s/a.b#1")

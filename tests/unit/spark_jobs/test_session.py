@@ -1,6 +1,7 @@
 """What Spark's JVM is started with, and what it writes to standard error next to its log."""
 
 import os
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -99,6 +100,35 @@ def test_a_jvm_that_is_given_options_elsewhere_has_no_collector_of_ours(
     own = _own_options_of_a_small_load(tmp_path, monkeypatch, settings, variables, files)
 
     assert own == ["-XX:TieredStopAtLevel=1"]
+
+
+def test_settings_of_a_load_of_few_changes_give_way_to_the_users_own_and_are_taken_back_for_many_rows():
+    adaptive, whole, mode = (
+        f"spark.sql.{name}" for name in ("adaptive.enabled", "codegen.wholeStage", "codegen.factoryMode")
+    )
+
+    def sessions(given):
+        brief = session._brief(given) | given
+        return brief, brief | compiled(brief)
+
+    def compiled(conf):
+        return session._compiled(SimpleNamespace(conf=conf, sparkContext=SimpleNamespace(defaultParallelism=4)))
+
+    # when a user has set nothing
+    few, many = sessions({})
+    assert (few[adaptive], few[whole], few[mode]) == ("false", "false", "NO_CODEGEN")
+    assert few["spark.databricks.delta.snapshotPartitions"] == "1"
+    assert (many[adaptive], many[whole], many[mode]) == ("true", "true", "FALLBACK")
+    files = "spark.sql.files.minPartitionNum"
+    assert (few[files], many[files]) == ("1", "4")
+    # when a user has, then it stays in both
+    given = {adaptive: "false", whole: "true", files: "7"}
+    few, many = sessions(given)
+    assert few | given == few
+    assert many | given == many
+    assert many[mode] == "FALLBACK"
+    # and a process for any number of changes has nothing of it
+    assert compiled({}) == {}
 
 
 class Started(BaseException):

@@ -8,6 +8,7 @@ import pytest
 from headrace.errors import Retryable
 from spark_jobs.maintenance import background, maintain
 from spark_jobs.maintenance.maintain import MaintainReport
+from spark_jobs.query import metastore
 from tests.rules.waiting import eventually
 
 
@@ -17,6 +18,7 @@ def due(monkeypatch):
     found = [False]
     monkeypatch.setattr(maintain, "is_due", lambda *_: found[0])
     monkeypatch.setattr(background, "_COMPACT_EVERY", 3)
+    monkeypatch.setattr(metastore, "after_load", lambda *_: None)
     return found
 
 
@@ -65,10 +67,11 @@ def test_l43_a_process_that_lives_for_a_few_loads_maintains_what_is_due(due, mon
     given = []
     monkeypatch.setattr(maintain, "maintain", lambda *_, **how: given.append(how) or MaintainReport(stream="bank"))
     monkeypatch.setattr(maintain, "compact", lambda *_: pytest.fail("nothing was to be compacted yet"))
-    stop = Event()
+    stop, registered = Event(), []
+    monkeypatch.setattr(metastore, "after_load", lambda *given: registered.append(given[2]))
     with background.Upkeep(None, None, "bank") as beside:
         beside.after_load(["public.t"])
-    assert given == []
+    assert given == registered == []
     # when a process begins once a table is due
     due[0] = True
     with background.Upkeep(None, None, "bank", stopped=stop.is_set) as beside:
@@ -78,6 +81,8 @@ def test_l43_a_process_that_lives_for_a_few_loads_maintains_what_is_due(due, mon
     assert not given[0]["stopped"]()
     stop.set()
     assert given[0]["stopped"]()
+    # and a metastore knows the versions that it published, whose files stay
+    assert registered == ["bank"]
 
 
 def test_bronzes_note_is_renewed_ahead_of_the_removal_of_rows_that_would_show_the_same(monkeypatch):

@@ -70,6 +70,20 @@ def test_an_old_file_of_deleted_rows_is_needed_while_its_file_is(table):
     assert vacuum.may_remove(folder, KEEP)
 
 
+def test_a_file_that_another_maintenance_removes_meanwhile_is_no_failure(table):
+    folder = table([add("a.parquet")], a__parquet=30)
+    # In the folder's listing, and gone when it is looked at.
+    (folder / "b.parquet").symlink_to(folder / "gone.parquet")
+    assert not vacuum.may_remove(folder, KEEP)
+
+
+def test_a_folder_may_have_any_name(table):
+    folder = table([add("a.parquet")], a__parquet=30)
+    odd = folder.parent / "100%25 #1?"
+    odd.mkdir()
+    assert not vacuum.may_remove(folder.rename(odd / "table"), KEEP)
+
+
 def test_what_cannot_be_known_without_spark_is_left_to_it(table):
     # given a log that is damaged
     folder = table([add("a.parquet")], a__parquet=30)
