@@ -17,7 +17,7 @@ SOURCE = "jakarta/bank"
 
 
 def attach_bytes(*addresses):
-    """Return what a client sends that opens a connection and attaches to addresses, all at once: it receives requests and alerts alone."""
+    """Return what a client sends that opens a connection and attaches to addresses at once: it receives requests and alerts."""
     connection, transport = Connection(), Transport()
     connection.container = "edge"
     transport.bind(connection)
