@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 FRAME_LOOKS = 600
 #: How old a connection gets whose other side has a certificate, in seconds, and how many end at one look: they come back at once.
 LONGEST_SECONDS, MOST_ENDS = 86_400.0, 20
-#: Most links of a connection within a minute, and most of them in vain.
-MOST_LINKS, MOST_LINKS_IN_VAIN = 2000, 50
+#: Most links of a connection within a minute, most of them in vain, and most of a receiver to one address before they are that.
+MOST_LINKS, MOST_LINKS_IN_VAIN, MOST_SHARING = 2000, 50, 200
 _MINUTE_SECONDS = 60.0
 #: How long a connection may take to attach a link, in seconds.
 PENDING_SECONDS = 10.0
@@ -163,8 +163,8 @@ class _Attached:
     def __init__(self, since: float) -> None:
         self.since = since
         self.links = self.in_vain = 0
-        # Hashes of addresses, which are as long as their sender likes.
-        self.addresses: set[int] = set()
+        # How many were to each address, by its hash: it is as long as its sender likes.
+        self.addresses: dict[int, int] = {}
         self.is_over = False
 
 
@@ -172,8 +172,8 @@ class AttachLimits:
     """What the connections of one listener have attached within a minute, by the key of each.
 
     To attach is work for the thread of all sources, and a link that is refused costs its sender nothing. A receiver of deliveries
-    has a link for each address. In vain are links that are refused, and those that take the place of another of the same
-    connection; an honest peer has a few of them, again every minute.
+    has a link for each address, several that share one, or one for each message. In vain are links that are refused, and those of
+    an edge that take the place of another of the same connection; an honest peer has a few of them, again every minute.
     """
 
     def __init__(self, end: Callable[[object], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -186,15 +186,16 @@ class AttachLimits:
         """Return of how many connections something is known."""
         return len(self._all)
 
-    def attach(self, number: int, connection: object, address: str) -> None:
-        """Note that a connection attaches a link to an address."""
+    def attach(self, number: int, connection: object, address: str, links: int = 1) -> None:
+        """Note that a connection attaches a link to an address; more than so many `links` are in vain."""
         now = self._clock()
         found = self._all.get(number)
         if found is None or (found.since + _MINUTE_SECONDS <= now and not found.is_over):
             found = self._all[number] = _Attached(now)
         found.links += 1
-        found.in_vain += (which := hash(address)) in found.addresses
-        found.addresses.add(which)
+        which = hash(address)
+        found.addresses[which] = count = found.addresses.get(which, 0) + 1
+        found.in_vain += count > links
         self._judge(found, connection)
 
     def refuse(self, number: int, connection: object) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from bridge.amqp.authorization import NOT_FOUND, NOT_PERMITTED, PREFIX, Identities, not_for, not_here, refusal
-from bridge.amqp.connections import AttachLimits, PendingConnections, PerConnection, key
+from bridge.amqp.connections import MOST_SHARING, AttachLimits, PendingConnections, PerConnection, key
 from bridge.amqp.credit import CreditManager, Feed, Later
 from bridge.amqp.request_links import NOT_CARRIED, RequestLinks, source_of
 from bridge.amqp.sender_links import SenderLinks
@@ -148,12 +148,12 @@ class Links:
 
     def opening(self, link: Any, transport: Any) -> None:
         """Take over the addresses of the other side, unless it is refused, which a target left empty reports."""
-        number = key(link.connection)
-        self._limits.attach(number, link.connection, _address_of(link))
+        number, asked = key(link.connection), source_of(link)
+        links = MOST_SHARING if link.is_sender and asked is None else 1
+        self._limits.attach(number, link.connection, _address_of(link), links)
         if self._limits.is_over(number):
             return
         link.identity = who = identity(transport) if self._identities.demanded else None
-        asked = source_of(link)
         if asked is not None:
             link.refusal = self.requests.refusal(link, asked, who)
             if link.refusal is None:

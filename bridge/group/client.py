@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaError, member
+from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, member
 from bridge.kafka.consuming import leave_group
 from bridge.kafka.errors import is_instance_fenced, translated
 from bridge.model.ports import GroupMetadata, InstanceFenced, Partition
@@ -128,7 +128,11 @@ class KafkaMember:
     def rejoin(self) -> None:
         """Leave the group and join it again."""
         leave_group(self._consumer)
-        self._subscribe()
+        try:
+            self._subscribe()
+        except KafkaException as error:
+            # Fenced since it was polled last: what is polled next says so.
+            self._fatal = error.args[0].str()
 
     def is_known(self) -> bool:
         """Ask the group's coordinator whether it has a member of this instance's name."""

@@ -6,6 +6,7 @@ and the call holds Python's lock. So a consumer that takes part in a group has n
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from bridge.kafka.client import KafkaError, KafkaException
@@ -46,7 +47,9 @@ def events(consumer: Any, topic: str, most: int, seconds: float) -> Iterator[tup
 
 def leave_group(consumer: Any) -> None:
     """Leave the group and wait until nothing is assigned; the consumer's callbacks run meanwhile."""
-    consumer.unsubscribe()
+    # One that another client has fenced since it was polled last is in no group any more.
+    with suppress(KafkaException):
+        consumer.unsubscribe()
     until = time.monotonic() + _LEAVE_SECONDS
     while time.monotonic() < until and consumer.assignment():
         consumer.poll(_TURN_SECONDS)

@@ -140,9 +140,7 @@ class SourceNames:
 
 def _has_no_other_case(values: list[bytes | None]) -> bool:
     """Whether each of some records in JSON that has a `source` has no member beside it whose name is that in another case."""
-    found = [value for value in values if value is not None]
-    if found and found[0][:1] == AVRO_MARK:
-        return False
+    found = [value for value in values if value is not None and value[:1] != AVRO_MARK]
     text = b"".join(found)
     if (b"\\" in text and _ESCAPE in text) or (b"\xc5" in text and _LONG_S.encode() in text):
         return False

@@ -25,8 +25,9 @@ OURS: Final = Most(64, 64 << 10)
 #: The sections that may be ahead of the body: header, annotations of deliveries and of messages, properties, application's.
 _PROPERTIES, _APPLICATION = 0x73, 0x74
 _AHEAD: Final = range(0x70, 0x75)
-#: The sections of a body, of bytes and of one value; their types that are bytes or a text.
-_BODIES: Final = {0x75: (0xA0, 0xB0), 0x77: (0xA0, 0xA1, 0xB0, 0xB1)}
+#: The sections of a body, of bytes and of one value, with their types that are bytes or a text; and what may follow the body.
+_DATA, _FOOTER = 0x75, 0x78
+_BODIES: Final = {_DATA: (0xA0, 0xB0), 0x77: (0xA0, 0xA1, 0xB0, 0xB1)}
 #: The bytes that hold size and count of a list or map, by its type.
 _COMPOUND: Final = {0x45: 0, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
 _CONSTANT: Final[dict[int, Any]] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0}
@@ -102,10 +103,7 @@ def _read(data: memoryview, most: Most) -> Sections:
             raise CorruptInput("the sections of an AMQP message are not in their order")
         before = code
         if code in _BODIES:
-            if data[at] not in _BODIES[code]:
-                raise CorruptInput("the body of an AMQP message is neither bytes nor a text")
-            body, _ = _value(data, at)
-            return Sections(application, body, properties)
+            return Sections(application, _body(data, code, at, most.values), properties)
         if code not in _AHEAD:
             raise CorruptInput("an AMQP message has no body")
         count, at, end = _compound(data, at)
@@ -120,6 +118,22 @@ def _read(data: memoryview, most: Most) -> Sections:
             else:
                 application = dict(zip(values, values, strict=True))
         at = end
+
+
+def _body(data: memoryview, code: int, at: int, most: int) -> bytes | str:
+    """Return the body that begins with a section: its one value, or the bytes of all sections, of which there are few."""
+    parts = []
+    for _ in range(most):
+        if data[at] not in _BODIES[code]:
+            raise CorruptInput("the body of an AMQP message is neither bytes nor a text")
+        part, at = _value(data, at)
+        parts.append(part)
+        following, at = _described(data, at) if at < len(data) else (_FOOTER, at)
+        if following == _FOOTER:
+            return part if len(parts) == 1 else b"".join(parts)
+        if (code, following) != (_DATA, _DATA):
+            break
+    raise CorruptInput("an AMQP message has more after its body, or a body of too many sections")
 
 
 def _described(data: memoryview, at: int) -> tuple[int, int]:

@@ -43,8 +43,9 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 REQUEST_SECONDS = 30.0
 #: Connections at once.
 MOST_CONNECTIONS = 200
-#: With TLS: seconds for each that an address begins, how much of that it may have ahead, and how many are known at once.
-EACH_SECONDS, AHEAD_SECONDS = 0.2, 4.0
+#: With TLS: seconds for each that an address begins, how much of that it may have ahead, and how many are known at once. A page
+#: that is open asks every two seconds, and proxies may connect for each request of all.
+EACH_SECONDS, AHEAD_SECONDS = 0.05, 2.0
 _MOST_ACCEPTED, _MOST_ADDRESSES = 2 * MOST_CONNECTIONS, 10_000
 
 

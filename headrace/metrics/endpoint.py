@@ -30,7 +30,7 @@ _JSON = "application/json"
 _TIMEOUT = 5.0
 #: Connections at once: one that sends a byte now and then is not silent.
 _MOST = 50
-#: How many times as long as an answer took nobody is answered: to make it costs the part's own thread, whoever asks.
+#: How many times as long as an answer took of the processor nobody is answered: the part's own thread lacks it, whoever asks.
 _REST = 3.0
 
 
@@ -128,10 +128,10 @@ class _Turns:
         with self._lock:
             if (left := self._rested_at - time.monotonic()) > 0:
                 time.sleep(left)
-            began = time.monotonic()
+            # Not the time that passed: a machine may stand still meanwhile.
+            began = time.thread_time()
             made = answer()
-            ended = time.monotonic()
-            self._rested_at = ended + _REST * (ended - began)
+            self._rested_at = time.monotonic() + _REST * (time.thread_time() - began)
             return made
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.amqp.connections import MOST_LINKS, MOST_LINKS_IN_VAIN, AttachLimits
+from bridge.amqp.connections import MOST_LINKS, MOST_LINKS_IN_VAIN, MOST_SHARING, AttachLimits
 
 ONE, OTHER = 1, 2
 
@@ -46,6 +46,14 @@ def test_links_to_many_addresses_are_a_receivers_up_to_a_limit(limits, ended):
         limits.attach(ONE, "one", f"alerts/{number}")
     assert not ended
     limits.attach(ONE, "one", "alerts/more")
+    assert ended == ["one"]
+
+
+def test_links_of_a_receiver_may_share_an_address_up_to_a_limit(limits, ended):
+    for _ in range(MOST_SHARING + MOST_LINKS_IN_VAIN):
+        limits.attach(ONE, "one", "alerts/jakarta", MOST_SHARING)
+    assert not ended
+    limits.attach(ONE, "one", "alerts/jakarta", MOST_SHARING)
     assert ended == ["one"]
 
 

@@ -3,25 +3,30 @@
 import pytest
 from proton import Collector, Connection, Event, Transport
 
+from bridge.amqp.connections import MOST_LINKS_IN_VAIN
 from bridge.amqp.listener import Listener
 from bridge.amqp.receiver import Receiver
+from bridge.deliveries.outbox import Outbox
+from bridge.deliveries.record import DeliveryMetrics
 from bridge.requests.pending import PendingRequests
 from headrace.configuration.bridge import Interconnect
+from headrace.configuration.sections import Delivery
 from headrace.requests.message import ANSWERS, REQUESTS
 
 SOURCE = "jakarta/bank"
 
 
 def attach_bytes(*addresses):
-    """Return what a client sends that opens a connection and attaches to addresses, all at once: it receives requests alone."""
+    """Return what a client sends that opens a connection and attaches to addresses at once: it receives requests and alerts."""
     connection, transport = Connection(), Transport()
     connection.container = "edge"
     transport.bind(connection)
     connection.open()
     session = connection.session()
     session.open()
-    for address in addresses:
-        link = session.receiver(address) if address.startswith(REQUESTS) else session.sender(address)
+    for number, address in enumerate(addresses):
+        make = session.receiver if address.startswith((REQUESTS, "alerts/")) else session.sender
+        link = make(f"{address}/{number}")
         link.source.address = link.target.address = address
         link.open()
     return transport.peek(transport.pending())
@@ -58,6 +63,22 @@ def dispatch(collector, listener):
     while (event := collector.peek()) is not None:
         event.dispatch(listener)
         collector.pop()
+
+
+@pytest.mark.parametrize(("address", "stays"), [("alerts/jakarta", True), (f"cdc/{SOURCE}", False)])
+def test_many_links_of_one_address_are_a_receivers_and_no_edges(address, stays):
+    """A connection with fifty consumers of one queue, or one that asked for each message anew, was lost every minute."""
+    interconnect = Interconnect(listen="127.0.0.1:5672")
+    receiver = Receiver(interconnect, [SOURCE], "bridge")
+    receiver.links.deliveries.outboxes = [Outbox("alerts", Delivery(address="alerts/{region}"), DeliveryMetrics())]
+    listener = Listener(interconnect, receiver._identities, receiver.links, receiver.pending, "bridge")
+    collector, connection, transport = Collector(), Connection(), Transport(Transport.SERVER)
+    connection.collect(collector)
+    transport.bind(connection)
+    transport.push(attach_bytes(*[address] * (MOST_LINKS_IN_VAIN + 10)))
+    dispatch(collector, listener)
+    assert (not transport.closed) == stays
+    assert not stays or len(receiver.links.deliveries._links[address]) == MOST_LINKS_IN_VAIN + 10
 
 
 def test_a_connection_that_is_lost_costs_no_look_at_the_others_x3(monkeypatch):

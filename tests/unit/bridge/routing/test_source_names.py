@@ -231,6 +231,16 @@ def test_a_record_in_avro_that_is_taken_has_that_name_for_a_reader_too(change, d
     assert taken == (name == OWN)
 
 
+def test_a_record_in_avro_does_not_count_for_one_in_json():
+    """Two members of the record in JSON were taken for one of each."""
+    source = {"version": "1", "connector": "postgresql", "name": OWN, "ts_ms": 1, "db": "shop", "position": "1"}
+    change = {"op": "c", "source": source}
+    own = json.dumps({"source": {"name": OWN}, "after": {"SOURCE": 1}}).encode()
+    both = json.dumps({"source": {"name": OWN}, "Source": {"name": OTHER}}).encode()
+    assert is_taken(own, in_avro(change), written=[WRITTEN])
+    assert not is_taken(both, in_avro(change), written=[WRITTEN])
+
+
 @pytest.mark.parametrize("size", [63, 64, 200])
 def test_a_long_name_in_avro_is_found(size):
     name = f"a/{'b' * (size - 2)}"

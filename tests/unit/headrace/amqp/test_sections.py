@@ -37,6 +37,13 @@ def test_a_body_may_be_one_value_that_is_bytes_or_a_text():
     assert read(Message(body=b"x").encode()).application is None
 
 
+def test_a_body_may_be_in_several_sections_and_a_footer_may_follow():
+    """Of what another sender divided, the first part alone was taken for the whole."""
+    data, footer = b"\x00\x53\x75\xa0\x02%b", b"\x00\x53\x78" + mapping(text(b"a"), text(b"b"))
+    assert read(data % b"ab" + data % b"cd" + footer).body == b"abcd"
+    assert read(Message(body="é").encode() + footer).body == "é"
+
+
 def test_sections_may_be_named_in_their_long_form():
     long = b"\x00\x80" + (0x74).to_bytes(8, "big") + mapping(text(b"a"), text(b"b"))
     assert read(long + BODY).application == {"a": "b"}
@@ -66,6 +73,10 @@ def test_a_message_is_refused_that_is_cut_anywhere():
         large(nested(90)),
         b"\x00\x53\x70\x45" * 1_000_000 + BODY,
         b"\x00\x53\x74\x45\x00\x53\x73\x45" + BODY,
+        BODY + b"\x00",
+        BODY + b"\x00\x53\x76\x45",
+        BODY + b"\x00\x53\x77" + text(b"a"),
+        BODY * (OURS.values + 1),
     ],
 )
 def test_a_section_that_is_none_of_its_kind_is_refused(data):

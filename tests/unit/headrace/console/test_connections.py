@@ -56,6 +56,14 @@ def test_an_address_begins_a_few_connections_a_second_and_others_are_served(list
     assert len(accepted(listening)) <= round(1.0 / EACH_SECONDS) + 1
 
 
+def test_a_proxy_that_connects_for_each_request_serves_thirty_open_pages(listening, connect, now):
+    """With five a second each third request of ten pages was answered with an error."""
+    for _ in range(20):
+        connect("127.0.0.1", 15)
+        assert len(accepted(listening)) == 15
+        now[0] += 1.0
+
+
 def test_where_too_many_are_open_the_oldest_is_closed(listening, connect, now, monkeypatch):
     monkeypatch.setattr(server, "_MOST_ACCEPTED", 3)
     connect("127.0.0.1", 5)
