@@ -16,7 +16,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
-from edge.debezium.checkpoint import BINLOGS, place_of, restart_offset
+from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
 from edge.debezium.connectors import Change
 from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
 from edge.debezium.rows import Rows, Table
@@ -224,7 +224,7 @@ class EngineStream:
                 "a record of Debezium's engine is neither a beginning nor an end of a transaction"
             ) from error
         if status.status == "BEGIN":
-            mark = self._mark(record) if self._is_binlog else None
+            mark = self._beginning(record, status.id) if self._is_binlog else None
             if mark is not None and mark.place < self._begun:
                 # In a file above 4 GB offsets begin again.
                 raise CorruptInput(f"transaction {status.id} of Debezium's engine begins ahead of the one before it")
@@ -273,13 +273,24 @@ class EngineStream:
         """Begin with the rows that Debezium copied when the source was made, as one transaction ahead of the log's."""
         self._writing = self._transaction(frames, Mark(place_of(self._connector, offset[1]), 0, offset), rows)
 
-    def _mark(self, record: EngineRecord) -> Mark:
+    def _mark(self, record: EngineRecord) -> None:
         """Note that all before a record is in the batcher."""
+        self._reach(self._mark_of(record))
+
+    def _beginning(self, record: EngineRecord, transaction: str) -> Mark:
+        """Note the same of a transaction's beginning, unless its offset has the transaction as read: that would be passed over.
+
+        Debezium's is such where it connects again behind a transaction's GTID, and for the first GTID of a log.
+        """
         mark = self._mark_of(record)
+        if not has_read(self._connector, mark.offset[1], transaction):
+            self._reach(mark)
+        return mark
+
+    def _reach(self, mark: Mark) -> None:
         if mark.place > self.reached:
             self.reached = mark.place
             self._marks.add(mark)
-        return mark
 
     def _mark_of(self, record: EngineRecord) -> Mark:
         offset = restart_offset(self._connector, record.offset)

@@ -108,6 +108,29 @@ def test_a_truncate_is_a_transaction_without_an_end_and_an_alteration_has_nothin
 
 
 @pytest.mark.parametrize(
+    ("connector", "gtid", "before", "own"),
+    [
+        ("mariadb", "0-1-7", "0-1-6", "0-1-7"),
+        ("mariadb", "0-1-7", "0-1-6,1-2-9", "1-2-9,0-1-7"),
+        ("mysql", "c1ee7c1e-0000-11ee-b962-0242ac120002:7", "c1ee7c1e-0000-11ee-b962-0242ac120002:1-6", None),
+    ],
+)
+def test_a_transaction_whose_offset_has_it_as_read_is_no_place_to_begin_at(tmp_path, connector, gtid, before, own):
+    own = own or before.replace("1-6", "1-7")
+    columns = [wire.field("id", "int32", "INT"), wire.field("note", "string", "TEXT")]
+    for gtids, reached in ((before, 400), (own, 100)):
+        stream = Stream(tmp_path, columns=columns, reached=FILE | 100, connector=connector)
+        status = {"status": "BEGIN", "id": gtid, "event_count": None}
+        stream.take(wire.record(wire.TRANSACTIONS, offset(400, gtids), None, status), change("c", 400, None, ROW))
+        assert stream.stream.reached == FILE | reached
+        assert (stream.marks.offset_at(FILE | 400) is None) is (reached == 100)
+        # Once it is acknowledged it may be passed over.
+        status |= {"status": "END", "event_count": 1}
+        stream.take(wire.record(wire.TRANSACTIONS, offset(400, gtids, event=3), None, status))
+        assert json.loads(stream.marks.offset_at(FILE | 401)[1])["gtids"] == gtids
+
+
+@pytest.mark.parametrize(
     ("contents", "error"),
     [
         ([begin(400, 7), change("c", 400, None, ROW), begin(500, 8)], CorruptInput),
