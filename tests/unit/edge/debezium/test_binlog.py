@@ -5,7 +5,15 @@ import json
 import msgspec
 import pytest
 
-from edge.debezium.binlog import HISTORY, check_history, check_log, check_settings, history_bytes, make_history
+from edge.debezium.binlog import (
+    HISTORY,
+    check_begun,
+    check_history,
+    check_log,
+    check_settings,
+    history_bytes,
+    make_history,
+)
 from edge.debezium.checkpoint import place_of, restart_offset
 from edge.debezium.child import Server
 from edge.debezium.connectors import CONNECTORS
@@ -221,6 +229,21 @@ def test_a_history_is_at_least_as_long_as_the_checkpoint_knows_it(tmp_path):
     check_history(tmp_path, 5)
     with pytest.raises(NeedsOperator, match="lost or cut short"):
         check_history(tmp_path, 6)
+
+
+def test_a_line_of_the_history_that_is_being_written_is_not_counted(tmp_path):
+    line = b"x" * 70_000 + b"\n"
+    for whole, cut in ((b"", b"{"), (line, b""), (line * 2, b'{"ddl"'), (line, line[:-1] * 3)):
+        (tmp_path / HISTORY).write_bytes(whole + cut)
+        assert history_bytes(tmp_path) == len(whole)
+
+
+@pytest.mark.parametrize("name", ["gtid_executed", "gtid_binlog_pos"])
+def test_a_server_without_any_gtid_is_refused_before_the_source_is_made(name):
+    check_begun(Server("x", 1, settings={name: "0-1-1"}))
+    with pytest.raises(NeedsOperator, match="no transaction with a GTID yet") as error:
+        check_begun(Server("x", 1, settings={name: ""}))
+    assert "Commit a change" in error.value.hint
 
 
 def time_field(name, kind, length=None):
