@@ -30,10 +30,10 @@ def offset(pos, gtids="0-1-1", **more):
     return {"ts_sec": 1, "file": "binlog.000003", "pos": pos, "gtids": gtids, "server_id": 1} | more
 
 
-def begin(pos, number):
+def begin(pos, number, **more):
     return wire.record(
         wire.TRANSACTIONS,
-        offset(pos, transaction_id=f"0-1-{number}"),
+        offset(pos, transaction_id=f"0-1-{number}", **more),
         None,
         {"status": "BEGIN", "id": f"0-1-{number}", "event_count": None},
     )
@@ -94,9 +94,11 @@ def test_what_is_read_again_is_not_sent_again_and_what_is_new_is(tmp_path, strea
     again.take(begin(200, 5), change("c", 200, None, ROW), end(200, 5, 1), begin(400, 7), change("c", 400, None, ROW))
     again.take(end(400, 7, 1), begin(900, 8), change("c", 900, None, ROW), end(900, 8, 1))
     assert [each["source"]["position"] for each in again.changes] == [str(Position(1, FILE | 900, 0))]
-    # A connection that is made again within a process begins with the transaction that was cut.
-    stream.take(begin(400, 7), change("c", 400, None, ROW), begin(400, 7), change("c", 400, None, ROW), end(400, 7, 1))
+    # A connection that is made again within a process begins with the transaction that was cut, which its offset has as read.
+    cut = (begin(400, 7), change("c", 400, None, ROW))
+    stream.take(*cut, begin(400, 7, gtids="0-1-7"), change("c", 400, None, ROW), end(400, 7, 1))
     assert len(stream.changes) == 1
+    assert json.loads(stream.marks.offset_at(FILE | 401)[1]) == offset(400)
 
 
 def test_a_truncate_is_a_transaction_without_an_end_and_an_alteration_has_nothing(stream):
