@@ -125,7 +125,11 @@ class Socket:
 
         `failed` is called, later, with the error of the last one where none answers; then the transport is closed.
         """
-        self._addresses = socket.getaddrinfo(*address, socket.AF_UNSPEC, socket.SOCK_STREAM)
+        try:
+            self._addresses = socket.getaddrinfo(*address, socket.AF_UNSPEC, socket.SOCK_STREAM)
+        except UnicodeError as unreadable:
+            # Two dots in a row, or a part of more than 63 characters.
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known") from unreadable
         self._failed = failed
         if (error := self._try_next()) is not None:
             self.drop()
@@ -195,13 +199,16 @@ class Socket:
         except BlockingIOError:
             return
         except OSError:
-            data = b""
-        if data:
-            lib.pn_transport_push(impl, ffi.from_buffer(data), len(data))
-        else:
-            # Both ways: of a reset in the middle of a frame Proton makes no error, and has nothing to write that could fail.
-            lib.pn_transport_close_head(impl)
+            # The tail first, which finds what is wrong with TLS. Then the head: of a reset in the middle of a frame Proton makes
+            # no error, and has nothing to write that could fail.
             lib.pn_transport_close_tail(impl)
+            lib.pn_transport_close_head(impl)
+        else:
+            if data:
+                lib.pn_transport_push(impl, ffi.from_buffer(data), len(data))
+            else:
+                lib.pn_transport_close_head(impl)
+                lib.pn_transport_close_tail(impl)
         self._sockets.handle_events()
 
     def _tick(self) -> None:

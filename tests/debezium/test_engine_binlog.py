@@ -111,7 +111,9 @@ def rows(interconnect: Any) -> list[tuple[Any, Any]]:
         # A changed key is two changes to Debezium.
         value["transaction"] = value["transaction"]["id"]
         for image in ("before", "after"):
-            row = value[image] or {}
+            if value[image] is None:
+                continue
+            row = value[image] = dict(value[image])
             for column in _OTHER.get(row.get("id"), ()) if "must" in row else ():
                 del row[column]
             if row.get("j") is not None:

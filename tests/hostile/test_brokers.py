@@ -50,7 +50,7 @@ LIES = {
     "a long text": committed("2 " * 16_000),
     "an epoch that is none": committed("2 ffffffffffffffffff/0/0 x a/odd b"),
     "a position at the end of time": committed(position_text(ODD, Position(2**32 - 1, 2**64 - 1, 2**32 - 1), "b")),
-    "an offset at the end of the log": Partition(offset=2**63 - 1, metadata=b"2 - x a/odd b\0"),
+    "an offset at the end of the log": Partition(offset=2**63 - 1, metadata=b"2 - 2026-01-31T09:15:00Z a/odd b\0"),
     "an unknown error": Partition(error=999),
     "that it does not know it": Partition(error=3),
     "that nobody may read it": Partition(error=29),
@@ -146,7 +146,9 @@ def test_an_answer_that_none_gives_serves_nobody_wrongly_and_passes(broker, lie)
 
 
 def test_transactions_are_ended_of_nobody_where_no_bridge_wrote_the_positions(broker, caplog):
-    broker.partitions = dict.fromkeys(range(5), LIES["no text"]) | {0: committed("2 - x a/s0 a/name/of/none")}
+    broker.partitions = dict.fromkeys(range(5), LIES["no text"]) | {
+        0: committed("2 - 2026-01-31T09:15:00Z a/s0 a/name/of/none")
+    }
     with caplog.at_level(logging.WARNING):
         Leftovers(KafkaConnection(bootstrap=broker.bootstrap), "own", ["0"]).end("g", [("bank", n) for n in range(5)])
     assert caplog.messages == ["positions are held back by open transactions, which end now: bridge none"]

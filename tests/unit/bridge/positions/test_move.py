@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bridge import command, doctor
-from bridge.command import durable
+from bridge.command import read_status
 from bridge.kafka import entries
 from bridge.kafka.entries import NOBODY
 from bridge.model.position_text import parse, position_text
@@ -133,7 +133,7 @@ def test_one_foreign_offset_is_shown_as_the_error_of_its_source_alone(monkeypatc
     assert (two["position"], two["offsets"]) == (None, [])
     assert "did not write: bank[1]" in two["error"]
     assert "--topic bank:1'" in two["error"]
-    assert [each.reason for each in durable(group.file)] == ["", two["error"]]
+    assert [each.reason for each in read_status(group.file)] == ["", two["error"]]
     monkeypatch.setattr(command, "load", lambda *_: group.file)
     shown = CliRunner().invoke(command.bridge, ["positions", "--config", __file__])
     assert (shown.exit_code, two["error"] in shown.output) == (0, True)

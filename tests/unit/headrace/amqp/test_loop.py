@@ -81,6 +81,12 @@ def test_a_name_without_an_address_is_reported(monkeypatch):
     assert "cannot be reached: Name or service not known" in Near(5672).run_once().message
 
 
+@pytest.mark.parametrize("host", ["bridge..example", "b" * 64])
+def test_what_cannot_be_a_name_is_reported_as_one_without_an_address(host):
+    near = Connection(Client(), f"amqp://{host}:5672", "near", Role("edge", "send to"))
+    assert "cannot be reached: Name or service not known" in near.run(threading.Event()).message
+
+
 def test_what_a_handler_raises_for_an_event_is_given_to_it_and_the_loop_goes_on(far, monkeypatch):
     class Raising(Near):
         def __init__(self, port):
