@@ -18,7 +18,7 @@ import java.util.Properties;
 /** What a MySQL or a MariaDB is like before Debezium reads from it: who it is, its settings, and what its binlog has at an offset. */
 final class BinlogServer {
     private static final String SETTINGS = "show global variables where variable_name in ('server_uuid', 'server_id',"
-            + " 'binlog_format', 'binlog_row_image', 'binlog_row_value_options', 'gtid_mode')";
+            + " 'binlog_format', 'binlog_row_image', 'binlog_row_value_options', 'gtid_mode', 'gtid_executed', 'gtid_binlog_pos')";
 
     /** So many events of a transaction are passed over to see the next one's GTID. */
     private static final int EVENTS = 64;

@@ -2,6 +2,7 @@ package headrace.debezium;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import io.debezium.document.Document;
 import io.debezium.document.DocumentReader;
 import io.debezium.document.DocumentWriter;
 import io.debezium.relational.history.AbstractSchemaHistory;
@@ -14,11 +15,15 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Set;
 import java.util.function.Consumer;
 
 /**
  * What tables were like, for connectors whose logs do not say it: a line for each change, in the state folder of the edge, which
- * makes the file and knows how long it has to be (edge/debezium/history.py). A change is durable before any row behind it is sent.
+ * makes the file and knows how long it has to be (edge/debezium/binlog.py). A change is durable before any row behind it is sent.
  */
 public final class SchemaHistoryFile extends AbstractSchemaHistory {
     /** In the folder of this process, which is the edge's state folder. */
@@ -61,18 +66,39 @@ public final class SchemaHistoryFile extends AbstractSchemaHistory {
 
     @Override
     protected void recoverRecords(Consumer<HistoryRecord> records) {
+        List<HistoryRecord> found = new ArrayList<>();
         try {
-            JsonNode begin = RecordEngine.offset == null ? null : JSON.readTree(RecordEngine.offset[1]);
+            String offset = RecordEngine.offset == null ? null : new String(RecordEngine.offset[1], StandardCharsets.UTF_8);
             for (String line : Files.readAllLines(FILE)) {
-                JsonNode position = JSON.readTree(line).path("position");
-                // A change behind the transactions that are read comes again: it is not made twice.
-                if (begin == null || position.has("snapshot") || !position.path("gtids").equals(begin.path("gtids"))) {
-                    records.accept(new HistoryRecord(DocumentReader.defaultReader().read(line)));
+                Document change = DocumentReader.defaultReader().read(line);
+                if (offset != null) {
+                    if (!isBefore(JSON.readTree(line).path("position"), JSON.readTree(offset))) {
+                        continue;
+                    }
+                    // Debezium compares GTIDs once more, and takes MariaDB's domains for ones in which one server writes.
+                    change.setDocument(HistoryRecord.Fields.POSITION, DocumentReader.defaultReader().read(offset));
                 }
+                found.add(new HistoryRecord(change));
             }
         } catch (IOException | IllegalArgumentException error) {
             throw new SchemaHistoryException("the schema history is damaged", error);
         }
+        found.forEach(records);
+    }
+
+    /** Whether a change is before the offset: one that has the same GTIDs ahead of it comes again, and is not made twice. */
+    private static boolean isBefore(JsonNode position, JsonNode offset) {
+        return position.has("snapshot") || !gtids(position).equals(gtids(offset)) && place(position) <= place(offset);
+    }
+
+    /** GTIDs without the order in which they are written, which differs. */
+    private static Set<String> gtids(JsonNode position) {
+        return Set.copyOf(Arrays.asList(position.path("gtids").asText().split(",")));
+    }
+
+    private static long place(JsonNode position) {
+        String file = position.path("file").asText();
+        return Long.parseLong(file.substring(file.lastIndexOf('.') + 1)) << 32 | position.path("pos").asLong();
     }
 
     @Override

@@ -4,6 +4,7 @@ The history is a file in the state folder that the engine's process appends to (
 it was when the checkpoint was written, since what a checkpoint confirms was read behind all changes of tables in it.
 """
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,10 @@ from headrace.errors import NeedsOperator
 
 #: In the state folder.
 HISTORY: Final = "debezium-schema-history.jsonl"
+#: Bytes of it that are looked through at once for the end of a line.
+_PIECE: Final = 1 << 16
+#: The settings by which a MySQL, or a MariaDB, tells the GTIDs that it has logged.
+_LOGGED: Final = ("gtid_executed", "gtid_binlog_pos")
 #: What a server needs, where it has the setting at all; `connectors` of Debezium look at the others themselves.
 _WANTED: Final = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_value_options": "", "gtid_mode": "ON"}
 
@@ -32,6 +37,16 @@ def check_settings(server: Server) -> None:
         sql = "; ".join(f"set global {name} = '{wanted}'" for name, _, wanted in wrong)
         raise NeedsOperator(
             f"the server's log does not carry what is needed: {found}", hint=f"{sql}; keep it in its configuration."
+        )
+
+
+def check_begun(server: Server) -> None:
+    """Raise NeedsOperator where the log has no GTID yet: Debezium's offset of the first one's beginning has it as read."""
+    logged = [server.settings[name] for name in _LOGGED if name in server.settings]
+    if logged and not any(logged):
+        raise NeedsOperator(
+            "the server's binlog has no transaction with a GTID yet, behind which Debezium could begin",
+            hint="Commit a change at the server, in any table; then run 'headrace edge init' again.",
         )
 
 
@@ -63,9 +78,22 @@ def make_history(folder: Path) -> None:
 
 
 def history_bytes(folder: Path) -> int:
-    """Return how long the history is; 0 for none."""
+    """Return how long the history is in whole lines, which are durable then; 0 for none.
+
+    A line that is being written is not: it may be cut by a crash, and is taken off where the engine starts.
+    """
     try:
-        return (folder / HISTORY).stat().st_size
+        with (folder / HISTORY).open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            while end:
+                begin = max(0, end - _PIECE)
+                file.seek(begin)
+                lines = file.read(end - begin).rfind(b"\n") + 1
+                end = begin + lines
+                if lines:
+                    break
+            os.fsync(file.fileno())
+            return end
     except FileNotFoundError:
         return 0
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from edge.mysql.checkpoint import MysqlGtids
 from edge.progress.checkpoint import Checkpoint
 from headrace.errors import CorruptInput
 from headrace.formats import UNREADABLE
@@ -61,6 +62,17 @@ def restart_offset(connector: str, offset: bytes) -> str | None:
     if "snapshot" in fields:
         return None
     return msgspec.json.encode({name: each for name, each in fields.items() if not _WITHIN.fullmatch(name)}).decode()
+
+
+def has_read(connector: str, offset: str, gtid: str) -> bool:
+    """Whether an offset has a transaction as read, by the transaction's id as Debezium has it."""
+    gtids = str(msgspec.json.decode(offset, type=dict[str, Any]).get("gtids") or "")
+    try:
+        ranges = MysqlGtids.parse(gtids) if connector == "mysql" else None
+        return gtid in gtids.split(",") if ranges is None else ranges.covers(MysqlGtids.parse(gtid))
+    except CorruptInput:
+        # One of before the server had GTIDs.
+        return False
 
 
 class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from edge.debezium.binlog import check_history, check_log, check_settings, history_bytes, make_history
+from edge.debezium.binlog import check_begun, check_history, check_log, check_settings, history_bytes, make_history
 from edge.debezium.checkpoint import BINLOGS, DebeziumCheckpoint, place_of, restart_offset
 from edge.debezium.child import EngineProcess, Server, class_path
 from edge.debezium.frames import RECORD, EngineRecord
@@ -131,6 +131,7 @@ class DebeziumEngine:
                 process.greet(settings)
                 server = process.hello(SILENCE_SECONDS)
                 check_settings(server)
+                check_begun(server)
                 make_history(self.state.folder)
             else:
                 server = self._note_slot(process, settings, checkpoint, report)

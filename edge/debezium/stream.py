@@ -16,7 +16,7 @@ from typing import IO, Any, Final, NamedTuple
 
 import msgspec
 
-from edge.debezium.checkpoint import BINLOGS, place_of, restart_offset
+from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
 from edge.debezium.connectors import Change
 from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
 from edge.debezium.rows import Rows, Table
@@ -224,17 +224,7 @@ class EngineStream:
                 "a record of Debezium's engine is neither a beginning nor an end of a transaction"
             ) from error
         if status.status == "BEGIN":
-            mark = self._mark(record) if self._is_binlog else None
-            if mark is not None and mark.place < self._begun:
-                # In a file above 4 GB offsets begin again.
-                raise CorruptInput(f"transaction {status.id} of Debezium's engine begins ahead of the one before it")
-            self._begun = mark.place if mark is not None else 0
-            former = self._open
-            if mark is not None and former is not None and former.changes.count and not former.is_at(mark):
-                # Of tables without transactions, in one that was rolled back.
-                raise CorruptInput(f"transaction {former.id} of Debezium's engine has changes and no end")
-            self.close()
-            self._open = Opened(status.transaction, FrameFile(self._folder), mark)
+            self._begin(record, status)
             return
         if self._open is None or self._open.id != status.transaction:
             raise CorruptInput(f"transaction {status.id} of Debezium's engine ends and has not begun")
@@ -253,6 +243,24 @@ class EngineStream:
         if mark.place > self.reached and status.event_count != changes.count:
             raise CorruptInput(f"transaction {status.id} has {status.event_count} changes, and {changes.count} came")
         self._end(changes, mark)
+
+    def _begin(self, record: EngineRecord, status: TransactionStatus) -> None:
+        mark, former = self._mark_of(record) if self._is_binlog else None, self._open
+        if mark is not None:
+            if mark.place < self._begun:
+                # In a file above 4 GB offsets begin again.
+                raise CorruptInput(f"transaction {status.id} of Debezium's engine begins ahead of the one before it")
+            # Debezium's offset has the transaction as read where it connects again behind the GTID: it would be passed over.
+            if not has_read(self._connector, mark.offset[1], status.id):
+                self._reach(mark)
+            self._begun = mark.place
+            if former is not None and former.is_at(mark):
+                mark = former.mark
+            elif former is not None and former.changes.count:
+                # Of tables without transactions, in one that was rolled back.
+                raise CorruptInput(f"transaction {former.id} of Debezium's engine has changes and no end")
+        self.close()
+        self._open = Opened(status.transaction, FrameFile(self._folder), mark)
 
     def _take_truncate(self, record: EngineRecord, content: bytes) -> None:
         """Take a truncate of a binlog, which is a transaction of its own, without an end, and in MySQL without a beginning."""
@@ -273,13 +281,14 @@ class EngineStream:
         """Begin with the rows that Debezium copied when the source was made, as one transaction ahead of the log's."""
         self._writing = self._transaction(frames, Mark(place_of(self._connector, offset[1]), 0, offset), rows)
 
-    def _mark(self, record: EngineRecord) -> Mark:
+    def _mark(self, record: EngineRecord) -> None:
         """Note that all before a record is in the batcher."""
-        mark = self._mark_of(record)
+        self._reach(self._mark_of(record))
+
+    def _reach(self, mark: Mark) -> None:
         if mark.place > self.reached:
             self.reached = mark.place
             self._marks.add(mark)
-        return mark
 
     def _mark_of(self, record: EngineRecord) -> Mark:
         offset = restart_offset(self._connector, record.offset)

@@ -5,7 +5,15 @@ import json
 import msgspec
 import pytest
 
-from edge.debezium.binlog import HISTORY, check_history, check_log, check_settings, history_bytes, make_history
+from edge.debezium.binlog import (
+    HISTORY,
+    check_begun,
+    check_history,
+    check_log,
+    check_settings,
+    history_bytes,
+    make_history,
+)
 from edge.debezium.checkpoint import place_of, restart_offset
 from edge.debezium.child import Server
 from edge.debezium.connectors import CONNECTORS
@@ -22,10 +30,10 @@ def offset(pos, gtids="0-1-1", **more):
     return {"ts_sec": 1, "file": "binlog.000003", "pos": pos, "gtids": gtids, "server_id": 1} | more
 
 
-def begin(pos, number):
+def begin(pos, number, **more):
     return wire.record(
         wire.TRANSACTIONS,
-        offset(pos, transaction_id=f"0-1-{number}"),
+        offset(pos, transaction_id=f"0-1-{number}", **more),
         None,
         {"status": "BEGIN", "id": f"0-1-{number}", "event_count": None},
     )
@@ -86,9 +94,11 @@ def test_what_is_read_again_is_not_sent_again_and_what_is_new_is(tmp_path, strea
     again.take(begin(200, 5), change("c", 200, None, ROW), end(200, 5, 1), begin(400, 7), change("c", 400, None, ROW))
     again.take(end(400, 7, 1), begin(900, 8), change("c", 900, None, ROW), end(900, 8, 1))
     assert [each["source"]["position"] for each in again.changes] == [str(Position(1, FILE | 900, 0))]
-    # A connection that is made again within a process begins with the transaction that was cut.
-    stream.take(begin(400, 7), change("c", 400, None, ROW), begin(400, 7), change("c", 400, None, ROW), end(400, 7, 1))
+    # A connection that is made again within a process begins with the transaction that was cut, which its offset has as read.
+    cut = (begin(400, 7), change("c", 400, None, ROW))
+    stream.take(*cut, begin(400, 7, gtids="0-1-7"), change("c", 400, None, ROW), end(400, 7, 1))
     assert len(stream.changes) == 1
+    assert json.loads(stream.marks.offset_at(FILE | 401)[1]) == offset(400)
 
 
 def test_a_truncate_is_a_transaction_without_an_end_and_an_alteration_has_nothing(stream):
@@ -105,6 +115,29 @@ def test_a_truncate_is_a_transaction_without_an_end_and_an_alteration_has_nothin
     assert json.loads(stream.marks.offset_at(FILE | 450)[1])["pos"] == 400
     # Between two transactions nothing has to be passed over.
     assert json.loads(stream.marks.offset_at(FILE | 900)[1]) == offset(900)
+
+
+@pytest.mark.parametrize(
+    ("connector", "gtid", "before", "own"),
+    [
+        ("mariadb", "0-1-7", "0-1-6", "0-1-7"),
+        ("mariadb", "0-1-7", "0-1-6,1-2-9", "1-2-9,0-1-7"),
+        ("mysql", "c1ee7c1e-0000-11ee-b962-0242ac120002:7", "c1ee7c1e-0000-11ee-b962-0242ac120002:1-6", None),
+    ],
+)
+def test_a_transaction_whose_offset_has_it_as_read_is_no_place_to_begin_at(tmp_path, connector, gtid, before, own):
+    own = own or before.replace("1-6", "1-7")
+    columns = [wire.field("id", "int32", "INT"), wire.field("note", "string", "TEXT")]
+    for gtids, reached in ((before, 400), (own, 100)):
+        stream = Stream(tmp_path, columns=columns, reached=FILE | 100, connector=connector)
+        status = {"status": "BEGIN", "id": gtid, "event_count": None}
+        stream.take(wire.record(wire.TRANSACTIONS, offset(400, gtids), None, status), change("c", 400, None, ROW))
+        assert stream.stream.reached == FILE | reached
+        assert (stream.marks.offset_at(FILE | 400) is None) is (reached == 100)
+        # Once it is acknowledged it may be passed over.
+        status |= {"status": "END", "event_count": 1}
+        stream.take(wire.record(wire.TRANSACTIONS, offset(400, gtids, event=3), None, status))
+        assert json.loads(stream.marks.offset_at(FILE | 401)[1])["gtids"] == gtids
 
 
 @pytest.mark.parametrize(
@@ -198,6 +231,21 @@ def test_a_history_is_at_least_as_long_as_the_checkpoint_knows_it(tmp_path):
     check_history(tmp_path, 5)
     with pytest.raises(NeedsOperator, match="lost or cut short"):
         check_history(tmp_path, 6)
+
+
+def test_a_line_of_the_history_that_is_being_written_is_not_counted(tmp_path):
+    line = b"x" * 70_000 + b"\n"
+    for whole, cut in ((b"", b"{"), (line, b""), (line * 2, b'{"ddl"'), (line, line[:-1] * 3)):
+        (tmp_path / HISTORY).write_bytes(whole + cut)
+        assert history_bytes(tmp_path) == len(whole)
+
+
+@pytest.mark.parametrize("name", ["gtid_executed", "gtid_binlog_pos"])
+def test_a_server_without_any_gtid_is_refused_before_the_source_is_made(name):
+    check_begun(Server("x", 1, settings={name: "0-1-1"}))
+    with pytest.raises(NeedsOperator, match="no transaction with a GTID yet") as error:
+        check_begun(Server("x", 1, settings={name: ""}))
+    assert "Commit a change" in error.value.hint
 
 
 def time_field(name, kind, length=None):
