@@ -31,6 +31,13 @@ public final class SchemaHistoryFile extends AbstractSchemaHistory {
 
     private static final ObjectMapper JSON = new ObjectMapper();
 
+    /** Told by its name: once Debezium has said that it polls, no words of an exception are passed on. */
+    private static final class SchemaHistoryDamaged extends SchemaHistoryException {
+        SchemaHistoryDamaged(Throwable cause) {
+            super(cause);
+        }
+    }
+
     @Override
     public void start() {
         super.start();
@@ -81,7 +88,7 @@ public final class SchemaHistoryFile extends AbstractSchemaHistory {
                 found.add(new HistoryRecord(change));
             }
         } catch (IOException | IllegalArgumentException error) {
-            throw new SchemaHistoryException("the schema history is damaged", error);
+            throw new SchemaHistoryDamaged(error);
         }
         found.forEach(records);
     }

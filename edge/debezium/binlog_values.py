@@ -25,7 +25,7 @@ _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def column(
-    field: dict[str, Any], described: tuple[str, int | None, int | None], position: int, *, optional: bool
+    field: dict[str, Any], described: tuple[str, int | None, int | None], position: int, kind: str, *, optional: bool
 ) -> Column:
     """Return a column as our own edge describes it; `described` is its type by the source's name, its length and its scale."""
     words = described[0].upper().split()
@@ -34,6 +34,9 @@ def column(
         name, length, scale = name + " UNSIGNED" * ("UNSIGNED" in words or "ZEROFILL" in words), None, None
     elif str(field.get("name")).startswith(_GEOMETRIES):
         name, length, scale = "GEOMETRY", None, None
+    elif name == "JSON" and kind == "mariadb":
+        # There it is another name of it.
+        name, length, scale = "LONGTEXT", None, None
     elif name == "DECIMAL":
         length, scale = length or 10, scale or 0
     elif name in _MOMENTS:

@@ -95,6 +95,12 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     #: the source is made.
     slot: str = ""
 
+    def check(self) -> None:
+        """Raise CorruptInput where a text of it, or its offset, is not what it has to be."""
+        super().check()
+        if self.offset is not None:
+            place_of(self.connector, self.offset[1])
+
     @property
     def confirmed(self) -> int:
         """The confirmed place."""

@@ -50,8 +50,8 @@ _PASSES: Final = re.compile(
 _LOG_GONE: Final = "is trying to read change stream starting at"
 
 
-#: What our class says that keeps the schema history (SchemaHistoryFile.java).
-HISTORY_DAMAGED: Final = "the schema history is damaged"
+#: The exception of our class that keeps the schema history (SchemaHistoryFile.java).
+HISTORY_DAMAGED: Final = "SchemaHistoryDamaged"
 _CAPTURE_AGAIN: Final = (
     "Move the checkpoint to another folder, set mode = \"initial\" in [snapshot], and run 'headrace edge init': a new epoch "
     "begins, with a copy of all rows."

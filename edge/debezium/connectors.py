@@ -123,11 +123,14 @@ class Binlog:
         """Return what comes behind the rows of a record."""
         middle = table.middle(transaction, copied=change.op == "r")
         end = mysql.end(change.op.encode(), transaction, now_ms)
-        return b"%b%d%b%08x%b%d}}" % (middle, change.source.row, transaction.place, ordinal, end, number)
+        # A truncate's has no rows: Debezium's number is that of a row before it.
+        row = 0 if change.op == "t" else change.source.row
+        return b"%b%d%b%08x%b%d}}" % (middle, row, transaction.place, ordinal, end, number)
 
     def column(self, field: dict[str, Any], position: int, *, optional: bool) -> Column:
-        """Return a column by its Connect schema."""
-        return binlog_values.column(field, described(field), position, optional=optional)
+        """Return a column by its Connect schema, which says of each whether it is NOT NULL."""
+        optional = optional and bool(field.get("optional"))
+        return binlog_values.column(field, described(field), position, self._kind, optional=optional)
 
     def converter(self, field: dict[str, Any], column: Column) -> Convert:
         """Return what makes a record's value of Debezium's."""

@@ -116,7 +116,7 @@ def rows(interconnect: Any) -> list[tuple[Any, Any]]:
             row = value[image] = dict(value[image])
             for column in _OTHER.get(row.get("id"), ()) if "must" in row else ():
                 del row[column]
-            if row.get("j") is not None:
+            if isinstance(row.get("j"), str):
                 row["j"] = json.loads(row["j"])
         found.append((key, value))
     return found
@@ -125,7 +125,9 @@ def rows(interconnect: Any) -> list[tuple[Any, Any]]:
 @pytest.mark.timeout(600)
 def test_debezium_behind_the_edge_sends_what_our_own_edge_sends(database, maria_edges, engines, interconnects, kind):
     ours, theirs = interconnects(), interconnects()
-    own, engine = maria_edges(database, ours.url), engines(database, theirs.url)
+    # Of a changed key Debezium makes a delete and a create.
+    own = maria_edges(database, ours.url, rest='[records]\nkey_change = "delete-create"')
+    engine = engines(database, theirs.url)
     own.init()
     engine.init()
     more = ["alter table types add u uuid", "update types set u = '6ccd780c-baba-1026-9564-5b8c656024db'"]
@@ -226,7 +228,7 @@ def test_a_history_that_is_lost_cut_or_damaged_ends_in_an_error_that_names_the_w
         (whole, "is lost or cut short"),
         (grown[:20] + b"\xff}{" + grown[23:], "is damaged"),
     ):
-        history.unlink()
+        history.unlink(missing_ok=True)
         if content is not None:
             history.write_bytes(content)
         error = refused(engine)
@@ -251,7 +253,7 @@ def test_another_server_and_another_connector_are_refused(database, engines, int
     for changes, words in (
         ({"system_identifier": "server_id 77"}, "the server is another one"),
         ({"connector": other}, f"of Debezium's connector '{other}'"),
-        ({"offset": [made["offset"][0], '{"lsn":5}']}, "names no place in its log"),
+        ({"offset": [made["offset"][0], '{"lsn":5}']}, "is damaged"),
     ):
         engine.checkpoint_file.write_text(json.dumps(made | changes))
         error = refused(engine)

@@ -175,5 +175,11 @@ def made_in(folder: Path, kind: Callable[..., E]) -> Iterator[Callable[..., E]]:
 
     yield make
     for edge in made:
-        if edge.process is not None and edge.process.poll() is None:
+        if edge.process is None:
+            continue
+        # Shown where the test fails.
+        print(
+            f"--- process of {edge.source}: exit code {edge.process.poll()}; {(edge.folder / 'edge.log').read_text()[-8000:]}"
+        )
+        if edge.process.poll() is None:
             edge.kill()

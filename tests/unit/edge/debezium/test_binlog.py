@@ -103,7 +103,7 @@ def test_what_is_read_again_is_not_sent_again_and_what_is_new_is(tmp_path, strea
 
 def test_a_truncate_is_a_transaction_without_an_end_and_an_alteration_has_nothing(stream):
     stream.take(
-        begin(400, 7), change("t", 400, None, None), heartbeat(450), begin(500, 8), begin(600, 9),
+        begin(400, 7), change("t", 400, None, None, row=3), heartbeat(450), begin(500, 8), begin(600, 9),
         change("c", 600, None, ROW), end(600, 9, 1), change("t", 800, None, None), heartbeat(900, event=1),
     )  # fmt: skip
     assert [(each["op"], each["source"]["position"][9:25]) for each in stream.changes] == [
@@ -112,6 +112,8 @@ def test_a_truncate_is_a_transaction_without_an_end_and_an_alteration_has_nothin
         # MySQL's has no beginning, and the place where it ends.
         ("t", f"{FILE | 799:016x}"),
     ]
+    # Debezium has the number of the row that it read last.
+    assert {each["source"]["row"] for each in stream.changes} == {0}
     assert json.loads(stream.marks.offset_at(FILE | 450)[1])["pos"] == 400
     # Between two transactions nothing has to be passed over.
     assert json.loads(stream.marks.offset_at(FILE | 900)[1]) == offset(900)
@@ -310,3 +312,14 @@ def test_values_and_columns_are_those_of_our_own_edge(field, value, wanted, colu
     made = CONNECTORS["mysql"].column(field, 1, optional=True)
     assert (made.type_name, made.length, made.scale) == column
     assert msgspec.json.decode(msgspec.json.encode(CONNECTORS["mysql"].converter(field, made)(value))) == wanted
+
+
+def test_a_column_is_not_null_as_its_schema_says_and_mariadbs_json_is_text():
+    field = wire.field("c", "string", "JSON") | {"optional": False}
+    made = {kind: CONNECTORS[kind].column(field, 1, optional=True) for kind in ("mysql", "mariadb")}
+    assert {kind: (each.type_name, each.optional) for kind, each in made.items()} == {
+        "mysql": ("JSON", False),
+        "mariadb": ("LONGTEXT", False),
+    }
+    assert CONNECTORS["mysql"].column(field | {"optional": True}, 1, optional=True).optional
+    assert not CONNECTORS["mysql"].column(field | {"optional": True}, 1, optional=False).optional

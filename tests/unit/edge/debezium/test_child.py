@@ -145,6 +145,11 @@ def test_a_flood_of_errors_neither_blocks_it_nor_is_repeated(start, caplog):
             NeedsOperator,
             "log",
         ),
+        (
+            'say(hello(), frame("E", b"ConnectException: SchemaHistoryDamaged: MalformedInputException"))',
+            NeedsOperator,
+            "the schema history in the state folder",
+        ),
         ('os.write(2, b"java.lang.OutOfMemoryError: Java heap")\nsys.exit(3)', EngineFailed, "memory_megabytes"),
         ('os.write(2, b"java.lang.UnsupportedClassVersionError: a")\nsys.exit(1)', EngineFailed, "21 or newer"),
         ('os.write(2, b"Could not find or load main class")\nsys.exit(1)', EngineFailed, "jar is missing"),

@@ -331,6 +331,16 @@ def test_a_checkpoint_of_another_connector_and_an_adoption_are_refused(engine):
         engine("").initialise(None, Adoption(None), lambda _words: None)
 
 
+def test_a_checkpoint_whose_offset_names_no_place_is_damaged(engine):
+    state = engine("").state
+    for connector, offset in (("postgres", "{}"), ("mariadb", OFFSET), ("oracle", OFFSET)):
+        state.write(checkpoint(connector=connector, offset=("key", offset)))
+        with pytest.raises(NeedsOperator, match="is damaged"):
+            state.read("jakarta/bank")
+    state.write(checkpoint())
+    assert state.read("jakarta/bank") == checkpoint()
+
+
 def test_the_checkpoint_moves_to_acknowledged_places_alone():
     made = DebeziumCheckpoint(
         source="a/b",
