@@ -28,8 +28,8 @@ _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 1.0, 30.0
 _GROWN_SECONDS = 5.0
 #: Seconds after the end of a session until Kafka has certainly removed a member that is not heard.
 _MARGIN_SECONDS = 2.0
-#: At how many looks, each after a session, another member of this instance's name has to be there: a broker that begins to lead the
-#: group gives every member its whole session again, one of which nothing is left included.
+#: At how many looks, each after a session, another member of this instance's name has to be there: a broker that begins to lead
+#: the group gives every member its whole session again, one of which nothing is left included.
 _LOOKS = 3
 
 
