@@ -28,6 +28,9 @@ _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 1.0, 30.0
 _GROWN_SECONDS = 5.0
 #: Seconds after the end of a session until Kafka has certainly removed a member that is not heard.
 _MARGIN_SECONDS = 2.0
+#: At how many looks, each after a session, another member of this instance's name has to be there: a broker that begins to lead
+#: the group gives every member its whole session again, one of which nothing is left included.
+_LOOKS = 3
 
 
 class Membership:
@@ -51,7 +54,8 @@ class Membership:
         self._unserved: set[str] = set()
         #: What was raised when another member took this instance's place, and when; None while none did.
         self._fenced: InstanceFenced | None = None
-        self._fenced_at = 0.0
+        self._look_for_other_at = 0.0
+        self._looks = 0
         self._usability = Usability()
         # The partitions that this member has, those included that are of no source.
         self._places: set[Partition] = set()
@@ -139,14 +143,15 @@ class Membership:
         That may be a process of which nothing is left but a late request, such as this bridge's own before it was started again.
         """
         _log.warning("%s; waiting whether it is heard again", error.message)
-        self._fenced, self._fenced_at, self._trouble = error, time.monotonic(), error.message
+        self._fenced, self._looks, self._trouble = error, 0, error.message
+        self._wait_for_session()
         self._registry.lost(list(self._registry.ownership.snapshot.leases))
         self._registry.ownership.publish(None)
         self._places.clear()
 
     def _wait_for_other(self, error: InstanceFenced) -> None:
         """Join again once the other member is not heard for a session; raise InstanceFenced when it is."""
-        if time.monotonic() < self._fenced_at + self._session_seconds + _MARGIN_SECONDS:
+        if time.monotonic() < self._look_for_other_at:
             time.sleep(_POLL_SECONDS)
             return
         try:
@@ -156,12 +161,19 @@ class Membership:
             time.sleep(_POLL_SECONDS)
             return
         if is_there:
-            raise error
+            self._looks += 1
+            if self._looks == _LOOKS:
+                raise error
+            self._wait_for_session()
+            return
         _log.info(
             "the other member of this instance's name was not heard for %s s: joining again", self._session_seconds
         )
         self._member.reset()
         self._joined, self._fenced, self._trouble = False, None, ""
+
+    def _wait_for_session(self) -> None:
+        self._look_for_other_at = time.monotonic() + self._session_seconds + _MARGIN_SECONDS
 
     def _look(self) -> None:
         """Join again where no member has a source of this bridge's file, and show those that none has after that.

@@ -146,7 +146,7 @@ def test_another_member_with_the_same_name_that_is_heard_ends_the_bridge(made, c
     assert {state.figures.state for state in parts.registry.states.values()} == {"waiting for Kafka"}
     assert "another bridge has joined" in one.state
     with pytest.raises(InstanceFenced):
-        turn(one, clock, SESSION + 5)
+        turn(one, clock, 3 * (SESSION + 5))
 
 
 def test_a_late_request_of_a_former_process_does_not_end_the_bridge(made, clock):
@@ -161,6 +161,22 @@ def test_a_late_request_of_a_former_process_does_not_end_the_bridge(made, clock)
     member.step = lambda: member.assigned(list(PLACES))
     turn(one, clock, 1)
     assert one.state == ""
+
+
+def test_a_broker_that_has_just_begun_to_lead_the_group_knows_of_members_that_are_no_more(made, clock):
+    """The last bridge ended where brokers stood still one after the other, and it was fenced by a late request of its own."""
+    _, member, one = made
+
+    def fenced():
+        raise InstanceFenced("another bridge has joined")
+
+    member.step, member.known = fenced, True
+    # Each turn waits as long again.
+    turn(one, clock, SESSION + 3)
+    assert member.joins == 1
+    member.known = False
+    turn(one, clock, SESSION + 3)
+    assert member.joins == 2
 
 
 def test_a_group_that_changes_without_end_is_reported(made, clock):
