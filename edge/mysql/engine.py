@@ -164,6 +164,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             names_of=self._table_names,
             warn=history.warn if history is not None else lambda _name, _words: None,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
+            year_has_sign=self._database.year_has_sign,
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
         self._checkpoint = checkpoint

@@ -111,6 +111,7 @@ class TableCache:
         filled_of: Callable[[str, str], dict[str, bool]] = lambda _database, _table: {},
         names_of: Callable[[], list[Name]] = list,
         warn: Callable[[str, str], None] = lambda _name, _words: None,
+        year_has_sign: bool | None = True,
     ) -> None:
         """`names_of`: database and name of all tables that the catalog has.
 
@@ -121,7 +122,10 @@ class TableCache:
         `lower_case`: the server keeps names of tables in lower case, however statements write them.
 
         `warn`: takes a warning for the status, with its name.
+
+        `year_has_sign`: as edge/mysql/table_map.py has it.
         """
+        self._year_has_sign = year_has_sign
         self._warn, self._replaced = warn, set[str]()
         self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
@@ -162,7 +166,7 @@ class TableCache:
         # Of a table that is not captured nothing else has to be understood.
         if not self.chosen(database, name):
             return None
-        described = parse(body, mariadb=self._connector == "mariadb")
+        described = parse(body, mariadb=self._connector == "mariadb", year_has_sign=self._year_has_sign)
         if self._is_sequence(described):
             return None
         try:

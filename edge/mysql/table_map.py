@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from edge.mysql import types
+from headrace.errors import NeedsOperator
 
 #: Kinds of optional metadata.
 _SIGNEDNESS, _DEFAULT_CHARSET, _CHARSETS, _NAMES, _SETS, _ENUMS, _GEOMETRIES, _KEY, _KEY_PARTS = range(1, 10)
@@ -63,8 +64,12 @@ def parse_names(body: bytes) -> tuple[str, str, int]:
     return database, table, at
 
 
-def parse(body: bytes, *, mariadb: bool) -> TableMap:
-    """Return the table that the body of a table map event, from the table's id on, describes."""
+def parse(body: bytes, *, mariadb: bool, year_has_sign: bool | None = True) -> TableMap:
+    """Return the table that the body of a table map event, from the table's id on, describes.
+
+    `year_has_sign`: whether the server states a sign of columns of type YEAR; None where that is not known. Raises NeedsOperator
+    where it is not, and the signs of other columns depend on it.
+    """
     database, table, at = parse_names(body)
     count, at = packed(body, at)
     if not 1 <= count <= _MOST_COLUMNS:
@@ -77,7 +82,7 @@ def parse(body: bytes, *, mariadb: bool) -> TableMap:
         raise ValueError("a table map is cut short")
     fields = _typed(codes, metadata, nullable)
     bare = TableMap(database=database, table=table, fields=tuple(fields), key=(), is_full=False)
-    return _described(bare, body, at, mariadb=mariadb)
+    return _described(bare, body, at, mariadb=mariadb, year_has_sign=year_has_sign)
 
 
 def _name(body: bytes, at: int) -> tuple[str, int]:
@@ -111,7 +116,7 @@ def _string(meta: int) -> tuple[int, int]:
     return first, second
 
 
-def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool) -> TableMap:
+def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool, year_has_sign: bool | None) -> TableMap:
     fields = list(table.fields)
     key: list[int] = []
     full = False
@@ -123,7 +128,7 @@ def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool) -> Table
         if len(value) != length:
             raise ValueError("a table's description is cut short")
         if kind == _SIGNEDNESS:
-            _sign(fields, value)
+            fields = _signed(table, fields, value, year_has_sign)
         elif kind == _NAMES:
             _call(fields, list(_strings(value)))
             full = True
@@ -141,12 +146,38 @@ def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool) -> Table
     return replace(table, fields=tuple(fields), key=tuple(fields[number].name for number in key), is_full=full)
 
 
-def _sign(fields: list[Field], value: bytes) -> None:
-    numeric = [number for number, field in enumerate(fields) if field.type in types.NUMERIC]
+def _signed(table: TableMap, fields: list[Field], value: bytes, year_has_sign: bool | None) -> list[Field]:
+    """Return fields with their signs; `year_has_sign` as in `parse`."""
+    with_year, without = types.NUMERIC, types.NUMERIC - {types.YEAR}
+    if year_has_sign is not None:
+        return _sign(fields, value, with_year if year_has_sign else without)
+    readings = []
+    for kinds in (with_year, without):
+        numeric = [field for field in fields if field.type in kinds]
+        # Of a byte's bits those that are left over are zero, and a YEAR has no sign.
+        left_over = value[-1] & ((1 << (-len(numeric) % 8)) - 1) if value else 0
+        if len(value) == (len(numeric) + 7) // 8 and not left_over:
+            reading = _sign(fields, value, kinds)
+            if kinds is without or all(field.unsigned for field in reading if field.type == types.YEAR):
+                readings.append(reading)
+    if not readings:
+        raise ValueError("signedness is stated for other columns than the table has")
+    if len({tuple(field.unsigned for field in reading if field.type != types.YEAR) for reading in readings}) > 1:
+        raise NeedsOperator(
+            f"the log does not tell which columns behind a YEAR of table {table.database}.{table.table} have a sign",
+            hint="So it is in MySQL 8.0.21 to 8.0.28: upgrade the server, or leave the table out of [source.mysql] tables.",
+        )
+    return readings[0]
+
+
+def _sign(fields: list[Field], value: bytes, kinds: frozenset[int]) -> list[Field]:
+    numeric = [number for number, field in enumerate(fields) if field.type in kinds]
     if len(value) != (len(numeric) + 7) // 8:
         raise ValueError("signedness is stated for columns that are no numbers")
+    signed = list(fields)
     for place, number in enumerate(numeric):
-        fields[number] = replace(fields[number], unsigned=bool(value[place >> 3] << (place & 7) & 0x80))
+        signed[number] = replace(fields[number], unsigned=bool(value[place >> 3] << (place & 7) & 0x80))
+    return signed
 
 
 def _call(fields: list[Field], names: list[bytes]) -> None:

@@ -14,12 +14,11 @@ from tests.kafka.connect import Connect
 from tests.rules.waiting import eventually
 from tests.servers.fix_mariadb import MariadbDatabase
 
-#: The YEAR is last: MySQL 8.0.15 states no sign for one, as later releases do, and our own edge takes those of columns behind it.
 TYPES = """
 create table types (
     id int primary key, t1 tinyint, t1u tinyint unsigned, flag tinyint(1), t2 smallint, t2u smallint unsigned, t3
     mediumint, t3u mediumint unsigned, t4 int, t4u int unsigned, t8 bigint not null, t8u bigint unsigned, n
-    decimal(12,2) not null, whole decimal(20,0), f float, d double, b1 bit, b10 bit(10), b64 bit(64), da date,
+    decimal(12,2) not null, whole decimal(20,0), f float, d double, b1 bit, b10 bit(10), b64 bit(64), y year, da date,
     must date not null, ti time, ti3 time(3), dt datetime, dt3 datetime(3), dt6 datetime(6), ts timestamp null, ts3
     timestamp(3) null, ts6 timestamp(6) null, must_ts timestamp not null default '2026-01-31 09:15:00', c char(5), vc
     varchar(20), l1 varchar(20) character set latin1, tx text, bin binary(4), vb varbinary(20), bl blob, e enum('a',
@@ -27,7 +26,7 @@ create table types (
     boolean not null default 1, fd float(7,3), dd double(10,2), nc nchar(3), tt tinytext, mt mediumtext, lt longtext, tb
     tinyblob, mb mediumblob, lb longblob, le enum('ä', 'ß') character set latin1, bc varchar(9) character set utf8mb4
     collate utf8mb4_bin, ti6 time(6), b3 bit(3), b33 bit(33), ls linestring, pg polygon, mp multipoint, gc
-    geometrycollection, y year
+    geometrycollection
 ) default character set utf8mb4
 """
 #: Each is one transaction.
