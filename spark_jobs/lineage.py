@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace import __version__
 from headrace.configuration.lake import LakeFile
@@ -35,7 +35,7 @@ def send_load(lake: LakeFile, stream: str, done: SilverReport) -> None:
     if lake.lineage is None:
         return
     now = datetime.now(UTC)
-    _send(lake, stream, now - timedelta(seconds=done.seconds), "COMPLETE", now, done)
+    _send(lake, _Run(stream, now - timedelta(seconds=done.seconds), now, done))
 
 
 @contextmanager
@@ -46,30 +46,32 @@ def failure_sent(lake: LakeFile, stream: str) -> Iterator[None]:
         yield
     except ReplicationError as error:
         if lake.lineage is not None:
-            _send(lake, stream, began, "FAIL", datetime.now(UTC), None, error.message)
+            _send(lake, _Run(stream, began, datetime.now(UTC), problem=error.message))
         raise
 
 
-def _send(*given: Any) -> None:
-    sending = Thread(target=_emit, args=given, name="lineage", daemon=True)
+class _Run(NamedTuple):
+    """A load that has ended: what it did, or why it failed."""
+
+    stream: str
+    began: datetime
+    ended: datetime
+    done: SilverReport | None = None
+    problem: str = ""
+
+
+def _send(lake: LakeFile, run: _Run) -> None:
+    sending = Thread(target=_emit, args=(lake, run), name="lineage", daemon=True)
     sending.start()
     sending.join(_PATIENCE_SECONDS)
     if sending.is_alive():
         _log.warning("events of lineage are not waited for any more after %.0f s", _PATIENCE_SECONDS)
 
 
-def _emit(
-    lake: LakeFile,
-    stream: str,
-    began: datetime,
-    state: str,
-    ended: datetime,
-    done: SilverReport | None,
-    problem: str = "",
-) -> None:
+def _emit(lake: LakeFile, run: _Run) -> None:
     try:
         client = _client(lake)
-        for event in events(lake, stream, began, state, ended, done, problem):
+        for event in _events(lake, run):
             client.emit(event)
         # Events wait in the client until then.
         client.close(_TIMEOUT_SECONDS)
@@ -83,15 +85,7 @@ def _emit(
         )
 
 
-def events(
-    lake: LakeFile,
-    stream: str,
-    began: datetime,
-    state: str,
-    ended: datetime,
-    done: SilverReport | None,
-    problem: str = "",
-) -> list[Any]:
+def _events(lake: LakeFile, run: _Run) -> list[Any]:
     """Return the two events of a run: its start and its end."""
     from openlineage.client import event_v2 as api
     from openlineage.client.generated import (
@@ -103,16 +97,15 @@ def events(
 
     assert lake.lineage is not None
     api.set_producer(_PRODUCER)
-    failed = error_message_run.ErrorMessageRunFacet(problem, "PYTHON")
-    run = api.Run(str(generate_new_uuid(began)), {"errorMessage": failed} if problem else {})
-    job = api.Job(lake.lineage.namespace, f"load.{stream}")
-    topic = api.InputDataset(f"kafka://{lake.kafka.bootstrap.partition(',')[0]}", lake.topic(stream))
+    done = run.done
+    failed = error_message_run.ErrorMessageRunFacet(run.problem, "PYTHON")
+    topic = api.InputDataset(f"kafka://{lake.kafka.bootstrap.partition(',')[0]}", lake.topic(run.stream))
     positions = _positions_facet()
     ranges = done.ranges if done is not None else {}
     outputs = (
         [
             api.OutputDataset(
-                *_place(table_task.path(lake, stream, name)),
+                *_place(table_task.path(lake, run.stream, name)),
                 facets={
                     "version": dataset_version_dataset.DatasetVersionDatasetFacet(str(done.versions.get(name))),
                     "headrace_positions": positions(
@@ -135,10 +128,15 @@ def events(
         if done is not None
         else []
     )
-    at = {"run": run, "job": job, "inputs": [topic]}
+    at = {
+        "run": api.Run(str(generate_new_uuid(run.began)), {"errorMessage": failed} if run.problem else {}),
+        "job": api.Job(lake.lineage.namespace, f"load.{run.stream}"),
+        "inputs": [topic],
+    }
+    state = api.RunState.FAIL if done is None else api.RunState.COMPLETE
     return [
-        api.RunEvent(eventTime=began.isoformat(), eventType=api.RunState.START, **at),
-        api.RunEvent(eventTime=ended.isoformat(), eventType=api.RunState[state], outputs=outputs, **at),
+        api.RunEvent(eventTime=run.began.isoformat(), eventType=api.RunState.START, **at),
+        api.RunEvent(eventTime=run.ended.isoformat(), eventType=state, outputs=outputs, **at),
     ]
 
 

@@ -31,8 +31,8 @@ class Addresses:
         self._named = listed(named)
         self.cluster = cluster
         self._reported: tuple[str, ...] = ()
-        # Those of which the log has been told.
-        self._known: set[str] = set()
+        # Those that were logged.
+        self._logged: set[str] = set()
 
     @property
     def bootstrap(self) -> str:
@@ -50,9 +50,9 @@ class Addresses:
         if not reported:
             return
         # One that is down is not reported.
-        if self._reported and set(reported) - self._known:
+        if self._reported and set(reported) - self._logged:
             _log.info("Kafka's brokers are now at %s", ", ".join(reported))
-        self._known = (self._known if len(self._known) < 2 * _MOST else set()) | set(reported)
+        self._logged = (self._logged if len(self._logged) < 2 * _MOST else set()) | set(reported)
         self.cluster, self._reported = self.cluster or cluster, reported
 
 

@@ -19,7 +19,7 @@ from headrace.errors import NeedsOperator
 HISTORY: Final = "debezium-schema-history.jsonl"
 #: Bytes of it that are looked through at once for the end of a line.
 _PIECE: Final = 1 << 16
-#: The settings by which a MySQL, or a MariaDB, tells the GTIDs that it has logged.
+#: The settings in which MySQL, or MariaDB, has the GTIDs that it has logged.
 _LOGGED: Final = ("gtid_executed", "gtid_binlog_pos")
 #: What a server needs, where it has the setting at all; `connectors` of Debezium look at the others themselves.
 _WANTED: Final = {"binlog_format": "ROW", "binlog_row_image": "FULL", "binlog_row_value_options": "", "gtid_mode": "ON"}
@@ -53,7 +53,7 @@ def check_begun(server: Server) -> None:
 def check_log(server: Server, offset: str) -> None:
     """Raise NeedsOperator unless the binlog goes on at an offset, after the transactions that the offset has.
 
-    A log that was reset and has grown as long again is so told from the former one: both servers number from 1 again.
+    So a log that was reset and has grown as long again is not taken for the former one: both servers number from 1 again.
     """
     known = str(msgspec.json.decode(offset, type=dict[str, object]).get("gtids") or "")
     if server.at_offset is None:

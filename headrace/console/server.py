@@ -109,7 +109,7 @@ class Console:
                 self.application,
                 # Another loop would not accept by the socket itself.
                 loop="asyncio",
-                http=type("Connection", (Bounded,), {"known": {}}),
+                http=type("Connection", (Bounded,), {"bounded": {}}),
                 log_config=None,
                 access_log=False,
                 lifespan="off",
@@ -240,18 +240,18 @@ class Listening(socket.socket):
 
 
 class Bounded(H11Protocol):
-    """One connection; for each server a subclass with `known` of its own."""
+    """One connection; for each server a subclass with `bounded` of its own."""
 
     #: All of the server's, oldest first.
-    known: dict["Bounded", None]
+    bounded: dict["Bounded", None]
     _end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Begin to count."""
         super().connection_made(transport)
-        self.known[self] = None
-        if len(self.known) > MOST_CONNECTIONS:
-            oldest = next(iter(self.known))
+        self.bounded[self] = None
+        if len(self.bounded) > MOST_CONNECTIONS:
+            oldest = next(iter(self.bounded))
             oldest.abort()
         self._begin()
 
@@ -262,14 +262,14 @@ class Bounded(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Count no more."""
-        self.known.pop(self, None)
+        self.bounded.pop(self, None)
         if self._end is not None:
             self._end.cancel()
         super().connection_lost(exc)
 
     def abort(self) -> None:
         """Close at once, whatever is not read yet."""
-        self.known.pop(self, None)
+        self.bounded.pop(self, None)
         self.transport.abort()
 
     def _begin(self) -> None:

@@ -193,7 +193,7 @@ def _describe(spark: SparkSession, state: Published, table: Table, path: str) ->
             )
     comments = {name: {"comment": text} for name, text in columns.items()}
     own = {"stream": state.stream, "table": table.table, "version": str(version), "load": str(state.load)}
-    # Versions are counted anew in a folder that was made again.
+    # In a folder that was made again versions begin with 0.
     own |= {"since": str(table.since or 0), "key": ", ".join(keys)} | {
         f"position.{source}": at for source, at in table.positions.items()
     }

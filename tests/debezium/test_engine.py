@@ -104,6 +104,20 @@ def schemas(interconnect: Interconnect) -> dict[str, Any]:
     return {change["id"]: change["table"] for change in changes}
 
 
+def run_with_a_kill_in_the_copy(engine: EdgeUnderTest, interconnect: Interconnect, changes: int) -> None:
+    """Run an edge until so many changes arrived; it is killed when a part of the copy is there."""
+    interconnect.hold(after=3000)
+    engine.start()
+    try:
+        eventually(lambda: interconnect.held, 120, saying="a part of the copy arrives")
+        engine.kill()
+        interconnect.let_go()
+        engine.start()
+        eventually(lambda: len(interconnect.changes) >= changes, 240, saying="the copy and the change arrive")
+    finally:
+        engine.kill()
+
+
 def engine_pid(edge: EdgeUnderTest) -> int:
     """Return the process id of an edge's engine."""
     assert edge.process is not None
@@ -202,16 +216,7 @@ def test_rows_that_are_there_before_are_copied_once_whatever_is_killed(database,
     engine = engines(database, interconnect.url, rest='[snapshot]\nmode = "initial"')
     engine.init()
     database.execute("delete from t where id = 20000")
-    interconnect.hold(after=3000)
-    engine.start()
-    try:
-        eventually(lambda: interconnect.held, 120, saying="a part of the copy arrives")
-        engine.kill()
-        interconnect.let_go()
-        engine.start()
-        eventually(lambda: len(interconnect.changes) >= 20001, 240, saying="the copy and the change arrive")
-    finally:
-        engine.kill()
+    run_with_a_kill_in_the_copy(engine, interconnect, 20_001)
     assert [change["after"]["id"] for change in interconnect.changes if change["op"] == "r"] == [*range(1, 20001)]
     assert [change["before"] for change in interconnect.changes if change["op"] != "r"] == [{"id": 20000}]
 

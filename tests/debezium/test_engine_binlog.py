@@ -13,7 +13,7 @@ from edge.debezium.binlog import HISTORY
 from headrace.errors import NeedsOperator
 from tests.debezium.binlog import ROWS, TABLES, TYPES, WORK
 from tests.debezium.conftest import ENVIRONMENT
-from tests.debezium.test_engine import engine_pid, schemas
+from tests.debezium.test_engine import engine_pid, run_with_a_kill_in_the_copy, schemas
 from tests.edge.under_test import EdgeUnderTest, made_in, refused
 from tests.kafka.connect import java
 from tests.rules.waiting import eventually
@@ -191,16 +191,7 @@ def test_rows_that_are_there_before_are_copied_once_whatever_is_killed(database,
     engine = engines(database, interconnect.url, rest='[snapshot]\nmode = "initial"')
     engine.init()
     database.execute("delete from t where id = 0")
-    interconnect.hold(after=3000)
-    engine.start()
-    try:
-        eventually(lambda: interconnect.held, 120, saying="a part of the copy arrives")
-        engine.kill()
-        interconnect.let_go()
-        engine.start()
-        eventually(lambda: len(interconnect.changes) >= 20_002, 240, saying="the copy and the change arrive")
-    finally:
-        engine.kill()
+    run_with_a_kill_in_the_copy(engine, interconnect, 20_002)
     copied = [change["after"] for change in interconnect.changes if change["op"] == "r"]
     assert [row["id"] for row in copied if "note" in row] == [*range(20_000)]
     assert [row for row in copied if "note" not in row] == [{"id": 1, "l": "é", "u": "日本", "n": None}]

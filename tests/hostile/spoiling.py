@@ -14,7 +14,7 @@ class FaultError(AssertionError):
     """A target did not take an input as it has to."""
 
 
-#: What stands in a JSON text for what Python's encoder does not write.
+#: Marks in a JSON text, in whose place comes what Python's encoder does not write.
 _IN_JSON = {
     b'"@deep"': b"[" * 100_000, b'"@deep-object"': b'{"a":' * 100_000, b'"@digits"': b"9" * 5000, b'"@huge"': b"1e999999",
     b'"@half"': b'"\\ud800"', b'"@bytes"': b'"\xff\xfe"', b'"@twice"': b'{"version":1,"version":2}',

@@ -64,7 +64,7 @@ def test_an_edge_whose_clock_is_a_day_off_answers_a_request_with_a_hint_at_clock
 
 @pytest.mark.parametrize("days", [-1, 0, 1])
 def test_a_bridge_whose_clock_is_a_day_off_carries_what_is_asked_now_until_its_deadline(days):
-    """One a day ahead dropped each request, and its caller was told that no bridge runs."""
+    """One a day ahead dropped each request, and its caller read that no bridge runs."""
     now, turned = time.time(), [0.0]
     answers = []
     pending = PendingRequests(

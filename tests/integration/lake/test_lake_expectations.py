@@ -128,7 +128,7 @@ def test_what_is_counted_equals_a_count_of_the_table(logged_lake, jobs):
     assert "balanse" in reasons["unknown"]
     assert "reflect is refused" in reasons["refused"]
     assert "Spark could not finish" in reasons["fails"]
-    # and one that fails at a row has no other one counted anew
+    # and one that fails at a row has no other one counted again
     one.commit(one.insert(id=33, name="z", balance="7"))
     lake.load()
     assert quality(lake) == {"amount_positive": (1, 1, 5, 3)}

@@ -24,7 +24,7 @@ from headrace.errors import ReplicationError
 from headrace.requests.message import content_of, decode_part, decode_request
 from headrace.schema import TableSchema
 
-#: What stands in place of a value, by what is wrong with it.
+#: What comes in place of a value, by what is wrong with it.
 VALUES = {
     "no text": b'"\xff\xfe"',
     "half of a character": b'"\xed\xa0\x80"',

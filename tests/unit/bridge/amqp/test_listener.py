@@ -67,7 +67,7 @@ def dispatch(collector, listener):
 
 @pytest.mark.parametrize(("address", "stays"), [("alerts/jakarta", True), (f"cdc/{SOURCE}", False)])
 def test_many_links_of_one_address_are_a_receivers_and_no_edges(address, stays):
-    """A connection with fifty consumers of one queue, or one that asked for each message anew, was lost every minute."""
+    """A connection with fifty consumers of one queue, or one with a new consumer for each message, was lost every minute."""
     interconnect = Interconnect(listen="127.0.0.1:5672")
     receiver = Receiver(interconnect, [SOURCE], "bridge")
     receiver.links.deliveries.outboxes = [Outbox("alerts", Delivery(address="alerts/{region}"), DeliveryMetrics())]

@@ -124,28 +124,7 @@ def test_the_first_change_of_a_table_is_decoded_in_c_already():
 
 def test_every_border_of_utf_8_and_every_escape(of_text):
     exact, in_c = of_text
-    edges = [
-        0x00,
-        0x1F,
-        0x22,
-        0x5C,
-        0x7F,
-        0x80,
-        0x8F,
-        0x90,
-        0x9F,
-        0xA0,
-        0xBF,
-        0xC0,
-        0xC1,
-        0xC2,
-        0xDF,
-        0xE0,
-        0xE1,
-        0xEC,
-        0xED,
-        0xEE,
-    ]
+    edges = [*bytes.fromhex("00 1F 22 5C 7F 80 8F 90 9F A0 BF C0 C1 C2 DF E0 E1 EC ED EE")]
     edges += [0xEF, 0xF0, 0xF1, 0xF3, 0xF4, 0xF5, 0xFF]
     texts = [bytes(each) for size in (1, 2) for each in itertools.product(range(0, 256, size), repeat=size)]
     texts += [bytes(each) for each in itertools.product(edges, repeat=3)]

@@ -25,7 +25,7 @@ def header_and_open(patience):
 
 
 class Turns:
-    """What sockets are watched for and what is due, by a clock that stands until it is moved."""
+    """What sockets are watched for and what is due, by a clock that moves when it is set."""
 
     def __init__(self):
         self.now = 1000.0
@@ -98,7 +98,7 @@ def opened(ours, turns):
 
 
 def test_a_sign_of_life_comes_half_of_the_patience_after_the_last_byte(ours, turns, opened):
-    """What Proton was told before the write counted for nothing: the first sign came when the patience was over."""
+    """What Proton knew before the write counted for nothing: the first sign came when the patience was over."""
     for _ in range(3):
         turns.pass_to(turns.now + PATIENCE / 2000)
         ours.flush()

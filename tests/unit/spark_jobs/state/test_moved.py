@@ -31,7 +31,7 @@ NOTES = [note(4, "t"), note(3, "u", maintenance=True), note(2, "u", "v"), {"load
         (1, False, {"t": 4, "u": 2, "v": 2}),
         (1, True, {"t": 4, "u": 3, "v": 2}),
         (4, True, {}),
-        # Of a lake that was made again, whose loads are counted anew.
+        # Of a lake that was made again, whose loads begin with 1 again.
         (9, False, {"t": 4}),
     ],
 )
