@@ -2,7 +2,7 @@
 
 import struct
 from base64 import b64decode, b64encode
-from datetime import UTC, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +21,9 @@ _SIZED: Final = frozenset({"CHAR", "VARCHAR", "BINARY", "VARBINARY", "BIT"})
 _MOMENTS: Final = frozenset({"DATETIME", "TIMESTAMP", "TIME"})
 _GEOMETRIES: Final = "io.debezium.data.geometry."
 _SINGLE: Final = struct.Struct("<f")
-_1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_1970: Final = date(1970, 1, 1)
+#: The first day of the year 1, in days from 1970 on.
+_YEAR_1: Final = -719_162
 
 
 def column(
@@ -76,13 +78,15 @@ def _geometry(value: dict[str, Any]) -> str:
 
 
 def _date(days: int) -> str:
-    return (_1970 + timedelta(days=days)).strftime("%Y-%m-%d").rjust(10, "0")
+    # Python has no year 0, which is after 400 years as it was.
+    years = 400 if days < _YEAR_1 else 0
+    day = _1970 + timedelta(days=days + 146_097 * bool(years))
+    return f"{day.year - years:04}-{day:%m-%d}"
 
 
 def _moment(micros: int, digits: int) -> str:
-    seconds, fraction = divmod(micros, 1_000_000)
-    at = _1970 + timedelta(seconds=seconds)
-    return at.replace(tzinfo=None).isoformat() + _fraction(fraction, digits)
+    days, micros = divmod(micros, 86_400_000_000)
+    return f"{_date(days)}T{_time(micros, digits)}"
 
 
 def _zoned(text: str, digits: int) -> str:

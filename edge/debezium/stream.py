@@ -328,7 +328,7 @@ class EngineStream:
         number = writer.next_numbers(table.name)[0]
         try:
             key, value = rows.record(table, change, transaction, writer.ordinal, number, self.now_ms)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptInput(f"a row of {record.topic} is not of its schema") from error
         writer.add(table, key, value, is_delete=change.op == "d")
 

@@ -276,6 +276,8 @@ def time_field(name, kind, length=None):
         ),
         (time_field("Date", "DATE"), -354285, "1000-01-01", ("DATE", None, None)),
         (time_field("Date", "DATE"), 2932896, "9999-12-31", ("DATE", None, None)),
+        (time_field("Date", "DATE"), -719528, "0000-01-01", ("DATE", None, None)),
+        (time_field("Timestamp", "DATETIME"), -62135596801000, "0000-12-31T23:59:59", ("DATETIME", 0, None)),
         (time_field("Timestamp", "DATETIME", 3), -750, "1969-12-31T23:59:59.250", ("DATETIME", 3, None)),
         (time_field("Timestamp", "DATETIME"), 1769850900000, "2026-01-31T09:15:00", ("DATETIME", 0, None)),
         (
@@ -312,6 +314,13 @@ def test_values_and_columns_are_those_of_our_own_edge(field, value, wanted, colu
     made = CONNECTORS["mysql"].column(field, 1, optional=True)
     assert (made.type_name, made.length, made.scale) == column
     assert msgspec.json.decode(msgspec.json.encode(CONNECTORS["mysql"].converter(field, made)(value))) == wanted
+
+
+def test_a_number_beyond_the_calendar_is_an_error_of_the_engines(tmp_path):
+    columns = [wire.field("id", "int32", "INT"), wire.field("on", "int32", "DATE") | {"name": "io.debezium.time.Date"}]
+    stream = Stream(tmp_path, columns=columns, reached=FILE | 100, connector="mariadb")
+    with pytest.raises(CorruptInput, match=r"a row of headrace\.public\.t is not of its schema"):
+        stream.take(begin(400, 7), change("c", 400, None, {"id": 1, "on": 10**9}), end(400, 7, 1))
 
 
 def test_a_column_is_not_null_as_its_schema_says_and_mariadbs_json_is_text():
