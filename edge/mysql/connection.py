@@ -61,11 +61,6 @@ class Database(ports.Database):
         self.is_mariadb = "MariaDB" in self.version
         #: Its numbers, `(8, 0, 36)`.
         self.release = tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
-        #: Whether its log has a sign of columns of type YEAR, ahead of those of columns behind; None where that is not known:
-        #: 8.0.15 and 8.0.20 have none, 8.0.29 has one.
-        self.year_has_sign = True if self.is_mariadb or self.release >= (8, 0, 29) else None
-        if not self.is_mariadb and self.release <= (8, 0, 20):
-            self.year_has_sign = False
         #: The server's number for this connection.
         self.pid = int(self._connection.thread_id())
 

@@ -83,7 +83,7 @@ class Decoder:
         #: What XA transactions have prepared and decided.
         self.xa = xa = XaTransactions(prepared_reader, feed=self.feed, end=self._end_xa, where=self._where)
         self._handlers: dict[int, Callable[[bytes, int], None]] = {
-            **dict.fromkeys(events.PASSED, self._pass), events.TABLE_MAP: self._map,
+            **dict.fromkeys(events.PASSED, self._pass), events.FORMAT: self._note_version, events.TABLE_MAP: self._map,
             **dict.fromkeys(events.INSERTS | events.UPDATES | events.DELETES, self._rows),
             events.ROTATE: self._rotate, events.HEARTBEAT: self._beat, events.MARIADB_GTID: self._begin, events.GTID: self._begin,
             events.GTID_TAGGED: self._begin,
@@ -127,6 +127,9 @@ class Decoder:
 
     def _pass(self, found: bytes, end: int) -> None:
         """Ignore an event without rows."""
+
+    def _note_version(self, found: bytes, _end: int) -> None:
+        self._tables.note_version(events.server_version(found))
 
     def _unknown(self, found: bytes, _end: int) -> None:
         if found[4] in errors.EVENTS:

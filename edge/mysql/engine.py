@@ -164,7 +164,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             names_of=self._table_names,
             warn=history.warn if history is not None else lambda _name, _words: None,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
-            year_has_sign=self._database.year_has_sign,
+            signs_of=self._signs_of,
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
         self._checkpoint = checkpoint
@@ -264,6 +264,13 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             "from information_schema.columns where table_schema = %s and table_name = %s"
         )
         return {str(name): bool(filled) for name, filled in self._database.rows(query, database, table)}
+
+    def _signs_of(self, database: str, table: str) -> dict[str, bool]:
+        query = (
+            "select column_name, column_type like '%% unsigned%%' or column_type like '%% zerofill%%' "
+            "from information_schema.columns where table_schema = %s and table_name = %s"
+        )
+        return {str(name): bool(is_unsigned) for name, is_unsigned in self._database.rows(query, database, table)}
 
     def _table_names(self) -> list[tuple[str, str]]:
         query = (

@@ -115,6 +115,11 @@ def is_checksummed(event: bytes) -> bool:
     return event[-CHECKSUM_SIZE - 1] == _CHECKSUM_CRC32
 
 
+def server_version(event: bytes) -> str:
+    """Return the version of the server that writes what follows a format description event, which begins as above."""
+    return event[21:71].rstrip(b"\0").decode("ascii", "replace")
+
+
 def rotated(event: bytes, end: int) -> tuple[str, int]:
     """Return the next file and the place in it: Int64 position, then the name."""
     (position,) = _UINT64(event, HEADER_SIZE)

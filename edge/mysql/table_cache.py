@@ -22,9 +22,10 @@ from edge.mysql.rows import SystemVersioning, Table, may_have_period, period
 from edge.mysql.snapshot_columns import taken
 from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
-from edge.mysql.table_map import Field, TableMap, parse, parse_names
+from edge.mysql.table_map import Field, TableMap, parse_names, readings, signs, year_has_sign
 from edge.records.alterations import Catalog
 from edge.records.column_policy import LeftOut, Policy, PolicyTable
+from edge.records.form_limits import NoForm
 from headrace.configuration.edge import Mysql
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.records import Records
@@ -111,7 +112,7 @@ class TableCache:
         filled_of: Callable[[str, str], dict[str, bool]] = lambda _database, _table: {},
         names_of: Callable[[], list[Name]] = list,
         warn: Callable[[str, str], None] = lambda _name, _words: None,
-        year_has_sign: bool | None = True,
+        signs_of: Callable[[str, str], dict[str, bool]] = lambda _database, _table: {},
     ) -> None:
         """`names_of`: database and name of all tables that the catalog has.
 
@@ -123,9 +124,11 @@ class TableCache:
 
         `warn`: takes a warning for the status, with its name.
 
-        `year_has_sign`: as edge/mysql/table_map.py has it.
+        `signs_of`: of each of a table's columns, whether it is unsigned by the catalog.
         """
-        self._year_has_sign = year_has_sign
+        self._signs_of = signs_of
+        #: As edge/mysql/table_map.py has it, of the server that wrote the log.
+        self._year_has_sign: bool | None = True
         self._warn, self._replaced = warn, set[str]()
         self._connector, self._source, self.chosen, self._policy = connector, source, chosen, policy
         self._charset_of, self._kinds_of, self._zero_dates = charset_of, kinds_of, zero_dates
@@ -138,6 +141,13 @@ class TableCache:
         # What was described last, as long as it is what its table is.
         self._last: tuple[bytes, Table | None] = (b"", None)
         self._current: dict[tuple[str, str], Table] = {}
+
+    def note_version(self, version: str) -> None:
+        """Note the version of the server that writes what follows of the log: after an upgrade it is another one."""
+        has_sign = year_has_sign(version)
+        if has_sign != self._year_has_sign:
+            self._year_has_sign, self._last = has_sign, (b"", None)
+            self._described.clear()
 
     def decode_table_map(self, body: bytes) -> Table | None:
         """Return the table that a table map event's body describes, None when it is not captured."""
@@ -161,12 +171,22 @@ class TableCache:
         self._last = description, table
         return table
 
+    def _described_by(self, body: bytes) -> TableMap:
+        """Return the table that a table map event describes; raise NoForm where its columns' signs are not known."""
+        tables = readings(body, mariadb=self._connector == "mariadb", year_has_sign=self._year_has_sign)
+        if len(tables) > 1:
+            catalog = self._signs_of(tables[0].database, tables[0].table)
+            tables = [each for each in tables if signs(each).items() <= catalog.items()]
+        if len(tables) != 1:
+            raise NoForm("the log does not show which of its columns behind a YEAR have a sign")
+        return tables[0]
+
     def _captured(self, body: bytes) -> Table | None:
         database, name, _ = parse_names(body)
         # Of a table that is not captured nothing else has to be understood.
         if not self.chosen(database, name):
             return None
-        described = parse(body, mariadb=self._connector == "mariadb", year_has_sign=self._year_has_sign)
+        described = self._described_by(body)
         if self._is_sequence(described):
             return None
         try:

@@ -5,11 +5,12 @@ a type for each, packed length and metadata, a bit for each column that may be n
 Int8 kind, packed length, value. Whatever is not that raises ValueError, struct.error or IndexError.
 """
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from edge.mysql import types
-from headrace.errors import NeedsOperator
 
 #: Kinds of optional metadata.
 _SIGNEDNESS, _DEFAULT_CHARSET, _CHARSETS, _NAMES, _SETS, _ENUMS, _GEOMETRIES, _KEY, _KEY_PARTS = range(1, 10)
@@ -64,12 +65,40 @@ def parse_names(body: bytes) -> tuple[str, str, int]:
     return database, table, at
 
 
-def parse(body: bytes, *, mariadb: bool, year_has_sign: bool | None = True) -> TableMap:
-    """Return the table that the body of a table map event, from the table's id on, describes.
+def year_has_sign(version: str) -> bool | None:
+    """Whether a server of a version states a sign of columns of type YEAR; None where that is not known.
 
-    `year_has_sign`: whether the server states a sign of columns of type YEAR; None where that is not known. Raises NeedsOperator
-    where it is not, and the signs of other columns depend on it.
+    MySQL 8.0.15 and 8.0.20 state none, 8.0.29 and MariaDB do.
     """
+    release = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    if "MariaDB" in version or release >= (8, 0, 29):
+        return True
+    return False if len(release) == 3 and release <= (8, 0, 20) else None
+
+
+def readings(body: bytes, *, mariadb: bool, year_has_sign: bool | None) -> list[TableMap]:
+    """Return what the body of a table map event may describe: two tables where signs depend on what is not known."""
+    if year_has_sign is not None:
+        return [parse(body, mariadb=mariadb, year_has_sign=year_has_sign)]
+    both = []
+    for has_sign in (True, False):
+        with suppress(ValueError):
+            both.append(parse(body, mariadb=mariadb, year_has_sign=has_sign))
+    if not both:
+        raise ValueError("signedness is stated for other columns than the table has")
+    return both[:1] if len({tuple(signs(each).values()) for each in both}) == 1 else both
+
+
+def signs(table: TableMap) -> dict[str, bool]:
+    """Return which columns of numbers are unsigned, by their names, or places where the log names none; YEAR has no sign."""
+    numeric = types.NUMERIC - {types.YEAR}
+    return {
+        field.name or str(place): field.unsigned for place, field in enumerate(table.fields) if field.type in numeric
+    }
+
+
+def parse(body: bytes, *, mariadb: bool, year_has_sign: bool = True) -> TableMap:
+    """Return the table that the body of a table map event, from the table's id on, describes."""
     database, table, at = parse_names(body)
     count, at = packed(body, at)
     if not 1 <= count <= _MOST_COLUMNS:
@@ -116,7 +145,7 @@ def _string(meta: int) -> tuple[int, int]:
     return first, second
 
 
-def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool, year_has_sign: bool | None) -> TableMap:
+def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool, year_has_sign: bool) -> TableMap:
     fields = list(table.fields)
     key: list[int] = []
     full = False
@@ -128,7 +157,7 @@ def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool, year_has
         if len(value) != length:
             raise ValueError("a table's description is cut short")
         if kind == _SIGNEDNESS:
-            fields = _signed(table, fields, value, year_has_sign)
+            _sign(fields, value, types.NUMERIC if year_has_sign else types.NUMERIC - {types.YEAR})
         elif kind == _NAMES:
             _call(fields, list(_strings(value)))
             full = True
@@ -146,38 +175,12 @@ def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool, year_has
     return replace(table, fields=tuple(fields), key=tuple(fields[number].name for number in key), is_full=full)
 
 
-def _signed(table: TableMap, fields: list[Field], value: bytes, year_has_sign: bool | None) -> list[Field]:
-    """Return fields with their signs; `year_has_sign` as in `parse`."""
-    with_year, without = types.NUMERIC, types.NUMERIC - {types.YEAR}
-    if year_has_sign is not None:
-        return _sign(fields, value, with_year if year_has_sign else without)
-    readings = []
-    for kinds in (with_year, without):
-        numeric = [field for field in fields if field.type in kinds]
-        # Of a byte's bits those that are left over are zero, and a YEAR has no sign.
-        left_over = value[-1] & ((1 << (-len(numeric) % 8)) - 1) if value else 0
-        if len(value) == (len(numeric) + 7) // 8 and not left_over:
-            reading = _sign(fields, value, kinds)
-            if kinds is without or all(field.unsigned for field in reading if field.type == types.YEAR):
-                readings.append(reading)
-    if not readings:
-        raise ValueError("signedness is stated for other columns than the table has")
-    if len({tuple(field.unsigned for field in reading if field.type != types.YEAR) for reading in readings}) > 1:
-        raise NeedsOperator(
-            f"the log does not tell which columns behind a YEAR of table {table.database}.{table.table} have a sign",
-            hint="So it is in MySQL 8.0.21 to 8.0.28: upgrade the server, or leave the table out of [source.mysql] tables.",
-        )
-    return readings[0]
-
-
-def _sign(fields: list[Field], value: bytes, kinds: frozenset[int]) -> list[Field]:
+def _sign(fields: list[Field], value: bytes, kinds: frozenset[int]) -> None:
     numeric = [number for number, field in enumerate(fields) if field.type in kinds]
     if len(value) != (len(numeric) + 7) // 8:
         raise ValueError("signedness is stated for columns that are no numbers")
-    signed = list(fields)
     for place, number in enumerate(numeric):
-        signed[number] = replace(fields[number], unsigned=bool(value[place >> 3] << (place & 7) & 0x80))
-    return signed
+        fields[number] = replace(fields[number], unsigned=bool(value[place >> 3] << (place & 7) & 0x80))
 
 
 def _call(fields: list[Field], names: list[bytes]) -> None:

@@ -48,6 +48,10 @@ def rotate(file: str = "binlog.000007") -> bytes:
     return event(4, struct.pack("<Q", 4) + file.encode(), flags=0x20)
 
 
+def format_description(version: str) -> bytes:
+    return event(15, b"\4\0" + version.encode().ljust(50, b"\0") + bytes(40))
+
+
 def mariadb_gtid(number: int, end: int, *, standalone: bool = False, flags: int = 0) -> bytes:
     return event(162, struct.pack("<QIB", number, 0, flags | standalone) + bytes(6), end)
 
@@ -156,6 +160,7 @@ def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
         type_of=lambda _database, _table: options.get("table_type", "BASE TABLE"),
         lower_case=options.get("lower_case", False),
         filled_of=lambda _database, _table: options.get("filled", {}),
+        signs_of=lambda _database, _table: options.get("signs", {}),
         warn=options.get("warn", lambda _name, _words: None),
     )
     largest = options.get("largest", 15 << 20)

@@ -1,67 +1,95 @@
-"""The signs of columns beside a YEAR, which has one in the logs of MariaDB and of MySQL from 8.0.2x on, and none before (N1)."""
+"""The signs of columns beside a YEAR, of which logs of MariaDB and of newer MySQL have one, ahead of those behind (N1)."""
+
+import json
+import struct
 
 import pytest
 
-from edge.mysql import types
-from edge.mysql.table_map import parse
-from headrace.errors import NeedsOperator
+from edge.mysql.table_map import year_has_sign
+from tests.unit.edge.mysql import events as log
+from tests.unit.edge.mysql.events import Column
+
+OLD, UNKNOWN, NEW = "8.0.15-log", "8.0.25", "8.0.36-28"
+CATALOG = {"id": False, "y": False, "a": True, "b": False}
+HIGH = 2**32 - 1
 
 
-def table_map(codes, signs):
-    """Return the body of a table map event, from the table's id on, whose columns have these types and signs."""
-    count = len(codes)
-    return (
-        bytes(8)
-        + b"\x04bank\0\x01t\0"
-        + bytes([count, *codes, 0])
-        + bytes((count + 7) // 8)
-        + bytes([1, len(signs)])
-        + bytes(signs)
-    )
+class Moves:
+    """A history of tables that notes which need a copy."""
+
+    def __init__(self):
+        self.reasons = []
+
+    def move(self, names, reason, *_place, **_more):
+        self.reasons += [(name, reason) for name in names]
+
+    def __getattr__(self, _name):
+        return lambda *_arguments, **_more: None
 
 
-def unsigned(codes, signs, year_has_sign):
-    fields = parse(table_map(codes, signs), mariadb=False, year_has_sign=year_has_sign).fields
-    return [field.unsigned for field in fields if field.type != types.YEAR]
+def columns(sign_of_year):
+    """Return id int, y year, a int unsigned, b int, as a log has them."""
+    return [
+        Column("id", 3, unsigned=False), Column("y", 13, unsigned=sign_of_year), Column("a", 3, unsigned=True),
+        Column("b", 3, unsigned=False),
+    ]  # fmt: skip
 
 
-LONG, YEAR = types.LONG, types.YEAR
+def transaction(number, sign_of_year):
+    row = b"\0" + struct.pack("<iBIi", number, 126, HIGH, -1)
+    end = 1000 * number
+    return [
+        log.mysql_gtid(number, end - 300), log.query("BEGIN", end - 200), log.table_map(*columns(sign_of_year)),
+        log.rows(30, 4, row), log.xid(end),
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("has_sign", "signs", "expected"),
-    # id int, y year, a int unsigned, b int
-    [(True, [0b0110_0000], [False, True, False]), (False, [0b0100_0000], [False, True, False])],
-)
-def test_n1_a_year_takes_no_sign_of_another_column(has_sign, signs, expected):
+def decoded(*transactions, **options):
+    """Return `a` and `b` of the rows of transactions, each of a server's version."""
+    decoder, batcher = log.decoder(**options)
+    log.feed(decoder, log.rotate())
+    for number, (version, sign_of_year) in enumerate(transactions, 1):
+        log.feed(decoder, log.format_description(version), *transaction(number, sign_of_year))
+    values = [json.loads(value) for value in batcher.values if value is not None]
+    return [(value["after"]["a"], value["after"]["b"]) for value in values if "op" in value]
+
+
+@pytest.mark.parametrize(("version", "sign"), [(OLD, None), (NEW, True), (NEW, False), ("11.4.5-MariaDB-log", True)])
+def test_n1_a_year_takes_no_sign_of_another_column(version, sign):
     """At MySQL 8.0.15 a column behind a YEAR had the sign of the one before it: 4294967295 became -1."""
-    assert unsigned([LONG, YEAR, LONG, LONG], signs, has_sign) == expected
+    assert decoded((version, sign)) == [(HIGH, -1)]
+
+
+def test_n1_after_an_upgrade_the_log_of_each_version_is_read_by_its_own_rule():
+    same_bytes = {OLD: None, NEW: True}
+    assert decoded((OLD, same_bytes[OLD]), (NEW, same_bytes[NEW]), (NEW, False), (OLD, None)) == [(HIGH, -1)] * 4
+
+
+@pytest.mark.parametrize("sign", [None, True, False])
+def test_n1_where_the_rule_is_not_known_the_catalog_has_the_signs(sign):
+    assert decoded((UNKNOWN, sign), signs=CATALOG) == [(HIGH, -1)]
+
+
+@pytest.mark.parametrize("catalog", [{}, CATALOG | {"a": False, "b": True}])
+def test_n1_where_the_catalog_does_not_show_it_the_table_alone_needs_a_copy(catalog):
+    history = Moves()
+    assert decoded((UNKNOWN, None), signs=catalog, history=history) == []
+    ((table, reason),) = history.reasons
+    assert table == "bank.accounts"
+    assert "which of its columns behind a YEAR have a sign" in reason
 
 
 @pytest.mark.parametrize(
-    ("codes", "signs", "expected"),
+    ("version", "rule"),
     [
-        # Behind numbers a YEAR changes nothing.
-        ([LONG, LONG, YEAR], [0b0100_0000], [False, True]),
-        ([LONG, LONG, YEAR], [0b0110_0000], [False, True]),
-        # A YEAR that is said to be signed has none; so it is with one bit more than there are columns.
-        ([YEAR, LONG, LONG], [0b0100_0000], [False, True]),
-        ([YEAR, LONG, LONG], [0b1010_0000], [False, True]),
-        # Nor is a byte for eight columns the one for nine.
-        ([YEAR, *[LONG] * 8], [0b1000_0000], [True] + [False] * 7),
-        ([YEAR, *[LONG] * 8], [0b1100_0000, 0], [True] + [False] * 7),
+        ("8.0.20", False),
+        ("8.0.21", None),
+        ("8.0.28-log", None),
+        ("8.0.29", True),
+        ("9.7.0", True),
+        ("", None),
+        ("8.0", None),
     ],
 )
-def test_n1_where_it_is_not_known_the_log_itself_shows_it(codes, signs, expected):
-    assert unsigned(codes, signs, None) == expected
-
-
-def test_n1_where_it_is_not_known_and_the_log_shows_it_not_nothing_is_decoded():
-    with pytest.raises(NeedsOperator, match=r"does not tell which columns behind a YEAR of table bank\.t have a sign"):
-        unsigned([LONG, YEAR, LONG, LONG], [0b0100_0000], None)
-
-
-@pytest.mark.parametrize("signs", [[], [0, 0], [0b0001_1111]])
-def test_signs_of_other_columns_than_there_are_are_refused(signs):
-    with pytest.raises(ValueError, match="signedness is stated"):
-        unsigned([LONG, YEAR, LONG], signs, None)
+def test_versions(version, rule):
+    assert year_has_sign(version) is rule
