@@ -132,9 +132,8 @@ class Loop:
         self.sockets = Sockets(self._polling, self._handle_events)
         #: What to call with each type of event, by its number.
         self._methods: dict[int, list[Callable[[Event], None]]] = {}
-        #: What was connected out, and its session.
+        #: What was connected out last.
         self._connection: Any = None
-        self._session: Any = None
         self._wakeup = Wakeup()
         self._lock = threading.Lock()
         self._woken = self._closed = self._stopped = False
@@ -206,12 +205,12 @@ class Loop:
 
     def attach_sender(self, connection: Any, address: str, name: str) -> Any:
         """Attach a sender to an address, whose deliveries stay unsettled until their outcome; return its link."""
-        link = self._session_of(connection).sender(name)
+        link = _session_of(connection).sender(name)
         return _attach(link, link.target, address)
 
     def attach_receiver(self, connection: Any, address: str, name: str) -> Any:
         """Attach a receiver to an address, which has the credit that `flow` gives it and no more; return its link."""
-        link = self._session_of(connection).receiver(name)
+        link = _session_of(connection).receiver(name)
         return _attach(link, link.source, address)
 
     def after(self, seconds: float, step: Callable[[], None]) -> None:
@@ -241,7 +240,7 @@ class Loop:
         with self._lock:
             self._closed = True
             self._wakeup.close()
-        connection, self._connection, self._session = self._connection, None, None
+        connection, self._connection = self._connection, None
         if connection is not None:
             link = connection.link_head(0)
             while link is not None:
@@ -261,12 +260,6 @@ class Loop:
             transport.ssl(domain)
         transport.bind(connection)
         Socket(self.sockets, connection, transport, sock)
-
-    def _session_of(self, connection: Any) -> Any:
-        if self._session is None:
-            self._session = connection.session()
-            self._session.open()
-        return self._session
 
     def _wake_up(self, _reading: bool, _writing: bool) -> None:
         self._wakeup.clear()
@@ -311,6 +304,15 @@ def _with_children(handler: Any) -> Iterator[Any]:
     yield handler
     for each in getattr(handler, "handlers", ()):
         yield from _with_children(each)
+
+
+def _session_of(connection: Any) -> Any:
+    """Return the session of a connection, which has one for all its links."""
+    session = connection.session_head(0)
+    if session is None:
+        session = connection.session()
+        session.open()
+    return session
 
 
 def _attach(link: Any, terminus: Any, address: str) -> Any:

@@ -10,7 +10,7 @@ from headrace.amqp import sockets, transport
 from headrace.amqp.connection import Connection
 from headrace.amqp.errors import Role
 from headrace.configuration.sections import Client
-from tests.amqp.peer import Listener
+from tests.amqp.peer import Listener, Peer
 from tests.rules.waiting import eventually
 
 
@@ -126,6 +126,32 @@ def test_a_process_without_descriptors_accepts_again_once_it_has_some(far, monke
     eventually(lambda: poor.opened == 1)
     poor.close()
     assert not refusals
+
+
+class Several(Peer):
+    """Connects several times and attaches a sender over each."""
+
+    def __init__(self, port, connections):
+        super().__init__("several")
+        self.links = []
+        self._port, self._connections = port, connections
+        self.start()
+
+    def on_start(self, _event):
+        for number in range(self._connections):
+            connection = self.loop.connect(f"amqp://127.0.0.1:{self._port}", trusted=None, credentials={})
+            self.links.append((connection, self.loop.attach_sender(connection, "there", f"sender {number}")))
+
+    def end(self):
+        self.do(self.loop.stop)
+        self.join()
+
+
+def test_each_connection_of_a_loop_has_a_session_and_links_of_its_own(far):
+    several = Several(far.port, 3)
+    eventually(lambda: far.opened == 3, 10, saying="all are connected")
+    assert [link.connection == connection for connection, link in several.links] == [True] * 3
+    several.end()
 
 
 def test_x2_an_event_that_nobody_handles_makes_no_object(far, monkeypatch):
