@@ -1,12 +1,35 @@
-"""The order of a run that several workers share: the longest files first, so that none is left alone with one at the end."""
+"""How several workers share a run: the longest files first, and all tests of the lake's Spark session with one worker.
+
+A session's first loads take several times as long as later ones, while the JVM compiles what they run, and its tests keep a core
+busy where most others wait: one session, next to workers that wait, takes less time than one for each worker.
+"""
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 #: Beginnings of paths below tests/.
+_OF_ONE_SESSION = ("integration/lake/", "integration/verify/")
 _LONGEST = (
-    *("end_to_end/", "integration/airflow/", "integration/lake/", "integration/verify/"),
+    *(*_OF_ONE_SESSION, "end_to_end/", "integration/airflow/"),
     *("simulation/", "contract/", "integration/bridge/"),
 )
+
+
+class _Scheduling(LoadFileScheduling):
+    """A file goes to one worker, and so do all files of the lake's session."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.removeprefix("tests/")
+        return "the lake's session" if path.startswith(_OF_ONE_SESSION) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Callable[..., Any]) -> LoadFileScheduling | None:
+    """Return what gives tests to workers."""
+    return _Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)

@@ -62,6 +62,7 @@ def versions(lake):
     return sorted(map(tuple, rows))
 
 
+@pytest.mark.long
 def test_l38_a_load_of_history_with_a_truncate_that_dies_after_a_commit_is_done_again(logged_lake):
     # given a table with its history
     lake = logged_lake("history = true\n")

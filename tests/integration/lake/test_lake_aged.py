@@ -114,7 +114,8 @@ def test_l1_published_versions_are_read_at_any_age(spark, bank, days):
     assert readable(spark, lake, silver_names=["eleven"], log=3) == ["eleven"]
 
 
-@pytest.mark.parametrize("keep_days", [3, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("keep_days", [3, 30])
 def test_l2_replaced_files_are_kept_for_keep_days(spark, bank, keep_days):
     # given files of which some were replaced, the rest is current
     _, lake, _ = bank

@@ -51,6 +51,7 @@ sources = ["singapore/pay"]
     return path
 
 
+@pytest.mark.long
 def test_what_two_processes_note_at_once_is_there_for_both(lake_file, spark):
     lake = load(lake_file, LakeFile)
     with subprocess.Popen(

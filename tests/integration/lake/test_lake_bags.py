@@ -35,6 +35,7 @@ def test_q3_a_table_without_a_key_has_equal_rows_as_often_as_its_source(spark, l
     assert rows(lake, COPIED) == before[COPIED]
 
 
+@pytest.mark.long
 def test_q3_deleted_rows_of_a_table_without_a_key_stay_marked_and_newest_rows_are_shown_live(
     spark, logged_lake, monkeypatch
 ):
@@ -67,6 +68,7 @@ def test_q3_deleted_rows_of_a_table_without_a_key_stay_marked_and_newest_rows_ar
         assert len(found) == 8
 
 
+@pytest.mark.long
 def test_q3_rows_that_were_missing_are_a_warning_when_a_load_ended_ahead_of_its_publication(logged_lake, monkeypatch):
     lake = logged_lake()
     source, _ = lake.feeds

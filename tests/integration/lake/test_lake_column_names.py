@@ -19,6 +19,7 @@ def rows(lake, *columns):
     return lake.rows(*columns, table=TABLE)
 
 
+@pytest.mark.long
 def test_columns_that_differ_by_case_alone_are_loaded_queried_and_verified(logged_lake, database, verified, tmp_path):
     # given a table at the source, and its rows in the log
     database.execute(

@@ -63,6 +63,7 @@ def test_what_comes_is_readable_before_it_is_merged_and_after(spark, feed, lake_
     desk.close()
 
 
+@pytest.mark.long
 def test_silver_is_loaded_again_and_again_and_what_stops_bronze_is_raised(spark, feed, lake_file, following):
     # given
     source = feed()

@@ -71,6 +71,7 @@ def test_l34_a_copy_is_published_when_it_is_complete(spark, logged_lake):
     assert names(lake) == [(J, "unmarked"), *new[2:]]
 
 
+@pytest.mark.long
 def test_l34_a_first_copy_is_published_when_it_is_complete(spark, logged_lake):
     # given a table that nobody has seen, copied while it changes, and an empty one
     lake = logged_lake()

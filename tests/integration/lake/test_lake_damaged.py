@@ -225,6 +225,7 @@ def test_load_of_release_0_1_that_died_after_it_changed_columns_is_finished(bank
     assert sorted(row["name"] for row in history.collect()) == ["a", "b", "c"]
 
 
+@pytest.mark.long
 def test_table_that_was_vacuumed_too_early_names_the_remedy_that_works(bank):
     # given the files of the published version are gone
     lake = bank

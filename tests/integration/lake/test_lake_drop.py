@@ -110,6 +110,7 @@ def test_files_of_a_dropped_table_go_after_keep_days_and_it_is_built_from_bronze
     assert lake.rows("id", table=OTHER) == [(J, 1), (J, 2)]
 
 
+@pytest.mark.long
 def test_a_load_that_a_drop_overtakes_publishes_nothing_and_a_drop_that_a_load_overtakes_is_done_again(
     lake, monkeypatch
 ):

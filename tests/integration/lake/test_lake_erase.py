@@ -130,6 +130,7 @@ def test_s18_an_erased_row_is_in_no_file_once_maintenance_has_removed_old_ones(l
     assert lake.rows("id", "name") == [(J, 1, "kept"), (J, 2, "new"), (L, 7, "another person")]
 
 
+@pytest.mark.long
 def test_s18_an_erasure_keeps_the_note_by_which_loads_go_on(lake):
     path = bronze.table_path(lake.file, "bank")
     # given nothing that came for days: Delta may remove the note's commit with any commit that follows
@@ -171,6 +172,7 @@ def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_ag
     assert (J, 7, "came back") in lake.rows("id", "name")
 
 
+@pytest.mark.long
 def test_s18_a_load_that_read_bronze_before_an_erasure_does_not_bring_the_row_back(lake, monkeypatch):
     one = lake.feeds[0]
     one.commit(one.update(id=7, name=NAME, balance="6"), one.insert(id=3, name="next", balance="1"))
@@ -190,6 +192,7 @@ def test_s18_a_load_that_read_bronze_before_an_erasure_does_not_bring_the_row_ba
     assert lake.rows("id", "name") == [(J, 1, "kept"), (J, 3, "next"), (L, 7, "another person")]
 
 
+@pytest.mark.long
 def test_s18_a_rebuild_that_an_erasure_came_before_leaves_no_former_rows(lake, monkeypatch):
     keep = rebuild._keep
 
@@ -224,6 +227,7 @@ def test_s18_keys_that_are_none_and_rows_that_had_other_keys_are_refused_before_
     assert lake.rows("id", "name") == [(J, 1, "kept"), (L, 7, "another person")]
 
 
+@pytest.mark.long
 def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_erased_row(lake):
     one = lake.feeds[0]
     # given a tombstone, and a table that is dropped

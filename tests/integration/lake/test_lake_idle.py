@@ -97,6 +97,7 @@ def _age(spark, lake, source, loaded, change):
     return path
 
 
+@pytest.mark.long
 def test_maintenance_writes_a_note_that_is_gone_ahead_of_what_rows_show_of_it(spark, feed, lake_file, loaded):
     # given bronze without a note, of which all rows but the last are old
     source = feed()
@@ -112,7 +113,8 @@ def test_maintenance_writes_a_note_that_is_gone_ahead_of_what_rows_show_of_it(sp
     assert len(offsets_in(spark, path)) == len(set(offsets_in(spark, path))) == 3
 
 
-@pytest.mark.parametrize("kafka_has_all", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kafka_has_all", [False, True])
 def test_a_load_that_rows_do_not_show_where_to_go_on_is_led_out_by_its_hint(
     spark, feed, lake_file, loaded, kafka, kafka_has_all
 ):

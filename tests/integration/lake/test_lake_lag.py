@@ -34,6 +34,7 @@ def live(spark, lake):
         desk.close()
 
 
+@pytest.mark.long
 def test_l6_silver_resumes_when_bronze_has_no_files_of_the_time_when_it_stopped(spark, logged_lake):
     # given bronze that went on for weeks after silver's last load: of what came first, one transaction is not whole
     lake = logged_lake()
@@ -111,6 +112,7 @@ def test_l6_an_unfinished_transaction_holds_up_its_source_alone(spark, logged_la
     assert [row for row in lake.rows("entry", "late", table="public.log") if row[2]] == [(J, "d", "x")]
 
 
+@pytest.mark.long
 def test_l50_a_moment_in_the_past_is_looked_for_behind_what_was_published_by_then(spark, logged_lake, monkeypatch):
     """L50: each '--as-of' read all of bronze to find the first transaction after the moment."""
     # given what was published, and what came to its sources an hour later

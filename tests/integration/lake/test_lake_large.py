@@ -64,6 +64,7 @@ def test_few_changes_leave_files_of_other_keys_and_sources_unread(logged_lake):
     assert frame.filter(f"_source = '{L}'").inputFiles() == []
 
 
+@pytest.mark.long
 def test_truncates_remove_rows_and_end_versions_of_their_source_alone(logged_lake):
     # given rows and their history, of tables with and without a key
     lake = logged_lake("history = true\n")

@@ -87,6 +87,7 @@ def test_live_rows_are_those_that_the_next_load_will_show(logged_lake, desks):
     assert asked(desk, "accounts", "silver") == live
 
 
+@pytest.mark.long
 def test_x7_queries_of_live_rows_use_one_session_and_one_client(spark, feed, lake_file, desks, monkeypatch):
     """X7: each query made a session, a client with three requests, and consumers that were never used again."""
     source = feed()
@@ -196,6 +197,7 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     assert increment.beyond(spark, lake, "bank", other, Live(spark)) == {}
 
 
+@pytest.mark.long
 def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_file, desks):
     # given
     source = feed()

@@ -87,6 +87,7 @@ def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     assert published_tables.frame(spark, lake, "bank", "public.log").count() == 4
 
 
+@pytest.mark.long
 def test_table_that_a_load_has_written_and_not_published_is_left_alone(spark, bank):
     # given a load that died before it published
     bank, source, lake = bank
@@ -103,6 +104,7 @@ def test_table_that_a_load_has_written_and_not_published_is_left_alone(spark, ba
     assert published_tables.frame(spark, lake, "bank", "public.accounts").filter("name = 'b'").count() == 1
 
 
+@pytest.mark.long
 def test_l42_maintenance_that_is_killed_goes_on_with_what_was_maintained_the_longest_ago(spark, bank, monkeypatch):
     """L42: it published and vacuumed behind all tables, so where it was killed each day nothing was ever vacuumed."""
     # given maintenance of one table at a time, killed behind the first
@@ -181,6 +183,7 @@ def test_what_was_published_is_read_again_where_a_lake_was_made_anew(spark, lake
     assert [state.changes for state in published.latest_of_all(spark, lake)] == [2]
 
 
+@pytest.mark.long
 def test_l47_the_record_of_loads_is_pruned_compacted_and_vacuumed(spark, logged_lake, monkeypatch):
     """L47: a row for each load was kept for ever, and each hundred commits wrote all of them again."""
     # given loads of two sources, a year ago and now, one source of which had nothing to load since

@@ -122,6 +122,7 @@ def counts(rows):
     return {row["source"]: row["count"] for row in rows.groupBy("source").count().collect()}
 
 
+@pytest.mark.long
 def test_x5_a_load_of_many_sources_is_as_one_of_few(logged_lake, monkeypatch):
     # given lakes of two sources, one of which takes them for many
     lakes = []

@@ -18,6 +18,7 @@ TABLES = [
 ]
 
 
+@pytest.mark.long
 def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, logged_lake):
     # given a stream of tables with such names, two of them loaded before the others
     logged = logged_lake()

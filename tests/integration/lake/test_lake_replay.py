@@ -77,6 +77,7 @@ def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, la
     assert accounts(spark, lake) == [*rows, (3, "d", Decimal("1.00"))]
 
 
+@pytest.mark.long
 def test_bronze_is_done_again_from_what_kafka_still_holds(spark, feed, lake_file, kafka):
     # given a table without a key, of which half a transaction waits
     source = feed()

@@ -5,6 +5,8 @@ And values that silver's types cannot hold, in a table that does not stop at the
 
 from datetime import date
 
+import pytest
+
 DAYS, MOVED, LONG, BEYOND = "public.days", "public.moved", "public.long", "public.beyond"
 STOPPED = "public.stopped"
 J = "jakarta/bank"
@@ -14,6 +16,7 @@ def columns(**kinds: str):
     return {name: (kind, None, None) for name, kind in kinds.items()}
 
 
+@pytest.mark.long
 def test_rare_rows_are_loaded_and_changed_again(logged_lake):
     # given a table whose key begins with a date
     lake = logged_lake(f'[streams.bank.tables."{BEYOND}"]\non_unsupported = "null"\n')

@@ -275,6 +275,7 @@ def test_calls_of_functions_with_a_limit_are_as_spark_has_them(spark, lake, serv
             assert (text, answer(session, text)) == (text, answer(spark, text))
 
 
+@pytest.mark.long
 def test_a_query_that_needs_more_memory_than_there_is_fails_alone(spark, lake, server):
     with server.connect() as session, server.jdbc(spark) as jdbc:
         for ask in (jdbc.ask, lambda text: session.sql(text).collect()):
@@ -365,6 +366,7 @@ def test_an_answer_has_an_end(spark, lake, server):
         assert len(session.sql("SELECT id FROM range(1000)").collect()) == 1000
 
 
+@pytest.mark.long
 def test_a_killed_server_starts_again(spark, lake, server):
     server.stop(signal.SIGKILL)
     server.start()

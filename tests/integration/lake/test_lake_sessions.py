@@ -2,6 +2,7 @@
 
 from unittest.mock import patch
 
+import pytest
 from pyspark.sql import SparkSession
 
 from spark_jobs.silver import load as silver
@@ -10,6 +11,7 @@ LOG = {"entry": ("text", None, None), "note": ("text", None, None)}
 TABLES = ["public.a", "public.b", "public.c"]
 
 
+@pytest.mark.long
 def test_l32_sessions_are_used_again(logged_lake):
     # given three tables, one with a history
     lake = logged_lake('[streams.bank.tables."public.a"]\nhistory = true\n')

@@ -76,6 +76,7 @@ def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed
     assert rows(spark, lake) == before == [(J, 1, "a", Decimal("1.00"))]
 
 
+@pytest.mark.long
 def test_two_streams_with_a_table_of_one_name_do_not_mix(spark, feed, lake_file, loaded):
     # given
     one, other = feed(), feed()

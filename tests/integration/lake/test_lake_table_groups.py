@@ -1,5 +1,7 @@
 """Tables brought up by tasks of their own, group by group, and published together by the load that follows."""
 
+import pytest
+
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load, table_task
 from spark_jobs.silver.tables_load import TableGroup
@@ -21,6 +23,7 @@ def commits(spark, lake):
     return {name: delta_log.version(spark, table_task.path(lake, "bank", name)) for name in (LOG, ACCOUNTS, TELLERS)}
 
 
+@pytest.mark.long
 def test_groups_of_tables_are_brought_up_ahead_and_published_by_the_load(spark, logged_lake):
     # given
     logged = logged_lake(f'[streams.bank.tables."{ACCOUNTS}"]\nhistory = true\n')

@@ -54,6 +54,7 @@ def both(source, number, name):
     return [source.insert(table, id=number, name=name, balance="1.00") for table in (ACCOUNTS, TELLERS)]
 
 
+@pytest.mark.long
 def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_file, tables, loaded, monkeypatch):
     # given a stream that wants another form of loading
     source = feed(topic_per_table=True)
@@ -148,6 +149,7 @@ def test_topics_that_cannot_be_loaded_are_refused(spark, feed, lake_file, tables
         check(lake, "bank")
 
 
+@pytest.mark.long
 def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, tables):
     # given
     source = feed(topic_per_table=True)
@@ -181,6 +183,7 @@ def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, table
     desk.close()
 
 
+@pytest.mark.long
 def test_l49_a_load_goes_on_by_the_rows_where_a_note_refers_to_one_that_is_gone(spark, feed, lake_file, tables, loaded):
     # given a stream whose last commit noted one topic of two
     source = feed(topic_per_table=True)

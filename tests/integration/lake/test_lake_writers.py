@@ -84,6 +84,7 @@ def places(spark, lake):
 
 
 # L3
+@pytest.mark.long
 def test_a_load_that_slept_while_others_ran_adds_nothing_twice(spark, feed, lake_file, writer):
     # given
     source = feed()
