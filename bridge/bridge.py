@@ -23,15 +23,13 @@ from bridge.kafka.client import admin
 from bridge.kafka.entries import call_within
 from bridge.kafka.errors import translated
 from bridge.kafka.producer import Leftovers, opener
-from bridge.kafka.record_limits import RecordLimits
-from bridge.kafka.topics import check, names, wanted
+from bridge.kafka.topics import RecordLimits, check, names, wanted
 from bridge.kafka.writing import Renewal
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.route import first_places, learn, routes
 from bridge.positions.read import Positions
 from bridge.reloader import Reloader
-from bridge.requests.kafka import TopicReader
-from bridge.requests.worker import RequestWorker
+from bridge.requests.worker import RequestWorker, TopicReader
 from bridge.routing.registered_schemas import RegisteredSchemas
 from bridge.service import BridgeService, Stalls
 from bridge.source.registry import SourceRegistry

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headrace.batch import Figures
-from headrace.metrics.figure import Metric, Rate, Seconds, counter, gauge, histogram, states, worked_out
+from headrace.metrics.collector import Metric, Rate, Seconds, counter, gauge, histogram, states, worked_out
 
 STATES = ("starting", "serving", "elsewhere", "not served", "gap", "waiting for Kafka", "needs an operator", "stopped")
 #: An edge that is silent for more heartbeats than this is not heard any more; a second more for the network.

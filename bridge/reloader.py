@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 
 from bridge.amqp.receiver import Receiver
 from bridge.group.membership import Membership
-from bridge.kafka.addresses import listed, other_addresses
-from bridge.kafka.client import PATIENCE, Administrator, admin
+from bridge.kafka.client import PATIENCE, Administrator, admin, listed, other_addresses
 from bridge.kafka.errors import translated
-from bridge.kafka.record_limits import RecordLimits
-from bridge.kafka.topics import check, names, wanted
+from bridge.kafka.topics import RecordLimits, check, names, wanted
 from bridge.model.route import SourceRoute, first_places, learn, routes
 from bridge.positions.read import Positions
 from bridge.source.registry import SourceRegistry

@@ -77,7 +77,7 @@ COMMITTED_POSITION: Final = Format(
     newer_hint="A newer bridge wrote it: run that release of the bridge again, or a later one. Do not delete the group: "
     "its positions would be lost.",
 )
-#: What is asked of an edge, and what it answers (headrace/requests/message.py).
+#: What is asked of an edge, and what it answers (headrace/requests.py).
 REQUEST: Final = Format(
     "request",
     1,

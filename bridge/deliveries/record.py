@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.configuration.sections import ADDRESS_FIELD
-from headrace.metrics.figure import Rate, counter, gauge, states, worked_out
+from headrace.metrics.collector import Rate, counter, gauge, states, worked_out
 
 STATES = ("starting", "delivering", "waiting for Kafka", "needs an operator", "stopped")
 

@@ -18,7 +18,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.sections import Registry
 from headrace.findings import Finding
 from headrace.registry.client import RegistryClient
-from headrace.requests.message import LARGEST_REQUEST
+from headrace.requests import LARGEST_REQUEST
 
 _SHOWN = 3
 _OWN = "Give each environment a prefix of its own in [kafka] prefix"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection
 from typing import NamedTuple
 
-from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.topics import RecordLimits
 from bridge.lanes.part import Part
 from bridge.lanes.state import HUNG_SECONDS, LaneMetrics, LaneState, Phase, Waiting
 from bridge.lanes.transaction import COMMIT_SECONDS, Pacing, Transaction

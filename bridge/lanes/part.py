@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.topics import RecordLimits
 from bridge.metrics import Complete, number
 from bridge.model.chain import Gap, Next, Repeat, Stale, judge
 from bridge.model.delivery import Accept, Delivery, Outcome, Reject, Release

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from bridge.lanes.transaction import Transaction
-from headrace.metrics.figure import Seconds, counter, histogram
+from headrace.metrics.collector import Seconds, counter, histogram
 
 
 @dataclass(slots=True)

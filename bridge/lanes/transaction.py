@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 
-from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.topics import RecordLimits
 from bridge.lanes.part import Part
 from bridge.model.ports import Partition, TransactionalProducer
 from bridge.source.registry import SourceRegistry

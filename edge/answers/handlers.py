@@ -36,7 +36,7 @@ from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, Rep
 from headrace.findings import is_wrong
 from headrace.formats import UNREADABLE
 from headrace.process import PROCESS
-from headrace.requests.message import Request
+from headrace.requests import Request
 from headrace.status.answer import Answer, Health, SourceStatus, refused_inputs, snapshot_of
 from headrace.verify import contract, engines
 from headrace.verify.comparison import Database, Reading, SourceTable

@@ -14,7 +14,7 @@ from typing import Final
 
 from edge.mysql.column_codec import ColumnCodec
 from edge.records.form_limits import check_keys_differ, never_null, within
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 
 _CONNECT, _TIME_NAMES, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 #: Types that have a name in Debezium, and the values that they have otherwise.

@@ -29,7 +29,7 @@ from edge.records.batcher import Batcher
 from edge.records.envelope import History
 from edge.records.form_limits import UNDECODABLE, NoForm
 from edge.records.transaction_writer import TransactionWriter
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 

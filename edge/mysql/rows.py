@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec import json
 
-from edge.mysql import envelope, events, rows_in_c, types
+from edge.mysql import envelope, events, rows_compiled, types
 from edge.mysql.careful_rows import CarefulRows, LargeRows, RowChange
 from edge.mysql.column_codec import ColumnCodec, blank
 from edge.mysql.envelope import Transaction
@@ -107,8 +107,8 @@ def period(described: TableMap, kinds: dict[str, str]) -> tuple[int, int] | None
 _INSERTED, _DELETED = b'{"before":null,"after":%b,%b%d%b%08x%b%d}}', b'{"before":%b,"after":null,%b%d%b%08x%b%d}}'
 
 _KIND_IN_C: Final = {
-    **dict.fromkeys(events.INSERTS, rows_in_c.INSERT), **dict.fromkeys(events.UPDATES, rows_in_c.UPDATE),
-    **dict.fromkeys(events.DELETES, rows_in_c.DELETE),
+    **dict.fromkeys(events.INSERTS, rows_compiled.INSERT), **dict.fromkeys(events.UPDATES, rows_compiled.UPDATE),
+    **dict.fromkeys(events.DELETES, rows_compiled.DELETE),
 }  # fmt: skip
 
 KeysAndValues = tuple[list[bytes | None], list[bytes | None]]
@@ -176,7 +176,7 @@ class Table:
         self._keyed = Images(names, codes, key)
         self._bare = Images(names, codes, []) if key else self._keyed
         #: What decodes its rows events in C; None where that is Python alone.
-        self.in_c = rows_in_c.images(names, codes, key)
+        self.in_c = rows_compiled.images(names, codes, key)
         columns = list(index)
         self._careful = CarefulRows(self.schema, columns, codes, key)
         self._large = LargeRows(columns, codes, key, self._keyed)
@@ -285,13 +285,13 @@ class Table:
 
     def inserts(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the rows from `p` to `e`, the first of which has this ordinal."""
-        return self._single(rows_in_c.INSERT, m, p, e, transaction, first, now_ms)
+        return self._single(rows_compiled.INSERT, m, p, e, transaction, first, now_ms)
 
     def updates(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the pairs of rows from `p` to `e`."""
         middle, place = self._between(transaction), transaction.place
         end = envelope.end(b"u", transaction, now_ms)
-        if (made := self._decode_in_c(rows_in_c.UPDATE, m, p, e, first, middle, place, end)) is not None:
+        if (made := self._decode_in_c(rows_compiled.UPDATE, m, p, e, first, middle, place, end)) is not None:
             return made
         keys: list[bytes | None] = []
         found: list[bytes | None] = []
@@ -310,12 +310,12 @@ class Table:
 
     def deletes(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the rows from `p` to `e`."""
-        return self._single(rows_in_c.DELETE, m, p, e, transaction, first, now_ms)
+        return self._single(rows_compiled.DELETE, m, p, e, transaction, first, now_ms)
 
     def _single(
         self, kind: int, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int
     ) -> KeysAndValues:
-        form, op = (_INSERTED, b"c") if kind == rows_in_c.INSERT else (_DELETED, b"d")
+        form, op = (_INSERTED, b"c") if kind == rows_compiled.INSERT else (_DELETED, b"d")
         middle, place = self._between(transaction), transaction.place
         end = envelope.end(op, transaction, now_ms)
         if (made := self._decode_in_c(kind, m, p, e, first, middle, place, end)) is not None:

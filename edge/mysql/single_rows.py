@@ -12,7 +12,7 @@ from edge.mysql.rows import Table
 from edge.records.envelope import TooLarge, Undecodable
 from edge.records.form_limits import UNDECODABLE
 from edge.records.transaction_writer import Instead, TransactionWriter
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 
 _NULL = b"null"
 

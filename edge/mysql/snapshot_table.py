@@ -21,7 +21,7 @@ from edge.mysql.table_map import TableMap
 from edge.snapshot.chunk_reader import where_clause
 from edge.snapshot.dead_letters import check_keys, unclear
 from edge.snapshot.plan import Key
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import NeedsOperator
 
 _TABLES = "select table_schema, table_name from information_schema.tables where table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"

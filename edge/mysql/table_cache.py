@@ -26,9 +26,8 @@ from edge.mysql.table_map import Field, TableMap, parse_names, readings, signs, 
 from edge.records.alterations import Catalog
 from edge.records.column_policy import LeftOut, Policy, PolicyTable
 from edge.records.form_limits import NoForm
-from headrace.configuration.edge import Mysql
+from headrace.configuration.edge import Mysql, Records
 from headrace.configuration.edge import Policy as Section
-from headrace.configuration.records import Records
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from edge.postgres.values import OIDS
 from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import LeftOut, Policy, Treatment
 from edge.records.form_limits import check_keys_differ, flat, never_null, within
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.schema import Column
 
 _log = logging.getLogger(__name__)

@@ -27,8 +27,7 @@ from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.dead_letters import check_keys, unclear
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, Described, MomentGone
-from headrace.configuration.edge import Postgresql
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Postgresql, Records
 from headrace.errors import NeedsOperator, Retryable
 
 _NULL = b"\\N"

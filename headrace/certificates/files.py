@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from headrace.configuration.sections import Certificates
 from headrace.errors import ConfigurationError
-from headrace.metrics.figure import worked_out
+from headrace.metrics.collector import worked_out
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -9,10 +9,10 @@ from typing import Any
 import click
 import msgspec
 
+from headrace.configuration.edge import GONE_IN_0_3
 from headrace.configuration.explain import Place, Resolved, line_of
 from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.configuration.load import File, parsed, read
-from headrace.configuration.records import GONE_IN_0_3
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from headrace import doors
-from headrace.amqp.links import Outcome
-from headrace.amqp.sections import Most, read
+from headrace.amqp.links import Most, Outcome, read_sections
 
 #: The application properties of a record's headers begin so.
 _HEADER = "header."
@@ -50,7 +49,7 @@ class Received(NamedTuple):
 def decode(data: bytes | bytearray) -> Received | None:
     """Return what a message holds; None when it is no AMQP message with a binary or text body."""
     try:
-        found = read(data, _MOST)
+        found = read_sections(data, _MOST)
         properties = found.application or {}
         created = found.created
         return Received(

@@ -14,11 +14,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headrace import requests
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.formats import UNREADABLE
-from headrace.requests import asking
-from headrace.requests.asking import Answered
-from headrace.requests.message import new_request
+from headrace.requests import Answered, new_request
 from headrace.verify import contract, engines
 from headrace.verify.canonical import Column
 from headrace.verify.comparison import Digest, Forms, Grid, Place, Row, RowHash, SourceTable
@@ -42,7 +41,7 @@ _DIRECT = (
 class RemoteDatabase:
     """A source's database at its edge, in one snapshot. Safe for threads: requests are one after the other."""
 
-    def __init__(self, source: str, topics: asking.Topics, seconds: float) -> None:
+    def __init__(self, source: str, topics: requests.Topics, seconds: float) -> None:
         self._source, self._topics = source, topics
         #: Within which each request is to be answered.
         self.seconds = seconds
@@ -62,7 +61,7 @@ class RemoteDatabase:
     def connect(
         cls,
         source: str,
-        topics: asking.Topics,
+        topics: requests.Topics,
         *,
         seconds: float,
         placed: bool = False,
@@ -154,9 +153,9 @@ class RemoteDatabase:
 
     def _ask(self, step: int, what: Step | None, seconds: float | None = None) -> Reply:
         arguments = contract.encode_arguments(self._session, step, what)
-        request = new_request(self._source, "verify", asking.caller(), seconds or self.seconds, arguments)
+        request = new_request(self._source, "verify", requests.caller(), seconds or self.seconds, arguments)
         try:
-            content = asking.ask(self._topics, request)
+            content = requests.ask(self._topics, request)
         except Answered:
             raise
         except (NotConnected, NeedsOperator) as error:

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.requests.asking import caller
+from headrace.requests import caller
 from spark_jobs.state import delta_log
 
 #: In place of the kind of change: what is left of a record is its place, its position and whether it ends its transaction.

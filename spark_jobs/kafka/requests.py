@@ -1,4 +1,4 @@
-"""The topics of requests to edges and of their answers, as the lake uses them; implements `headrace.requests.asking.Topics`.
+"""The topics of requests to edges and of their answers, as the lake uses them; implements `headrace.requests.Topics`.
 
 Whether Kafka still holds what the lake needs next, before anything is read.
 """

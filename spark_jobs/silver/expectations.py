@@ -23,8 +23,8 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from headrace.configuration.expectations import find_problem, refuse_function
 from headrace.configuration.lake import LakeFile
+from headrace.configuration.value_types import find_expression_problem, refuse_function
 from headrace.errors import ReplicationError
 from spark_jobs import session, storage
 from spark_jobs.errors import explain, readable
@@ -282,7 +282,7 @@ def _of_files(rows: DataFrame, actions: list[str]) -> DataFrame:
 
 def _refuse(spark: SparkSession, rows: DataFrame, expression: str) -> str | None:
     """Return why an expression cannot be counted over these rows; None where it can."""
-    if problem := find_problem(expression):
+    if problem := find_expression_problem(expression):
         return problem
     # As queries have it: a comment at its end may go beyond a line.
     enclosed = f"({expression}\n)"

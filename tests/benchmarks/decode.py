@@ -19,7 +19,7 @@ from edge.postgres.pgoutput import Decoder
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.position import Position
 from tests.unit.edge.postgres import messages
 from tests.unit.edge.postgres.messages import INT4, INT8, NUMERIC, Column

@@ -27,9 +27,9 @@ from edge.postgres.pgoutput import Decoder
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from headrace.batch import AVRO_MARK, CONTENT_ENCODING, Batch, decode
+from headrace.configuration.edge import Records
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from headrace.configuration.records import Records
 from headrace.position import Position
 from headrace.schemas.avro_json.envelope import Reader
 from infra.local.kafka import Kafka

@@ -37,7 +37,7 @@ from headrace.batch import Batch, WrittenWith, decode, encode
 from headrace.configuration.bridge import TableTopic
 from headrace.position import Position
 from headrace.receive.message import decode as decode_received
-from headrace.requests.message import Content, content_of, decode_part, decode_request, new_request, parts
+from headrace.requests import Content, content_of, decode_part, decode_request, new_request, parts
 from headrace.schema import Column, TableSchema
 from headrace.schemas import avro
 from tests.hostile import bodies

@@ -22,7 +22,7 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import Checkpoint, State
 from edge.progress.spool import Spool, _head
 from edge.progress.spool_file import _ABOUT, _BATCH
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator, NoSpace
 from headrace.position import Position
 from tests.hostile.spoiling import FaultError, json_of, packed, plain, spoil, spoil_bytes

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from edge import compiled
-from edge.mysql import rows_in_c as images_in_c
+from edge.mysql import rows_compiled as images_in_c
 from edge.postgres import rows_in_c
 from tests.unit.edge.mysql import row_cases as events
 from tests.unit.edge.postgres import row_cases as messages

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from headrace import doors
 from headrace.amqp.transport import SSLDomain
-from headrace.status.client import answer_of
+from headrace.status.command import answer_of
 from headrace.status.table import screen
 from infra.local.server import free_port
 from tests.amqp.interconnect_ends import Edge, at, pem, sealed

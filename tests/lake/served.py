@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from infra.local.server import free_port
 from tests.rules.waiting import eventually
 

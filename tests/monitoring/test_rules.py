@@ -18,7 +18,7 @@ from bridge.service import BridgeService
 from edge.answers.handlers import EdgeService
 from edge.observability.figures import Figures
 from headrace import doors
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.sections import Certificates
 from headrace.errors import CorruptInput, NeedsOperator

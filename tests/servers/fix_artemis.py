@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from tests.servers.artemis import Artemis
 
 SOURCES = ("jakarta/bank", "london/bank")

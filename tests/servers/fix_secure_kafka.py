@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.secret import Secret
 from infra.local import jars

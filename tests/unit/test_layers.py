@@ -12,7 +12,7 @@ LAYERS = {
         {"configuration", "files", "findings", "position", "schema"},
         {"batch", "logs", "metrics", "process", "registry", "retention", "schemas", "status"},
         {"doors"},
-        {"certificates", "hold", "lake", "requests", "source_plan"},
+        {"certificates", "hold", "lake", "requests"},
         {"amqp", "source_command", "verify"},
         {"console", "receive"},
         {"command"},
@@ -185,7 +185,7 @@ def test_an_import_against_the_layers_is_objected_to(name, source):
     [
         ("spark_jobs.silver.merge", "from headrace.schema import TableSchema\nfrom ..session import session"),
         ("spark_jobs.silver.merge", "from spark_jobs import storage\nfrom spark_jobs.silver import types"),
-        ("headrace.requests.asking", "from headrace.status.answer import Answer"),
+        ("headrace.requests", "from headrace.status.answer import Answer"),
     ],
 )
 def test_an_import_along_the_layers_is_not(name, source):

@@ -21,17 +21,17 @@ from bridge.model.ports import PositionCommit
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import Positions
-from bridge.requests.kafka import AskingTopics
+from bridge.requests.worker import AskingTopics
 from bridge.routing.partitioner import share_out
 from bridge.withheld.releaser import KafkaReader
-from headrace.certificates.authority import Authority
+from headrace import requests
+from headrace.certificates.command import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.secret import Secret
 from headrace.configuration.sections import Delivery, Requests, Topics
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 from headrace.position import Position
-from headrace.requests import asking
-from headrace.requests.message import new_request
+from headrace.requests import new_request
 from spark_jobs.kafka import client as lake_kafka
 from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place
@@ -361,7 +361,7 @@ class Renewed:
         eventually(lambda: self.edge.accepted == self.edge.upto, 120, saying="all that was sent is accepted")
         wire = AskingTopics(Kafka(bootstrap=self.kafka.server.bootstrap), self.topics)
         with pytest.raises(NotConnected, match="the edge did not receive the request in time"):
-            asking.ask(wire, new_request(SOURCE, "status", "ann", 3))
+            requests.ask(wire, new_request(SOURCE, "status", "ann", 3))
         wire.close()
         dead = len(self.dead_letters())
         # Nobody can deliver what has no key.

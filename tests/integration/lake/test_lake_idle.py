@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from headrace.errors import NeedsOperator
 from spark_jobs import noop_check
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import bronze_retention, maintain, replay
+from spark_jobs.maintenance import maintain, replay
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.state import delta_log, offsets, published
@@ -120,7 +120,7 @@ def test_a_load_that_rows_do_not_show_where_to_go_on_is_led_out_by_its_hint(
     source = feed()
     lake = keeping(lake_file(bank=source.topic), 20)
     path = _age(spark, lake, source, loaded, source.update(id=1, name="b", balance="1.00"))
-    assert bronze_retention.remove(spark, lake, "bank")
+    assert maintain.remove_old_records(spark, lake, "bank")
     lose_notes(spark, lake, path)
     if not kafka_has_all:
         # as it is by then: Kafka has what came last, at most

@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
 from spark_jobs import load, noop_check
-from spark_jobs.bronze import continuous, sink
 from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze import sink
 from spark_jobs.bronze.check import check
 from spark_jobs.kafka import client as asking
 from spark_jobs.maintenance import replay
@@ -156,7 +156,7 @@ def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, table
     source.commit(source.schema(), source.schema(table=TELLERS), *both(source, 1, "a"))
     load.run(spark, lake, "bank")
     desk = engine.SqlEngine(spark.newSession(), lake)
-    with continuous.following(spark, lake, "bank", every=0.2) as checked:
+    with bronze.following(spark, lake, "bank", every=0.2) as checked:
 
         def reached(position):
             checked()

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from edge.mysql import rows_in_c
+from edge.mysql import rows_compiled
 from edge.mysql.rows import Table
 from tests.edge.fix_edge import arrive
 
@@ -116,10 +116,10 @@ action = "exclude"
 """
 
 
-@pytest.mark.parametrize("way", ["python", *["c"] * (rows_in_c.module is not None)])
+@pytest.mark.parametrize("way", ["python", *["c"] * (rows_compiled.module is not None)])
 def test_every_type_that_c_knows_arrives_as_the_server_selects_it(maria_edges, every, interconnect, monkeypatch, way):
     if way == "python":
-        monkeypatch.setattr(rows_in_c, "module", None)
+        monkeypatch.setattr(rows_compiled, "module", None)
     edge = maria_edges(every, interconnect.url, rest=KNOWN_IN_C)
     edge.init()
     with edge.running() as running, images_decoded_in_c(monkeypatch) as decoded:

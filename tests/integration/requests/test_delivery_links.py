@@ -13,7 +13,7 @@ from bridge.amqp import sender_links
 from bridge.amqp.receiver import Receiver
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.record import DeliveryMetrics, Record
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.configuration.bridge import Interconnect
 from headrace.configuration.sections import Delivery
 from tests.amqp.branch import Branch

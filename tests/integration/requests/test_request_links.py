@@ -7,8 +7,7 @@ import pytest
 from edge.requests import links
 from edge.requests.service import Handler, KnownRequests, RequestService
 from headrace.amqp.transport import Condition, Message
-from headrace.requests.asking import Collector
-from headrace.requests.message import decode_part, encode, new_request
+from headrace.requests import Collector, decode_part, encode, new_request
 from tests.amqp.interconnect_ends import SOURCE, Edge, at, sealed
 from tests.amqp.peer import Listener
 from tests.rules.waiting import eventually

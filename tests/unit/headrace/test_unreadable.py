@@ -21,7 +21,7 @@ from edge.progress.record_settings import RecordSettings
 from edge.requests.service import KnownRequests
 from edge.snapshot import dead_letters, plan, store
 from headrace.errors import ReplicationError
-from headrace.requests.message import content_of, decode_part, decode_request
+from headrace.requests import content_of, decode_part, decode_request
 from headrace.schema import TableSchema
 
 #: What comes in place of a value, by what is wrong with it.

@@ -8,22 +8,22 @@ from importlib.metadata import version
 import pytest
 
 from headrace.errors import NeedsOperator
-from infra.local import home
-from infra.local.home import can_reach, make_home, readable_copy, remove_home
+from infra.local import server
 from infra.local.postgres import Postgres
+from infra.local.server import can_reach, make_home, readable_copy, remove_home
 
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    monkeypatch.setattr(home, "_ELSEWHERE", folder)
+    monkeypatch.setattr(server, "_ELSEWHERE", folder)
     return folder
 
 
 def test_home_is_in_the_folder_when_its_path_is_short(tmp_path, elsewhere, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(home, "_LONGEST", 4000)
+    monkeypatch.setattr(server, "_LONGEST", 4000)
 
     made = make_home(tmp_path / "it", None)
 
@@ -65,7 +65,7 @@ def test_programs_that_can_be_reached_are_not_copied(tmp_path, elsewhere):
 
 def test_copy_of_programs_runs(elsewhere, monkeypatch):
     # Given an account that can reach nothing.
-    monkeypatch.setattr(home, "can_reach", lambda *_: False)
+    monkeypatch.setattr(server, "can_reach", lambda *_: False)
 
     # When a cluster looks for its programs.
     programs = [Postgres(elsewhere / "unused").bin(name) for name in ("initdb", "postgres", "psql", "pg_recvlogical")]

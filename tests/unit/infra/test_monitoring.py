@@ -20,8 +20,7 @@ from edge.observability.figures import Figures
 from headrace.certificates.files import ConnectionMetrics
 from headrace.console.metrics import HELP as CONSOLE
 from headrace.lake.own_tables import TABLE_STATES
-from headrace.metrics.collector import names
-from headrace.metrics.figure import metrics_of
+from headrace.metrics.collector import metrics_of, names
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"

@@ -11,7 +11,7 @@ from bridge.deliveries.record import DeliveryMetrics
 from bridge.requests.pending import PendingRequests
 from headrace.configuration.bridge import Interconnect
 from headrace.configuration.sections import Delivery
-from headrace.requests.message import ANSWERS, REQUESTS
+from headrace.requests import ANSWERS, REQUESTS
 
 SOURCE = "jakarta/bank"
 

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.kafka import writing
 from bridge.kafka.writing import Renewal
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.secret import Secret
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from bridge.requests import kafka
+from bridge.requests import worker
 from bridge.requests.command import ask
+from headrace import requests
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected
 from headrace.findings import Finding
-from headrace.requests import asking
-from headrace.requests.message import Content, decode_request, encode, parts
+from headrace.requests import Content, decode_request, encode, parts
 
 BRIDGE = """
 [kafka]
@@ -54,7 +54,7 @@ class Wire:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(kafka, "AskingTopics", Wire)
+    monkeypatch.setattr(worker, "AskingTopics", Wire)
 
     def ask_(*arguments, file=BRIDGE + "[requests]\n", answer=None, outcome="done"):
         path = tmp_path / "file.toml"
@@ -131,7 +131,7 @@ def test_a_refusal_and_an_answer_that_is_not_understood_are_errors(run):
 
 
 def test_nobody_answers(run, monkeypatch):
-    monkeypatch.setattr(asking, "GRACE_SECONDS", 0)
+    monkeypatch.setattr(requests, "GRACE_SECONDS", 0)
     monkeypatch.setattr(Wire, "read", lambda _self, _seconds: [])
     with pytest.raises(NotConnected, match="no answer within 1 s"):
         run("jakarta/bank", "status", "--timeout", "1")

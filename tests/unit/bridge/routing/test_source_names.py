@@ -14,7 +14,7 @@ from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from headrace.batch import Batch, WrittenWith, decode
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
 from headrace.schema import Column, TableSchema

@@ -8,7 +8,7 @@ import json
 import random
 from collections import defaultdict
 
-from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.topics import RecordLimits
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.delivery import Accept, Delivery
 from bridge.model.ports import Committed

@@ -8,7 +8,7 @@ from edge.answers.handlers import EdgeService, policy_filter, request_service
 from edge.observability.figures import Figures
 from headrace.configuration.edge import EdgeFile
 from headrace.findings import Finding
-from headrace.requests.message import content_of, encode, new_request
+from headrace.requests import content_of, encode, new_request
 from headrace.status.answer import Answer
 from headrace.verify import comparison, contract
 from headrace.verify.canonical import SilverType, SourceType

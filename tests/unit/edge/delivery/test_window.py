@@ -4,8 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from edge.delivery.in_flight import ALONE_BYTES
-from edge.delivery.window import Window
+from edge.delivery.window import ALONE_BYTES, Window
 from edge.observability.figures import Figures
 from edge.records.batcher import SealedBatch
 from headrace.position import Position

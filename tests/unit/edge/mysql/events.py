@@ -13,7 +13,7 @@ from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import Policy as Section
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.position import Position
 
 SERVER, MADE, NOW_MS = 5, 1_769_850_900, 1_769_850_900_261

@@ -3,7 +3,7 @@
 import pytest
 
 from edge.snapshot.ports import DedupWindow
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.schema import COPY_BEGINS
 from tests.unit.edge.mysql.events import decoder, feed, mariadb_gtid, query, rotate, rows
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, NULL, transaction

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from headrace.batch import CONTENT_ENCODING, decode
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput
 from tests.unit.edge.mysql.events import Column, decoder, feed, mysql_gtid, query, rotate, rows, table_map, xid
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import ConfigurationError, NeedsOperator
 from tests.unit.edge.mysql.events import Column, decoder, feed, mysql_gtid, query, rotate, rows, table_map, xid
 

@@ -8,8 +8,7 @@ import zstandard
 
 from edge.mysql.table_cache import Chosen
 from edge.records.column_policy import Policy as ColumnPolicy
-from headrace.configuration.edge import ColumnRule, Policy
-from headrace.configuration.records import Records
+from headrace.configuration.edge import ColumnRule, Policy, Records
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.mysql.events import (
     SERVER_UUID,

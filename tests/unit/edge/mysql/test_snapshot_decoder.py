@@ -19,7 +19,7 @@ from edge.snapshot.ports import Chunk, DedupWindow
 from edge.snapshot.table_history import TableHistory
 from headrace.batch import decode
 from headrace.configuration.edge import Policy as Section
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark

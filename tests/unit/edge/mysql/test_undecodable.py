@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.mysql import events
 from tests.unit.edge.mysql.events import Column, feed, mariadb_gtid, mysql_gtid, query, rows, table_map, xid

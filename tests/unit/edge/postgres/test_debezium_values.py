@@ -11,7 +11,7 @@ from edge.postgres.debezium_types import debezium_type
 from edge.postgres.debezium_values import array
 from edge.postgres.values import OIDS
 from edge.postgres.values import text as as_text
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 
 
 def form(name, modifier=-1, **records):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.postgres.debezium_types import debezium_type
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.schema import TableSchema
 from tests.unit.edge.postgres.messages import NUMERIC, Column, Log, delete, insert, relation, strict, update
 

@@ -7,7 +7,7 @@ import pytest
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.snapshot.ports import Chunk, DedupWindow
 from edge.snapshot.table_history import TableHistory
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.postgres.messages import EPOCH, INT8, Column, Log, begin, commit, delete, insert, relation, update
 from tests.unit.edge.snapshot.test_copies_after_alterations import snapshot_table

@@ -4,7 +4,7 @@ import hashlib
 import json
 
 from headrace.batch import decode
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.position import Position
 from tests.unit.edge.mysql.events import Column, decoder, feed, mariadb_gtid, rows, table_map, xid
 

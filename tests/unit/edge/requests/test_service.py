@@ -10,7 +10,7 @@ import pytest
 from edge.requests.service import AnswerOutbox, Handler, KnownRequests, RequestService
 from headrace.amqp.links import Accept, Reject, Release
 from headrace.errors import NeedsOperator
-from headrace.requests.message import Content, Request, content_of, encode, new_request, parts
+from headrace.requests import Content, Request, content_of, encode, new_request, parts
 from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"

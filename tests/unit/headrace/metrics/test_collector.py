@@ -6,8 +6,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import __version__
-from headrace.metrics.collector import FiguresCollector, names
-from headrace.metrics.figure import Rate, Seconds, counter, gauge, histogram, states, worked_out
+from headrace.metrics.collector import (
+    FiguresCollector,
+    Rate,
+    Seconds,
+    counter,
+    gauge,
+    histogram,
+    names,
+    states,
+    worked_out,
+)
 
 
 @dataclass(slots=True)

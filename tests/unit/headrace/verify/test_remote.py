@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
-from headrace.requests.message import Content, decode_request, encode, parts
+from headrace.requests import Content, decode_request, encode, parts
 from headrace.verify import contract, remote
 from headrace.verify.contract import Opened, Reply
 from headrace.verify.remote import RemoteDatabase

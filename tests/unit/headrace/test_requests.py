@@ -5,11 +5,12 @@ import json
 import pytest
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
-from headrace.requests.asking import Answered, Collector
-from headrace.requests.message import (
+from headrace.requests import (
     LARGEST_ANSWER,
     LARGEST_REQUEST,
     PART_CHARACTERS,
+    Answered,
+    Collector,
     Content,
     decode_part,
     decode_request,
