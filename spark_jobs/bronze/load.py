@@ -20,8 +20,9 @@ from time import monotonic
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
+from spark_jobs.bronze.batches import Ranges, done, next_batch
 from spark_jobs.bronze.envelope import COLUMNS
-from spark_jobs.bronze.sink import Ranges, Sink, done, group, mirror, next_batch, renew, table_path
+from spark_jobs.bronze.sink import Sink, group, mirror, renew, table_path
 from spark_jobs.errors import Conflict, explained
 from spark_jobs.kafka import requests, topics
 from spark_jobs.kafka.client import Place, Topic

@@ -1,6 +1,4 @@
-"""Bronze's batches: what each reads of Kafka, and the one Delta commit that it becomes, with the note of its offsets, once.
-
-A batch is a range of offsets of each partition, from where the table ends on, bounded in records.
+"""Where bronze's batches go: each into one Delta commit with the note of its offsets, once.
 
 Any number of processes may do this for one stream: a commit is numbered by the note that it follows, so of two that follow
 the same note one is refused (`Conflict`), however long it was stopped in between. Delta does not report a number that it has
@@ -15,10 +13,9 @@ load goes on, since a transaction's marker, and what Kafka has removed, are beyo
 maintenance and by erasures.
 """
 
-import json
 import logging
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from math import ceil
@@ -30,7 +27,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import avro_records, envelope, erasures, increment, quarantine
+from spark_jobs.bronze import avro_records, batches, envelope, erasures, increment, quarantine
+from spark_jobs.bronze.batches import Batch
 from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.errors import Conflict
 from spark_jobs.kafka import topics
@@ -39,10 +37,6 @@ from spark_jobs.kafka.topics import Reach
 from spark_jobs.state import delta_log, offsets
 from spark_jobs.state.offsets import Progress
 
-#: Partition to the first offset and the one after the last.
-Ranges = dict[int, tuple[int, int]]
-#: By topic; partitions without records are absent.
-Batch = dict[str, Ranges]
 #: Records that are worth a file of their own, and a core of their own.
 _RECORDS_PER_FILE = 1_000_000
 _RECORDS_PER_CORE = 100_000
@@ -52,63 +46,6 @@ _MIRRORED_EVERY = 10.0
 _STATISTICS = "partition,offset,timestamp,source,table,op,position,commit_time"
 
 _log = logging.getLogger(__name__)
-
-
-def next_batch(held: Progress, topics: Sequence[Topic], limit: int) -> Batch:
-    """Return what comes next, about `limit` offsets at most; empty when there is nothing.
-
-    Each partition has a share in proportion to what it has left, so all of them end together.
-    """
-    left = {topic.name: _left(held, topic) for topic in topics}
-    todo = sum(end - start for ranges in left.values() for start, end in ranges.values())
-    taken = min(limit, todo)
-    return {
-        # Whole numbers: a share that is rounded in binary takes an offset more than the limit.
-        name: {p: (start, start + -(-(end - start) * taken // todo)) for p, (start, end) in ranges.items()}
-        for name, ranges in left.items()
-        if ranges
-    }
-
-
-def _left(held: Progress, topic: Topic) -> Ranges:
-    """Return all that a topic has after what is held; a partition that is new begins where Kafka does."""
-    starts = _starts(held, topic)
-    return {p: (start, topic.ends[p]) for p, start in starts.items() if topic.ends[p] > start}
-
-
-def _starts(held: Progress, topic: Topic) -> dict[int, int]:
-    known = held.of(topic.name).offsets
-    return {p: max(known.get(p, 0), start) for p, start in sorted(topic.starts.items())}
-
-
-def done(held: Progress, topics: Sequence[Topic], batch: Batch) -> Progress:
-    """Return what is held once a batch is: an offset for every partition that there is."""
-    ends = {
-        topic.name: replace(
-            held.of(topic.name),
-            id=topic.id,
-            offsets=held.of(topic.name).offsets
-            | _starts(held, topic)
-            | {p: end for p, (_, end) in batch.get(topic.name, {}).items()},
-        )
-        for topic in topics
-    }
-    return replace(held, topics=held.topics | ends)
-
-
-def records_of(batch: Batch) -> int:
-    """Return how many offsets a batch covers: its records, aborted ones and transactions' markers."""
-    return sum(end - start for ranges in batch.values() for start, end in ranges.values())
-
-
-def bounds(batch: Batch, which: int) -> str:
-    """Return the first offsets (0) or those after the last (1) as Spark's Kafka source takes them."""
-    return json.dumps({name: {str(p): ends[which] for p, ends in ranges.items()} for name, ranges in batch.items()})
-
-
-def partitions(batch: Batch) -> str:
-    """Return the partitions that a batch reads as Spark's Kafka source takes them."""
-    return json.dumps({name: list(ranges) for name, ranges in batch.items()})
 
 
 def table_path(lake: LakeFile, stream: str) -> str:
@@ -193,7 +130,7 @@ class Sink:
 
     def write(self, batch: Batch, topics: list[Topic]) -> None:
         """Read a batch from Kafka and commit it with its note."""
-        after = self._passed(done(self.progress, topics, batch))
+        after = self._passed(batches.done(self.progress, topics, batch))
         info = self._learned(batch, lambda: self._write(batch, after))
         metrics = info.get("operationMetrics") or {}
         self.records += int(metrics.get("numOutputRows", 0))
@@ -234,7 +171,7 @@ class Sink:
 
     def _append(self, batch: Batch, frame: DataFrame, after: Progress) -> dict[str, Any]:
         frame = erasures.emptied(self._spark, self._lake, self._stream, frame)
-        self.progress, info = self._commit(ordered(frame.coalesce(self._files(records_of(batch)))), after)
+        self.progress, info = self._commit(ordered(frame.coalesce(self._files(batches.records_of(batch)))), after)
         return info
 
     def mirror(self) -> None:
