@@ -17,8 +17,7 @@ from typing import Any
 from bridge.amqp.receiver import Receiver
 from bridge.deliveries.worker import Deliveries
 from bridge.group.client import KafkaMember
-from bridge.group.membership import Membership
-from bridge.group.recovery import Recovery
+from bridge.group.membership import Membership, Recovery
 from bridge.kafka.client import admin
 from bridge.kafka.entries import call_within
 from bridge.kafka.errors import translated

@@ -30,12 +30,12 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
     """List the tables of STREAMS, or of all: name at the source and in SQL, state, expectations, age of what is published."""
     file = load_file(config, LakeFile)
     chosen = [stream for stream in streams or sorted(file.streams) if file.stream(stream)]
-    from spark_jobs import noop_check
+    from spark_jobs import preflight
     from spark_jobs.query import published_tables
     from spark_jobs.session import session
 
     if stopped:
-        chosen = [stream for stream in chosen if not noop_check.whole(file, stream)]
+        chosen = [stream for stream in chosen if not preflight.whole(file, stream)]
     listed_tables = published_tables.list_tables(session(file, writes=False), file, chosen, rows=rows) if chosen else []
     if stopped:
         listed_tables = [table for table in listed_tables if table.state == "stopped"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, member
-from bridge.kafka.consuming import leave_group
+from bridge.kafka.entries import leave_group
 from bridge.kafka.errors import is_instance_fenced, translated
 from bridge.model.ports import GroupMetadata, InstanceFenced, Partition
 from headrace.configuration.kafka import KafkaConnection

@@ -29,12 +29,11 @@ from bridge.kafka.entries import (
     restore,
 )
 from bridge.kafka.errors import translated
-from bridge.kafka.last_record import Bounds, bounds, read_last_record
 from bridge.kafka.producer import KafkaProducer, Leftovers
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
-from bridge.positions.withheld_survey import known_withheld
+from bridge.positions.last_record import Bounds, bounds, known_withheld, read_last_record
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 

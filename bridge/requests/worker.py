@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from bridge.kafka.client import PATIENCE, TIMESTAMP_NOT_AVAILABLE, TopicCollection, TopicPartition, request_consumer
-from bridge.kafka.consuming import describe, events
+from bridge.kafka.entries import describe, events
 from bridge.kafka.errors import translated
 from bridge.kafka.writing import RecordWriter
 from bridge.model.delivery import Accept, Outcome, Reject, Release

@@ -22,12 +22,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from edge.snapshot.active_plan import ActivePlan
+from edge.snapshot.active_plan import ActivePlan, TableCopy
 from edge.snapshot.chunk_reader import Job, Worker
 from edge.snapshot.plan import Key, LogTable, TablePlan
 from edge.snapshot.ports import Chunk, DedupWindow, Described, MomentGone, Reader, Source
 from edge.snapshot.store import Request
-from edge.snapshot.table_copy import TableCopy
 from headrace.errors import NeedsOperator, NoSpace, NotConnected, Retryable
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS

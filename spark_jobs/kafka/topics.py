@@ -4,7 +4,7 @@ A bridge commits a source's position in one Kafka transaction with the records o
 the ends of all topics after that: whatever is at or below a position is before those ends. They are the high watermarks: of a
 transaction that is committed one topic may still lack the marker, and readers are held back there; bronze has reached a
 position when it has passed the ends. Positions are in the offsets of the bridges' consumer group; the lake's own group mirrors
-its offsets for lag tools. Called by bronze, by its check and by noop_check.py.
+its offsets for lag tools. Called by bronze and by preflight.py.
 """
 
 import logging

@@ -7,8 +7,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bridge.kafka.client import admin
-from bridge.kafka.last_record import read_last_record
 from bridge.kafka.topics import make
+from bridge.positions.last_record import read_last_record
 from bridge.positions.survey import positions_of
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load

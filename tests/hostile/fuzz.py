@@ -23,10 +23,10 @@ from bridge.dead_letters import DeadLetterIndex
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.pending import encode as encode_delivery
 from bridge.deliveries.record import Record
-from bridge.kafka.last_record import position_of
 from bridge.model import position_text
 from bridge.model.delivery import Accept, Reject, Release
 from bridge.model.route import TablePatterns, TableRouter
+from bridge.positions.last_record import position_of
 from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, find_needed
 from bridge.routing.withheld_records import batch_of

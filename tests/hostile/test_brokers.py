@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from bridge.group.client import KafkaMember
-from bridge.group.recovery import Recovery
+from bridge.group.membership import Recovery
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
 from bridge.kafka.producer import KafkaProducer, Leftovers

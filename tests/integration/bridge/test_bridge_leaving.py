@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from bridge.deliveries.kafka import TopicReader
+from bridge.deliveries.record import TopicReader
 from bridge.group.client import KafkaMember
 from bridge.kafka.client import TopicPartition, admin
 from bridge.kafka.entries import commit_offsets, reading

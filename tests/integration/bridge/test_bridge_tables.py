@@ -9,8 +9,8 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from bridge.dead_letters import dead_letters
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
-from bridge.kafka.last_record import read_last_record
 from bridge.kafka.topics import make, owners
+from bridge.positions.last_record import read_last_record
 from bridge.positions.survey import positions_of
 from headrace.batch import Batch
 from headrace.configuration.bridge import BridgeFile

@@ -11,10 +11,10 @@ from headrace.errors import NeedsOperator, NotConnected
 from spark_jobs import load
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import quarantine
-from spark_jobs.bronze.check import check
 from spark_jobs.kafka import client as asking
 from spark_jobs.kafka import topics
 from spark_jobs.maintenance import replay
+from spark_jobs.preflight import check
 from spark_jobs.query import published_tables
 from tests.rules.waiting import eventually
 

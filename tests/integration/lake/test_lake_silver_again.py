@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from headrace.errors import Retryable
-from spark_jobs import noop_check
+from spark_jobs import preflight
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_load, table_task
@@ -70,7 +70,7 @@ def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed
     before = rows(spark, lake)
     # when
     shutil.rmtree(table_task.path(lake, "bank", "public.accounts"))
-    assert noop_check.report(lake, "bank") is None
+    assert preflight.report(lake, "bank") is None
     loaded(lake)
     # then
     assert rows(spark, lake) == before == [(J, 1, "a", Decimal("1.00"))]

@@ -12,7 +12,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
-from spark_jobs import noop_check
+from spark_jobs import preflight
 from spark_jobs.bronze import load as bronze
 from spark_jobs.command import lake as command
 from spark_jobs.query import engine, repl, results
@@ -207,7 +207,7 @@ def test_prompt_answers_goes_on_after_an_error_and_leaves(spark, bank, capsys, t
 def test_commands_report_what_they_did(spark, bank):
     run = CliRunner().invoke
     # then a load with nothing to do is known without Spark
-    assert noop_check.report(bank, "bank") is not None
+    assert preflight.report(bank, "bank") is not None
     loaded = run(command, ["load", "bank", "--config", bank.path, "--json"], catch_exceptions=False)
     assert json.loads(loaded.output)["bronze"]["records"] == 0
     assert (

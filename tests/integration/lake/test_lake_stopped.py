@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs import command, noop_check
+from spark_jobs import command, preflight
 from spark_jobs.bronze import increment
 from spark_jobs.query import snapshot
 from spark_jobs.query.engine import SqlEngine
@@ -83,7 +83,7 @@ def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_s
     assert lake.rows("entry", table="public.log") == [(J, "a"), (J, "b"), (J, "c"), (J, "d")]
     assert lake.load().load is None
     assert CliRunner().invoke(command.lake, asked).exit_code == 0
-    assert noop_check.whole(lake.file, "bank")
+    assert preflight.whole(lake.file, "bank")
 
 
 def test_l36_a_stopped_table_stays_stopped_when_nothing_of_it_comes_but_the_marks_of_a_copy(spark, logged_lake):

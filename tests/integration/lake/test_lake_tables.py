@@ -6,12 +6,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
-from spark_jobs import load, noop_check
+from spark_jobs import load, preflight
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import sink
-from spark_jobs.bronze.check import check
 from spark_jobs.kafka import client as asking
 from spark_jobs.maintenance import replay
+from spark_jobs.preflight import check
 from spark_jobs.query import engine, published_tables
 from spark_jobs.state import offsets
 from tests.rules.waiting import eventually
@@ -67,7 +67,7 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     first = loaded(lake)
     # then
     assert first.changes == {ACCOUNTS: 1, TELLERS: 1}
-    assert noop_check.report(lake, "bank") is not None
+    assert preflight.report(lake, "bank") is not None
     desk = engine.SqlEngine(spark.newSession(), lake)
 
     # when the end of a transaction is there, in one topic, and its beginning is not, in the other; ahead of it is a new schema
@@ -80,7 +80,7 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     source.release(late)
     assert bronze.load(spark, lake, "bank").tables.keys() == {f"{source.topic}.{ACCOUNTS}"}
     assert live(desk, "tellers") == live(desk, "accounts") == ["a", "b"]
-    assert noop_check.report(lake, "bank") is None
+    assert preflight.report(lake, "bank") is None
     whole = loaded(lake)
     assert whole.changes == {ACCOUNTS: 1, TELLERS: 1}
     assert dict(published_tables.frame(spark, lake, "bank", ACCOUNTS).dtypes)["balance"] == "decimal(12,3)"
@@ -93,10 +93,10 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
         patch.setattr(bronze.topics, "observe", lambda *_: ahead)
         assert loaded(lake).changes == {}
     # then the next load has no record to read, and knows
-    assert noop_check.report(lake, "bank") is None
+    assert preflight.report(lake, "bank") is None
     report = load.run(spark, lake, "bank")
     assert (report.bronze.records, report.silver.changes) == (0, {ACCOUNTS: 1, TELLERS: 1})
-    assert noop_check.report(lake, "bank") is not None
+    assert preflight.report(lake, "bank") is not None
 
     # when a load dies after its commit, and meanwhile a table gets a topic
     source.commit(*both(source, 4, "d"))
@@ -197,7 +197,7 @@ def test_l49_a_load_goes_on_by_the_rows_where_a_note_refers_to_one_that_is_gone(
     commit.write_text(commit.read_text().replace(base.commit, "0" * 32))
     commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
     assert offsets.read(spark, path) is None
-    assert noop_check.report(lake, "bank") is None
+    assert preflight.report(lake, "bank") is None
     source.commit(*both(source, 3, "c"))
     # then a load takes what is new, once, and notes all again
     assert loaded(lake).changes == {ACCOUNTS: 1, TELLERS: 1}

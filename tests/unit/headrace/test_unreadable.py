@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from bridge.dead_letters import DeadLetterIndex
-from bridge.kafka.last_record import position_of
+from bridge.positions.last_record import position_of
 from bridge.positions.transfer import read_export
 from bridge.table_schemas import schema_in
 from edge.debezium.checkpoint import place_of

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.group.recovery import Recovery
+from bridge.group.membership import Recovery
 from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute

@@ -7,8 +7,8 @@ from bridge.kafka.client import KafkaError, OffsetSpec
 from bridge.model.ports import Committed
 from bridge.model.position_text import Withheld, WithheldTable, parse
 from bridge.model.route import SourceRoute
-from bridge.positions import withheld_survey as survey
-from bridge.positions.withheld_survey import known_withheld
+from bridge.positions import last_record as survey
+from bridge.positions.last_record import known_withheld
 from bridge.routing.withheld_records import batch_of, divide
 from bridge.service import STALLED_SECONDS, Stalls
 from bridge.source.session import Session

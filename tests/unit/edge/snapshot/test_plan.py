@@ -7,10 +7,9 @@ from rich.console import Console
 
 from edge.observability.figures import Figures
 from edge.postgres.snapshot_table import named
-from edge.snapshot.active_plan import ActivePlan
+from edge.snapshot.active_plan import FEWEST, MOST, ActivePlan, ChunkSize
 from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore, as_dict, as_table
-from edge.snapshot.table_copy import FEWEST, MOST, ChunkSize
 from headrace.errors import NeedsOperator
 from headrace.status.answer import SnapshotStatus, snapshot_of
 
