@@ -1,7 +1,7 @@
 """Dead letters: records in place of a change whose row was too large or could not be decoded (docs/records.md), in the topics.
 
 They are in the source's own order, in the place of the change, so nothing is hidden and no chain is broken. What is left to do
-is the edge's: raise the limit, put the values right, and copy the rows again (edge/snapshot/dead_letters.py). Reads whole
+is the edge's: raise the limit, put the values right, and copy the rows again (edge/commands/snapshot.py). Reads whole
 topics; called by the command.
 
 Which dead letters are open, and which are replaced: a later record of the same key has brought the row, or removed it.

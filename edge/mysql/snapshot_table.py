@@ -18,8 +18,7 @@ from edge.mysql import charset
 from edge.mysql.connection import Database
 from edge.mysql.snapshot_columns import CATALOGUED, Catalogued, KeyColumn, field, quoted, selected
 from edge.mysql.table_map import TableMap
-from edge.snapshot.chunk_reader import where_clause
-from edge.snapshot.dead_letters import check_keys, unclear
+from edge.snapshot.chunk_reader import check_keys, unclear, where_clause
 from edge.snapshot.plan import Key
 from headrace.configuration.edge import Records
 from headrace.errors import NeedsOperator
