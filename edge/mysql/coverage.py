@@ -1,20 +1,63 @@
-"""Whether a server's log has the changes of what is captured, and whether what is captured is there.
+"""What is captured of a server, whether its log has the changes of that, and whether it is there.
 
 Guarantees that nothing is changed. A server may keep databases out of its log, and a replica what it applies; a copy of their
 tables would succeed, and nothing would follow it. Called by `init`, when a connection begins, and by the doctor.
 """
 
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from edge.mysql.checks import SHOW_REPLICAS, log_status
 from edge.mysql.connection import Database
-from edge.mysql.table_cache import SYSTEM
+from edge.records.column_policy import Policy, PolicyTable
 from headrace.configuration.edge import Mysql
+from headrace.configuration.edge import Policy as Section
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)
+
+#: The servers' own.
+SYSTEM: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+_CATALOG = """
+select c.table_schema, c.table_name, c.column_name, c.column_key = 'PRI'
+from information_schema.columns c join information_schema.tables t
+    on t.table_schema = c.table_schema and t.table_name = c.table_name
+where t.table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2
+"""
+
+
+class Chosen:
+    """Which tables are captured: of some databases or all, of these some tables or all, and what the policy admits."""
+
+    def __init__(self, databases: list[str], tables: list[str], policy: Policy) -> None:
+        self._databases, self._tables, self._policy = frozenset(databases), frozenset(tables), policy
+
+    def __call__(self, database: str, table: str) -> bool:
+        """Return whether a table is captured."""
+        name = f"{database}.{table}"
+        if self._tables:
+            chosen = name in self._tables
+        else:
+            chosen = database in self._databases if self._databases else database not in SYSTEM
+        return chosen and self._policy.admits(database, table)
+
+    def has_some_of(self, database: str) -> bool:
+        """Return whether tables of a database may be captured."""
+        if self._tables:
+            return any(name.startswith(f"{database}.") for name in self._tables)
+        return database in self._databases if self._databases else database not in SYSTEM
+
+
+def described_columns(database: Database, names: Mysql) -> Iterator[PolicyTable]:
+    """Yield the captured tables, and those that the policy keeps back, with columns and primary key."""
+    chosen = Chosen(names.databases, names.tables, Policy(Section()))
+    for (schema, table), rows in groupby(database.rows(_CATALOG), key=lambda row: (str(row[0]), str(row[1]))):
+        if chosen(schema, table):
+            columns = [(str(name), bool(keyed)) for _, _, name, keyed in rows]
+            yield PolicyTable(schema, table, [name for name, _ in columns], [name for name, keyed in columns if keyed])
 
 
 class Gap(NamedTuple):

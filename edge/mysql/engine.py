@@ -15,14 +15,14 @@ from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, MysqlGtids, place, split_name
 from edge.mysql.checks import check_gtids, check_identity, check_log, check_settings, log, retention_seconds
 from edge.mysql.connection import Database, SnapshotConnection
-from edge.mysql.coverage import check_logged
+from edge.mysql.coverage import Chosen, check_logged, described_columns
 from edge.mysql.replication import ReplicationStream, check_server_id, note_dump_thread, noted_dump_thread
 from edge.mysql.setup import MysqlRetirement
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_reader import SnapshotReader
 from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.snapshot_table import condition
-from edge.mysql.table_cache import Chosen, TableCache, described_columns
+from edge.mysql.table_cache import TableCache
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
 from edge.progress.passed import PassedTransactions

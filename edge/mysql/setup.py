@@ -28,10 +28,9 @@ from edge.mysql.checks import (
     newest_file,
 )
 from edge.mysql.connection import Database
-from edge.mysql.coverage import check_logged, unmatched
+from edge.mysql.coverage import Chosen, check_logged, unmatched
 from edge.mysql.ddl import Kind, read_statement
 from edge.mysql.errors import CAPTURE_AGAIN
-from edge.mysql.table_cache import Chosen
 from edge.progress.checkpoint import State
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql

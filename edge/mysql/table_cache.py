@@ -6,15 +6,14 @@ bytes are an address or a UUID, and which columns are the period of a table with
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, types
 from edge.mysql.charset import BINARY, statement_text
 from edge.mysql.column_codec import ColumnCodec, Place, code, for_key, treated, without_zero_dates
-from edge.mysql.connection import Database
+from edge.mysql.coverage import SYSTEM, Chosen
 from edge.mysql.ddl import Name, Statement, read_statement
 from edge.mysql.debezium_types import with_debezium_form
 from edge.mysql.events import Query
@@ -24,16 +23,13 @@ from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.table_map import Field, TableMap, parse_names, readings, signs, year_has_sign
 from edge.records.alterations import Catalog
-from edge.records.column_policy import LeftOut, Policy, PolicyTable
+from edge.records.column_policy import LeftOut, Policy
 from edge.records.form_limits import NoForm
-from headrace.configuration.edge import Mysql, Records
-from headrace.configuration.edge import Policy as Section
+from headrace.configuration.edge import Records
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)
 
-#: The servers' own.
-SYSTEM: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 #: The columns of every SEQUENCE.
 _SEQUENCE: Final = (
     "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
@@ -43,45 +39,6 @@ _SEQUENCE: Final = (
 _MOST = 5000
 #: Lengths of addresses and UUIDs, which the log shows as bytes.
 _ADDRESS_LENGTHS: Final = frozenset({4, 16})
-
-
-class Chosen:
-    """Which tables are captured: of some databases or all, of these some tables or all, and what the policy admits."""
-
-    def __init__(self, databases: list[str], tables: list[str], policy: Policy) -> None:
-        self._databases, self._tables, self._policy = frozenset(databases), frozenset(tables), policy
-
-    def __call__(self, database: str, table: str) -> bool:
-        """Return whether a table is captured."""
-        name = f"{database}.{table}"
-        if self._tables:
-            chosen = name in self._tables
-        else:
-            chosen = database in self._databases if self._databases else database not in SYSTEM
-        return chosen and self._policy.admits(database, table)
-
-    def has_some_of(self, database: str) -> bool:
-        """Return whether tables of a database may be captured."""
-        if self._tables:
-            return any(name.startswith(f"{database}.") for name in self._tables)
-        return database in self._databases if self._databases else database not in SYSTEM
-
-
-_CATALOG = """
-select c.table_schema, c.table_name, c.column_name, c.column_key = 'PRI'
-from information_schema.columns c join information_schema.tables t
-    on t.table_schema = c.table_schema and t.table_name = c.table_name
-where t.table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2
-"""
-
-
-def described_columns(database: Database, names: Mysql) -> Iterator[PolicyTable]:
-    """Yield the captured tables, and those that the policy keeps back, with columns and primary key."""
-    chosen = Chosen(names.databases, names.tables, Policy(Section()))
-    for (schema, table), rows in groupby(database.rows(_CATALOG), key=lambda row: (str(row[0]), str(row[1]))):
-        if chosen(schema, table):
-            columns = [(str(name), bool(keyed)) for _, _, name, keyed in rows]
-            yield PolicyTable(schema, table, [name for name, _ in columns], [name for name, keyed in columns if keyed])
 
 
 class Copied(NamedTuple):

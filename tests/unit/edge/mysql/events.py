@@ -6,8 +6,9 @@ from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from edge.mysql.coverage import Chosen
 from edge.mysql.decoder import Decoder
-from edge.mysql.table_cache import Chosen, TableCache
+from edge.mysql.table_cache import TableCache
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents

@@ -6,7 +6,7 @@ import struct
 import pytest
 import zstandard
 
-from edge.mysql.table_cache import Chosen
+from edge.mysql.coverage import Chosen
 from edge.records.column_policy import Policy as ColumnPolicy
 from headrace.configuration.edge import ColumnRule, Policy, Records
 from headrace.errors import CorruptInput, NeedsOperator

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.mysql.table_cache import Chosen
+from edge.mysql.coverage import Chosen
 from edge.records.column_policy import Policy as ColumnPolicy
 from edge.snapshot.store import SnapshotStore
 from edge.snapshot.table_history import TableHistory
