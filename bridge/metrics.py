@@ -232,6 +232,11 @@ class SourceMetrics:
         if figures:
             self.edge = figures
 
+    def reported(self) -> Complete:
+        """Return what the edge reported last of the changes that it has sent."""
+        lag, commit_ms = number(self.edge, "captured_lag_seconds"), number(self.edge, "commit_ms")
+        return Complete(self.heard_at, lag or 0.0, commit_ms or 0.0)
+
     def commit(self, records: int, size: int, seconds: float) -> None:
         """Note a committed transaction: its records, their size before compression, and how long Kafka took."""
         self.transactions += 1
