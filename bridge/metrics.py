@@ -1,7 +1,8 @@
 """Metrics of each source: what the bridge did since it started, the state of the source, what its edge reports of itself.
 
 Written by whoever serves the source; read by any thread, which may see one figure newer than another. What an edge reports is
-shown, and never trusted for anything else. docs/metrics.md explains each.
+shown, and never trusted for anything else. docs/metrics.md explains each. A transaction is of many sources, so its size and cost
+are a lane's and no source's: lanes have metrics of their own.
 """
 
 import math
@@ -232,7 +233,7 @@ class SourceMetrics:
         if figures:
             self.edge = figures
 
-    def reported(self) -> Complete:
+    def read_report(self) -> Complete:
         """Return what the edge reported last of the changes that it has sent."""
         lag, commit_ms = number(self.edge, "captured_lag_seconds"), number(self.edge, "commit_ms")
         return Complete(self.heard_at, lag or 0.0, commit_ms or 0.0)
@@ -266,6 +267,26 @@ class SourceMetrics:
         names = ("state", "position", "records", "batches", "repeats", "released", "rejected", "transactions")
         silent = None if self.silent is None else round(self.silent, 1)
         return {name: getattr(self, name) for name in names} | {"edge": self.edge, "silent_seconds": silent}
+
+
+@dataclass(slots=True)
+class LaneMetrics:
+    """Counts since the bridge started; written by the lane's thread alone."""
+
+    transactions: int = counter("transactions_total", "Transactions committed.")
+    aborted: int = counter("aborted_transactions_total", "Transactions aborted, or whose outcome was not known.")
+    records: int = counter("records_total", "Records committed.")
+    sources: int = counter("sources_total", "Sources in committed transactions, counted in each.")
+    partitions: int = counter("partitions_total", "Partitions with records in committed transactions, counted in each.")
+    commit_seconds: Seconds = histogram("commit_seconds", "How long Kafka took to commit a transaction.")  # noqa: RUF009
+
+    def commit(self, records: int, sources: int, partitions: int, seconds: float) -> None:
+        """Note a committed transaction."""
+        self.transactions += 1
+        self.records += records
+        self.sources += sources
+        self.partitions += partitions
+        self.commit_seconds.add(seconds)
 
 
 def number(figures: Mapping[str, int | float | str], name: str) -> float | None:

@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bridge.deliveries.record import DeliveryMetrics
-from bridge.lanes.state import LaneMetrics
-from bridge.metrics import SourceMetrics, number, words
+from bridge.metrics import LaneMetrics, SourceMetrics, number, words
 from bridge.model.position_text import Withheld
 from bridge.source.state import SourceState
 from headrace import __version__, doors

@@ -16,7 +16,7 @@ from rich.console import Console
 from headrace.configuration.new import new_lake
 from headrace.errors import NotConnected, Retryable
 from headrace.waiting import StopRequest
-from spark_jobs import command_options, query_command, table_command
+from spark_jobs import command_options, table_command
 
 _log = logging.getLogger(__name__)
 
@@ -27,12 +27,12 @@ def lake() -> None:
 
 
 lake.add_command(new_lake)
-lake.add_command(query_command.tables)
-lake.add_command(query_command.changed)
-lake.add_command(query_command.register)
-lake.add_command(query_command.sql)
-lake.add_command(query_command.sources)
-lake.add_command(query_command.serve)
+lake.add_command(table_command.tables)
+lake.add_command(table_command.changed)
+lake.add_command(table_command.register)
+lake.add_command(table_command.sql)
+lake.add_command(table_command.sources)
+lake.add_command(table_command.serve)
 lake.add_command(table_command.drop)
 lake.add_command(table_command.erase)
 

@@ -150,7 +150,7 @@ class Part:
         batch, unpacked = self._decode(delivery)
         verdict = judge(self.tail, batch)
         if isinstance(verdict, Next | Repeat) and batch.figures:
-            self._complete = self._state.figures.reported()
+            self._complete = self._state.figures.read_report()
         if isinstance(verdict, Gap):
             raise _NotTaken(Release(self._state.note_gap(verdict)))
         if isinstance(verdict, Stale):

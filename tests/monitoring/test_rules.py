@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from bridge.deliveries.record import DeliveryMetrics
-from bridge.lanes.state import LaneMetrics
-from bridge.metrics import Complete, SourceMetrics
+from bridge.metrics import Complete, LaneMetrics, SourceMetrics
 from bridge.service import BridgeService
 from edge.answers.handlers import EdgeService
 from edge.observability.figures import Figures

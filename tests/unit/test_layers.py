@@ -60,7 +60,7 @@ LAYERS = {
         {"maintenance"},
         {"load"},
         {"preflight"},
-        {"query_command", "table_command"},
+        {"table_command"},
         {"command", "jvm_warmup", "submit"},
     ),
 }

@@ -9,9 +9,8 @@ import yaml
 
 from bridge.deliveries.record import STATES as DELIVERY_STATES
 from bridge.deliveries.record import DeliveryMetrics
-from bridge.lanes.state import LaneMetrics
 from bridge.metrics import STATES as BRIDGE_STATES
-from bridge.metrics import SourceMetrics
+from bridge.metrics import LaneMetrics, SourceMetrics
 from bridge.service import CONNECTION_PREFIX, DELIVERY_PREFIX, LANE_PREFIX
 from bridge.service import PREFIX as BRIDGE
 from edge.answers.handlers import PREFIX as EDGE
