@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
-from edge import watch
 from edge.delivery.outbox import Outbox
-from edge.engine import Adoption, DecodedLog
+from edge.engine import Adoption, DecodedLog, ServerWatch
 from edge.mysql import setup
 from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, MysqlGtids, place, split_name
@@ -295,7 +294,7 @@ def _charsets(database: Database) -> dict[int, str]:
     return found
 
 
-class Watch(watch.Watch[Database, MysqlCheckpoint]):
+class Watch(ServerWatch[Database, MysqlCheckpoint]):
     """Looks at settings and binlog."""
 
     def look(self, connection: Database) -> None:

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from edge import watch
 from edge.delivery.outbox import Outbox
-from edge.engine import CheckpointChanged
+from edge.engine import CheckpointChanged, ServerWatch
 from edge.observability.figures import Figures
 from edge.postgres.catalog import check_publication, enum_labels, published, published_columns
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
@@ -134,7 +133,7 @@ class KnownCatalog:
     published: Published | None = None
 
 
-class Watch(watch.Watch[Database, PostgresCheckpoint]):
+class Watch(ServerWatch[Database, PostgresCheckpoint]):
     """Looks at slot, publication and `synchronized_standby_slots`."""
 
     def __init__(

@@ -23,7 +23,7 @@ LAYERS = {
         {"delivery"},
         {"progress"},
         {"snapshot"},
-        {"engine", "watch"},
+        {"engine"},
         {"mysql", "postgres"},
         {"debezium"},
         {"engine_registry"},
