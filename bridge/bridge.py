@@ -69,18 +69,18 @@ class Bridge:
         #: Identifies this run of a bridge; it goes with every committed position.
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}/{file.instance}"
         self._admin = admin(file.kafka)
-        known = routes(file)
+        source_routes = routes(file)
         leftovers = Leftovers(file.kafka, file.instance, [*map(str, range(file.kafka.lanes)), "isolated"])
         self._positions = positions = [
-            Positions(file.kafka, self._admin, file.group, known, leftovers, searches=searches)
+            Positions(file.kafka, self._admin, file.group, source_routes, leftovers, searches=searches)
             for searches in (False, True)
         ]
         self.recovery, self.search = map(Recovery, positions)
         self.recovery.search = self.search.add
-        self.receiver = Receiver(file.interconnect, known, f"headrace-bridge/{self.name}")
+        self.receiver = Receiver(file.interconnect, source_routes, f"headrace-bridge/{self.name}")
         self.deliveries = Deliveries(file, self.receiver.send)
         self.receiver.deliver(self.deliveries.outboxes)
-        self.registry = SourceRegistry(known.values(), self.receiver, self.recovery.add)
+        self.registry = SourceRegistry(source_routes.values(), self.receiver, self.recovery.add)
         for recovery in (self.recovery, self.search):
             recovery.serve, recovery.unreadable = self.registry.serve, self.registry.unreadable
         self.schemas = RegisteredSchemas(RegistryClient(file.registry)) if file.registry is not None else None
@@ -183,7 +183,7 @@ class Bridge:
         if file.requests is None:
             return None
         topics, leases = file.requests.topics(file.kafka.prefix), self.registry.ownership
-        made = RequestWorker(
+        worker = RequestWorker(
             file.kafka,
             topics,
             self.registry,
@@ -192,8 +192,8 @@ class Bridge:
             settle=self.receiver.settle_answer,
             open_reader=partial(TopicReader, admin=self._admin),
         )
-        self.receiver.carry(made.pending, made.received)
-        return made
+        self.receiver.carry(worker.pending, worker.received)
+        return worker
 
     def _lane(self, number: int | None) -> Lane:
         file = self._file
@@ -315,17 +315,17 @@ class Bridge:
                 each.renew()
 
     def _report(self) -> None:
-        for name, known in self.figures().items():
+        for name, figures in self.figures().items():
             _log.info(
                 "%s: %s at %s; %d records in %d batches and %d transactions, %d repeats, %d released, %d rejected; %s",
                 name,
-                known["state"],
-                known["position"] or "no position",
-                *(known[key] for key in ("records", "batches", "transactions", "repeats", "released", "rejected")),
+                figures["state"],
+                figures["position"] or "no position",
+                *(figures[key] for key in ("records", "batches", "transactions", "repeats", "released", "rejected")),
                 "edge not heard yet"
-                if known["silent_seconds"] is None
-                else f"edge heard {known['silent_seconds']} s ago",
-                extra={"figures": known},
+                if figures["silent_seconds"] is None
+                else f"edge heard {figures['silent_seconds']} s ago",
+                extra={"figures": figures},
             )
 
     def _end(self) -> None:

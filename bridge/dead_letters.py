@@ -100,7 +100,7 @@ class DeadLetterIndex:
                 _raise(self._replaced, (change.source.of, key), change.source.position)
             self._leaves(change, key)
 
-    def found(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """Return the contents of each dead letter, in the order in which they were fed, with its `state`: open or replaced."""
         return [self._shown(letter) for letter in self._letters]
 
@@ -139,9 +139,9 @@ class DeadLetterIndex:
         return change.op != "d" and max(later) <= position
 
 
-def _raise(known: dict[Any, str], what: Any, position: str) -> None:
+def _raise(positions: dict[Any, str], what: Any, position: str) -> None:
     # Positions sort as their texts do.
-    known[what] = max(known.get(what, ""), position)
+    positions[what] = max(positions.get(what, ""), position)
 
 
 def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
 
     Raises ConfigurationError for a stream that the file has not, NotConnected, or NeedsOperator.
     """
-    found = []
+    rows = []
     topics = topics_of(file, stream, admin(file.kafka))
     for partitions in file.streams[stream].sources.values():
         index = DeadLetterIndex()
@@ -157,5 +157,5 @@ def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
             for topic, partition in product(topics, partitions):
                 for record in records(client, topic, partition):
                     index.add(record.key(), record.value(), f"{topic}[{partition}]@{record.offset()}")
-        found += index.found()
-    return found
+        rows += index.rows()
+    return rows

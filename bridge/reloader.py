@@ -135,8 +135,8 @@ class Reloader:
         except ReplicationError as error:
             _log.error("reload: %s. %s", error.message, error.hint or "The bridge goes on with the former file.")
             return
-        known = routes(file)
-        learn(known.values(), there)
+        source_routes = routes(file)
+        learn(source_routes.values(), there)
         self._file = file
         if not changed.anything:
             _log.info("reload: nothing changed in %s", file.path)
@@ -144,7 +144,7 @@ class Reloader:
         if changed.addresses:
             _log.info("reload: brokers are looked for at %s from now on", file.kafka.bootstrap)
             self._renew()
-        membership.call(lambda: self._take_over(file, changed, known, membership))
+        membership.call(lambda: self._take_over(file, changed, source_routes, membership))
 
     @staticmethod
     def _at_other_addresses(file: BridgeFile) -> Administrator:
@@ -155,15 +155,15 @@ class Reloader:
         return client
 
     def _take_over(
-        self, file: BridgeFile, changed: Difference, known: dict[str, SourceRoute], membership: Membership
+        self, file: BridgeFile, changed: Difference, source_routes: dict[str, SourceRoute], membership: Membership
     ) -> None:
         """Go on with the file; in the membership's thread, so that the group does not change meanwhile."""
         self._registry.remove(changed.removed)
         for positions in self._positions:
-            positions.use(known)
-        self._receiver.use(known, file.interconnect)
-        self._registry.add(known[source] for source in changed.added)
-        membership.use(first_places(known))
+            positions.use(source_routes)
+        self._receiver.use(source_routes, file.interconnect)
+        self._registry.add(source_routes[source] for source in changed.added)
+        membership.use(first_places(source_routes))
         _log.info(
             "reload: took %s over: %d sources added (%s), %d removed (%s)",
             file.path,

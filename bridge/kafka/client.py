@@ -123,13 +123,13 @@ def other_addresses(before: str, named: str) -> Iterator[None]:
     Another cluster's are found out by `Addresses.note`.
     """
     former = addresses(before)
-    found = _books[named] = Addresses(named, former.cluster)
+    changed = _books[named] = Addresses(named, former.cluster)
     try:
         yield
     except BaseException:
         _books[before] = former
         raise
-    _books[before] = found
+    _books[before] = changed
 
 
 def producer(connection: KafkaConnection, transactional_id: str, smallest: int) -> Any:
@@ -234,9 +234,9 @@ class Administrator:
 
     def note_brokers(self, seconds: float) -> None:
         """Note where the brokers are now, for clients that are made later."""
-        found = self._client.describe_cluster(request_timeout=seconds).result()
-        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in found.nodes)
-        addresses(self._connection.bootstrap).note(found.cluster_id or "", [f"{host}:{port}" for host, port in hosts])
+        cluster = self._client.describe_cluster(request_timeout=seconds).result()
+        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in cluster.nodes)
+        addresses(self._connection.bootstrap).note(cluster.cluster_id or "", [f"{host}:{port}" for host, port in hosts])
 
     def _make(self) -> None:
         refusals: deque[tuple[float, Any]] = deque(maxlen=4)

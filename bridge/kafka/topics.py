@@ -275,7 +275,7 @@ def owners(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
 
 def _holds(file: BridgeFile, stream: str, there: Collection[str]) -> list[tuple[str, str]]:
     """Return the topics of a stream, each with the table that it is of, or `all`, `transactions`, `withheld` or `the rest`."""
-    named = {found.topic: table for table, found in file.tables(stream).items()}
+    named = {settings.topic: table for table, settings in file.tables(stream).items()}
     matched = {topic: topic.removeprefix(f"{file.prefix(stream)}.") for topic in _found(file, stream, there)}
     own = (file.topic(stream), "the rest" if file.stream(stream).tables else "all")
     others = ((file.transaction_topic(stream), "transactions"), (file.withheld_topic(stream), "withheld"))
@@ -324,23 +324,23 @@ class RecordLimits:
     def refresh(self, topics: Iterable[str]) -> bool:
         """Read the limits of some topics again, unless they were just read; return whether one has grown, or is not known."""
         now = time.monotonic()
-        known, names = False, set()
+        grew, names = False, set()
         for name in topics:
             at, grown = self._asked.get(name, (-_AGAIN_SECONDS, False))
             if at + _AGAIN_SECONDS > now:
-                known |= grown
+                grew |= grown
             else:
                 names.add(name)
         if not names:
-            return known
+            return grew
         try:
             limits = check(self._admin, {name: self._topics[name] for name in names}, patience=_PATIENCE)
         except ReplicationError:
             return True
-        found = {name: limits[name] > self._limits.get(name, 0) for name in names}
-        self._asked |= {name: (now, grown) for name, grown in found.items()}
+        has_grown = {name: limits[name] > self._limits.get(name, 0) for name in names}
+        self._asked |= {name: (now, grown) for name, grown in has_grown.items()}
         self.load(limits)
-        return known or any(found.values())
+        return grew or any(has_grown.values())
 
 
 def _largest_headers(share: Share) -> int:

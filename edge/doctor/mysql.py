@@ -160,7 +160,7 @@ def tables(context: CheckContext) -> Iterator[Finding]:
             f"{len(by_statement)} tables have versions by transaction and are logged as statements: {_names(by_statement)}",
             "Let ROW START and ROW END be timestamp(6).",
         )
-    readable = charset.known()
+    readable = charset.list_names()
     unread = {
         (str(database), str(table), str(name))
         for database, table, name in context.database.rows(_CHARSETS)

@@ -235,7 +235,7 @@ def _lacking(rows: list[_Row]) -> LargeRow:
     values = [(name, *value) for row in rows for name, value in row.large.items()]
     # In place of nulls.
     more = sum(sum(map(len, _pieces(is_text, value))) - len(b"null") for _, is_text, value in values)
-    return LargeRow(more, _digest(rows[-1]), max(values, key=lambda found: len(found[2]))[0])
+    return LargeRow(more, _digest(rows[-1]), max(values, key=lambda column: len(column[2]))[0])
 
 
 def _digest(row: _Row) -> str:

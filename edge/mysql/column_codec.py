@@ -89,24 +89,24 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: Place
 
 
 def _python(field: Field, charset_of: Callable[[int], str], kind: str, where: Place) -> ColumnCodec:
-    known = field.type
-    if known in {types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED}:
+    number = field.type
+    if number in {types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED}:
         return _string(field, charset_of, kind, where)
-    if known in _INTEGERS or known == types.INT24:
+    if number in _INTEGERS or number == types.INT24:
         return _integer(field)
-    if known in _BLOBS or known == types.BLOB_COMPRESSED:
+    if number in _BLOBS or number == types.BLOB_COMPRESSED:
         blob, text = _BLOB_NAMES.get(field.meta, _BLOB_NAMES[4])
         size = field.meta
         read = (f"n = number(m[p:p + {size}], 'little')", f"p += {size}", "{v} = m[p:(p := p + n)]")
-        codec = _characters(field, charset_of, where, read, (blob, text), compressed=known == types.BLOB_COMPRESSED)
-        plain = known != types.BLOB_COMPRESSED and (codec.is_text or codec.type_name == blob)
+        codec = _characters(field, charset_of, where, read, (blob, text), compressed=number == types.BLOB_COMPRESSED)
+        plain = number != types.BLOB_COMPRESSED and (codec.is_text or codec.type_name == blob)
         return codec._replace(length_bytes=size) if plain else codec
-    if known in {types.ENUM, types.SET}:
+    if number in {types.ENUM, types.SET}:
         return _membered(field, charset_of, where)
-    if (simple := _SIMPLE.get(known)) is not None:
+    if (simple := _SIMPLE.get(number)) is not None:
         return simple(field)
     raise NoForm(
-        f"column {where.name} is of a type that this release does not read ({known})",
+        f"column {where.name} is of a type that this release does not read ({number})",
         hint="Alter the column, or leave its table out of the source's tables.",
     )
 

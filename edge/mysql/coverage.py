@@ -82,7 +82,7 @@ def check_logged(database: Database, names: Mysql, *, new: bool) -> None:
 
 def gaps(database: Database, names: Mysql) -> list[Gap]:
     """Return what the log lacks of what is captured."""
-    found = []
+    lacking = []
     status = log_status(database)
     only, ignored = (_listed(status.get(name)) for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"))
     named = {name.partition(".")[0] for name in names.tables} or set(names.databases)
@@ -91,7 +91,7 @@ def gaps(database: Database, names: Mysql) -> list[Gap]:
         setting = (
             f"binlog_do_db = {','.join(sorted(only))}" if only else f"binlog_ignore_db = {','.join(sorted(ignored))}"
         )
-        found.append(
+        lacking.append(
             Gap(
                 f"{setting} keeps {_shown(out)} out of it",
                 "Take the setting out of the server's configuration and restart it, or name those databases alone that its log "
@@ -100,14 +100,14 @@ def gaps(database: Database, names: Mysql) -> list[Gap]:
             )
         )
     if (database.variable("log_slave_updates") or "").upper() in {"OFF", "0"} and _is_replica(database):
-        found.append(
+        lacking.append(
             Gap(
                 "it is a replica with log_slave_updates = OFF, so what it applies is not in its own log",
                 "Set log_slave_updates = ON in its configuration and restart it, or capture the server that it replicates.",
                 False,
             )
         )
-    return found
+    return lacking
 
 
 def databases(database: Database) -> set[str]:
@@ -125,7 +125,7 @@ def unmatched(database: Database, names: Mysql) -> list[str]:
         lines = [_line("database", name, there) for name in names.databases if name not in there]
     query = "select table_name from information_schema.tables where table_schema = %s"
     tables = {
-        of: {f"{of}.{found}" for (found,) in database.rows(query, of)}
+        of: {f"{of}.{table}" for (table,) in database.rows(query, of)}
         for of in {name.partition(".")[0] for name in names.tables}
         if of in there
     }
@@ -139,7 +139,7 @@ def unmatched(database: Database, names: Mysql) -> list[str]:
 
 
 def _line(kind: str, name: str, there: set[str]) -> str:
-    alike = sorted(found for found in there if found.lower() == name.lower())
+    alike = sorted(other for other in there if other.lower() == name.lower())
     if alike:
         return f"there is no {kind} {name}, but {_shown(alike)}: names are compared exactly"
     return f"there is no {kind} {name}, or the edge's user may not see it"

@@ -188,9 +188,9 @@ def read_statement(text: str, sql_mode: int = 0, database: str = "", *, lower_ca
 class _Reader:
     """Reads one statement."""
 
-    def __init__(self, found: list[Token], database: str, *, lower_case: bool) -> None:
-        self._tokens, self._database, self._lower_case = found, database, lower_case
-        self._words = [token.keyword for token in found]
+    def __init__(self, tokens: list[Token], database: str, *, lower_case: bool) -> None:
+        self._tokens, self._database, self._lower_case = tokens, database, lower_case
+        self._words = [token.keyword for token in tokens]
 
     def statement(self) -> Statement:
         """Return what it means."""
@@ -234,14 +234,14 @@ class _Reader:
 
     def _name(self, at: int) -> tuple[Name | None, int]:
         """Return the table that is named at a place, None where no name is, and the place after it."""
-        found = self._tokens[at : at + 3]
-        if not found or found[0].form not in {Form.WORD, Form.NAME}:
+        words = self._tokens[at : at + 3]
+        if not words or words[0].form not in {Form.WORD, Form.NAME}:
             return None, at
-        if len(found) < 2 or not found[1].is_sign("."):
-            return self._resolved(self._database, found[0].text), at + 1
-        if len(found) < 3:
+        if len(words) < 2 or not words[1].is_sign("."):
+            return self._resolved(self._database, words[0].text), at + 1
+        if len(words) < 3:
             return None, at
-        return self._resolved(found[0].text, found[2].text), at + 3
+        return self._resolved(words[0].text, words[2].text), at + 3
 
     def _resolved(self, database: str, table: str) -> Name:
         return (database.lower(), table.lower()) if self._lower_case else (database, table)
@@ -403,11 +403,11 @@ class _Reader:
         return None
 
 
-def _opening(found: list[Token], *, several: bool = False) -> str:
+def _opening(statement: list[Token], *, several: bool = False) -> str:
     """Return a statement's first keywords and the name after them; of `several` names all, as in RENAME TABLE a TO b."""
-    keywords = [token.keyword for token in takewhile(lambda token: token.keyword in _OPENING, found)]
+    keywords = [token.keyword for token in takewhile(lambda token: token.keyword in _OPENING, statement)]
     parts: list[str] = []
-    for token in found[len(keywords) :]:
+    for token in statement[len(keywords) :]:
         # After a name comes what joins it to another one, or the end.
         named = bool(parts) and parts[-1] not in _JOINS
         joins = token.text if token.form is Form.SIGN else token.keyword

@@ -42,18 +42,18 @@ def with_debezium_form(
 
     Raises ConfigurationError for a column of a key whose values `records` rounds.
     """
-    found: tuple[str, Write | None] | None
+    form: tuple[str, Write | None] | None
     if codec.type_name == "DECIMAL":
-        found = _decimal(records)
+        form = _decimal(records)
     elif codec.type_name in {"DATE", "DATETIME", "TIME"}:
-        found = _temporal(codec, records, column, zero=b"null" if nullable or in_key else b"0")
+        form = _temporal(codec, records, column, zero=b"null" if nullable or in_key else b"0")
     elif codec.type_name in _BYTES:
-        found = _binary(records)
+        form = _binary(records)
     else:
-        found = _other(codec, nullable=nullable or in_key) if records.types == "debezium" else None
-    if found is None:
+        form = _other(codec, nullable=nullable or in_key) if records.types == "debezium" else None
+    if form is None:
         return codec
-    name, write = found
+    name, write = form
     if write is None:
         return codec._replace(form_name=name)
     if in_key:

@@ -101,15 +101,15 @@ class MysqlEngine:
     def server_status(self, checkpoint: MysqlCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed place and what the server has behind it."""
         with self._database() as database:
-            found = log(database)
+            binlog = log(database)
         return {
             "confirmed_gtids": checkpoint.gtids if checkpoint else None,
             "confirmed_file": checkpoint.file if checkpoint else None,
             "confirmed_offset": checkpoint.offset if checkpoint else None,
             "server_id": checkpoint.server_id if checkpoint else None,
-            "binlog_first": found.files[0][0],
-            "binlog_end": f"{found.end[0]}:{found.end[1]}",
-            "retained_wal_bytes": found.retained(checkpoint.confirmed) if checkpoint else None,
+            "binlog_first": binlog.files[0][0],
+            "binlog_end": f"{binlog.end[0]}:{binlog.end[1]}",
+            "retained_wal_bytes": binlog.retained(checkpoint.confirmed) if checkpoint else None,
         }
 
     def _database(self) -> Database:
@@ -286,12 +286,12 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
 def _charsets(database: Database) -> dict[int, str]:
     """Return character sets by the numbers of their collations."""
     query = "select id, character_set_name from information_schema.collations where id is not null"
-    found = {int(number): str(name) for number, name in database.rows(query) if name}
+    names = {int(number): str(name) for number, name in database.rows(query) if name}
     if database.is_mariadb:
         # Collations of several character sets have a number for each.
         applicable = "select id, character_set_name from information_schema.collation_character_set_applicability"
-        found |= {int(number): str(name) for number, name in database.rows(applicable) if number is not None and name}
-    return found
+        names |= {int(number): str(name) for number, name in database.rows(applicable) if number is not None and name}
+    return names
 
 
 class Watch(ServerWatch[Database, MysqlCheckpoint]):

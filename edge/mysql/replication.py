@@ -57,14 +57,14 @@ def note_dump_thread(folder: Path, database: Database, number: int) -> None:
 def noted_dump_thread(folder: Path, database: Database) -> int:
     """Return the number of the connection that was noted, 0 for none and for one of before the server's last start."""
     try:
-        found = msgspec.json.decode((folder / _NAME).read_bytes(), type=_Note)
+        note = msgspec.json.decode((folder / _NAME).read_bytes(), type=_Note)
     except FileNotFoundError:
         return 0
     except (OSError, *UNREADABLE) as error:
         _log.warning("the note of the server's thread in %s is not read: %s", folder / _NAME, error)
         return 0
-    is_same = abs(found.server_started - _started(database)) <= _TOLERANCE_SECONDS
-    return found.number if is_same else 0
+    is_same = abs(note.server_started - _started(database)) <= _TOLERANCE_SECONDS
+    return note.number if is_same else 0
 
 
 def check_server_id(database: Database, server_id: int, former: int) -> None:
@@ -198,17 +198,17 @@ class ReplicationStream:
                     # Of a large event as few copies as can be.
                     data, at = data[at:], 0
                     size = len(data)
-                    kind, found = self._kind, b"".join(self._parts)
+                    kind, event = self._kind, b"".join(self._parts)
                     self._parts = []
                 else:
-                    kind, found = data[at + 4] if length else _END, data[at + 5 : end]
+                    kind, event = data[at + 4] if length else _END, data[at + 5 : end]
                     at = end
                 self.frames += 1
                 if kind != _OK:
                     self._rest = b""
-                    self._ended(kind, found)
-                if length := self._checked(found):
-                    feed(found, length, now_ms)
+                    self._ended(kind, event)
+                if length := self._checked(event):
+                    feed(event, length, now_ms)
                     fed += 1
             data = data[at:] if at else data
         self._rest = data
@@ -225,27 +225,27 @@ class ReplicationStream:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._database._connection._force_close()  # noqa: SLF001 - the driver's close sends COM_QUIT.
 
-    def _checked(self, found: bytes) -> int:
+    def _checked(self, event: bytes) -> int:
         """Return where an event ends without its checksum; raise CorruptInput when it is not whole."""
-        size = len(found)
-        if size < events.HEADER_SIZE or events.HEADER(found)[3] != size:
-            raise self._corrupt(found, "an event is cut short")
+        size = len(event)
+        if size < events.HEADER_SIZE or events.HEADER(event)[3] != size:
+            raise self._corrupt(event, "an event is cut short")
         end = size
-        kind = found[4]
+        kind = event[4]
         if kind == events.FORMAT:
-            self._checksummed = size > events.HEADER_SIZE + 62 and events.is_checksummed(found)
+            self._checksummed = size > events.HEADER_SIZE + 62 and events.is_checksummed(event)
             end -= events.CHECKSUM_SIZE + 1
         elif self._checksummed:
             end -= events.CHECKSUM_SIZE
-        if self._checksummed and zlib.crc32(found) != _WHOLE:
-            raise self._corrupt(found, "the checksum of an event does not hold")
+        if self._checksummed and zlib.crc32(event) != _WHOLE:
+            raise self._corrupt(event, "the checksum of an event does not hold")
         return end
 
-    def _corrupt(self, found: bytes, what: str) -> CorruptInput:
-        end = int.from_bytes(found[13:17], "little") if len(found) >= events.HEADER_SIZE else 0
-        kind = found[4] if len(found) > 4 else 0
+    def _corrupt(self, event: bytes, what: str) -> CorruptInput:
+        end = int.from_bytes(event[13:17], "little") if len(event) >= events.HEADER_SIZE else 0
+        kind = event[4] if len(event) > 4 else 0
         return CorruptInput(
-            f"{what}: type {kind}, {len(found)} bytes, ending at offset {end} of a binlog file of {self._address}, "
+            f"{what}: type {kind}, {len(event)} bytes, ending at offset {end} of a binlog file of {self._address}, "
             f"somewhere after {self._since}",
             hint="Nothing was skipped or confirmed. Start the edge again; if it stops there again, the binlog file is damaged: "
             "look at it with mariadb-binlog --verify-binlog-checksum, start a new epoch and copy the tables again.",
@@ -262,11 +262,11 @@ class ReplicationStream:
             raise NotConnected(f"the connection to {self._address} was lost: the server closed it")
         return more
 
-    def _ended(self, kind: int, found: bytes) -> None:
+    def _ended(self, kind: int, body: bytes) -> None:
         if kind != _ERROR:
             raise LogEnded(f"server {self._address} ended the stream")
-        number = int.from_bytes(found[:2], "little")
-        words = found[2:].decode(errors="replace")
+        number = int.from_bytes(body[:2], "little")
+        words = body[2:].decode(errors="replace")
         words = words[6:] if words.startswith("#") else words
         raise streaming(number, words, self._address, self._user, self._server_id, self._since)
 

@@ -46,9 +46,9 @@ class Images(dict[bytes, Image]):
     def __missing__(self, nulls: bytes) -> Image:
         """Make the function for a pattern that was not met before."""
         if len(self) < _MOST_PATTERNS:
-            found: Image = _compiled(self._names, self._codes, self._key, nulls, taken=self._taken)
-            self[nulls] = found
-            return found
+            image: Image = _compiled(self._names, self._codes, self._key, nulls, taken=self._taken)
+            self[nulls] = image
+            return image
         if self._any is None:
             self._any = _compiled(self._names, self._codes, self._key, None, taken=self._taken)
         for_any = self._any

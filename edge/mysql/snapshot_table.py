@@ -136,10 +136,10 @@ def describe(database: Database, of: str, table: str) -> tuple[SnapshotTable, in
     """Return a table and how many rows it has by statistics; raise NeedsOperator when it cannot be copied."""
     where = f"{of}.{table}"
     name = f"{quoted(of)}.{quoted(table)}"
-    found = database.rows(_NAMED, of, table)
-    if found and found[0][0] not in {"BASE TABLE", "SYSTEM VERSIONED"}:
-        raise NeedsOperator(f"{where} is a {found[0][0]}, not a table", hint="Name tables of the source.")
-    if not found:
+    tables = database.rows(_NAMED, of, table)
+    if tables and tables[0][0] not in {"BASE TABLE", "SYSTEM VERSIONED"}:
+        raise NeedsOperator(f"{where} is a {tables[0][0]}, not a table", hint="Name tables of the source.")
+    if not tables:
         raise NeedsOperator(
             f"table {where} does not exist, or the user may not select from it",
             hint=f"Check its name: database.table, as the server has it. Otherwise: grant select on {name} to the user.",
@@ -163,8 +163,8 @@ def describe(database: Database, of: str, table: str) -> tuple[SnapshotTable, in
     )
     places = tuple(names.index(column) for column in key)
     keyed = tuple(KeyColumn.from_catalog(columns[place]) for place in places)
-    made = SnapshotTable(described=described, columns=columns, key=keyed, places=places, index=index, shape=before)
-    return made, int(found[0][1] or 0)
+    copied = SnapshotTable(described=described, columns=columns, key=keyed, places=places, index=index, shape=before)
+    return copied, int(tables[0][1] or 0)
 
 
 def _has_moments(database: Database, of: str, table: str) -> bool:

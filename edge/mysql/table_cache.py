@@ -175,21 +175,21 @@ class TableCache:
 
     def renew_schema(self, database: str, table: str) -> None:
         """Have the schema record of a table go ahead of its next change again."""
-        known = self._current.get((database, table))
-        if known is not None:
-            known.schema_sent = False
+        current = self._current.get((database, table))
+        if current is not None:
+            current.schema_sent = False
 
     def emptied(self, database: str, table: str) -> Table:
         """Return a captured table that loses its rows.
 
         A table that no change of this session came from is described by nothing but its name.
         """
-        known = self._current.get((database, table))
-        if known is None:
+        current = self._current.get((database, table))
+        if current is None:
             bare = TableMap(database=database, table=table, fields=(), key=(), is_full=True)
-            known = Table(bare, [], self.shared(database, table))
-            known.schema_sent = True
-        return known
+            current = Table(bare, [], self.shared(database, table))
+            current.schema_sent = True
+        return current
 
     @property
     def no_table(self) -> envelope.Table:
@@ -211,9 +211,9 @@ class TableCache:
     def current_table(self, copied: Copied) -> Table:
         """Return the table that rows put into the stream now belong to: the stream's own, unless it has another shape."""
         table = copied.table
-        known = self._current.get((table.schema.schema, table.schema.table))
-        if known is not None and known.schema == table.schema:
-            return known
+        current = self._current.get((table.schema.schema, table.schema.table))
+        if current is not None and current.schema == table.schema:
+            return current
         self._make_current(table)
         return table
 
@@ -260,11 +260,11 @@ class TableCache:
             for field in described.fields
         ]  # fmt: skip
         shown = self._hidden(described, codes)
-        found = period(described, kinds) if versioned else None
-        if found is None:
+        columns = period(described, kinds) if versioned else None
+        if columns is None:
             return self._made(described, shown, depends_on_catalog=bool(kinds))
-        start, end = found
-        for number in found:
+        start, end = columns
+        for number in columns:
             shown[number] = codes[number]._replace(policy="exclude")
         key = tuple(name for name in described.key if name != described.fields[end].name)
         versions = SystemVersioning(codes, start, end)

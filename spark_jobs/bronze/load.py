@@ -98,7 +98,7 @@ def load(
         stream=stream,
         topic=there[0].name,
         ranges=ranges.pop(there[0].name),
-        tables={name: found for name, found in ranges.items() if found},
+        tables={name: changed for name, changed in ranges.items() if changed},
         records=sink.records,
         files=sink.files,
         batches=sink.batches,
@@ -129,7 +129,7 @@ def checked(lake: LakeFile, stream: str, held: Progress, there: list[Topic], *, 
     if accept_gap:
         for name in sorted(set(held.topics) - names):
             _log.warning("bronze %s goes on without topic %s: accepted by the operator", stream, name)
-        held = replace(held, topics={name: one for name, one in held.topics.items() if name in names})
+        held = replace(held, topics={name: progress for name, progress in held.topics.items() if name in names})
     topics.check(lake, stream, held, there, table_path(lake, stream))
     if missing and not accept_gap:
         topics.check_retention(held, there, stream)

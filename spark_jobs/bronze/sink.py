@@ -58,8 +58,8 @@ def group(stream: str) -> str:
     return f"headrace.lake.{stream}"
 
 
-def mirror(lake: LakeFile, stream: str, progress: Progress, known: Progress | None = None) -> None:
-    """Commit what bronze holds for its consumer group, so that lag tools see it; only what is new since it was `known`."""
+def mirror(lake: LakeFile, stream: str, progress: Progress, former: Progress | None = None) -> None:
+    """Commit what bronze holds for its consumer group, so that lag tools see it; only what is new since it was `former`."""
     topics.mirror(
         lake.kafka,
         group(stream),
@@ -67,7 +67,7 @@ def mirror(lake: LakeFile, stream: str, progress: Progress, known: Progress | No
             Place(name, partition): offset
             for name, held in progress.topics.items()
             for partition, offset in held.offsets.items()
-            if known is None or known.of(name).offsets.get(partition) != offset
+            if former is None or former.of(name).offsets.get(partition) != offset
         },
     )
 

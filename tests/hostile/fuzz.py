@@ -298,7 +298,7 @@ def feed_record(data: bytes) -> None:
     letters = DeadLetterIndex()
     for key in (b'{"id":1}', data[:40]):
         letters.add(key, data, "t[0]@0")
-    msgspec.json.encode(letters.found())
+    msgspec.json.encode(letters.rows())
 
 
 def delivery_input(chance: random.Random) -> bytes:

@@ -54,7 +54,7 @@ def open_letters(interconnect):
     for batch, _ in list(interconnect.arrived):
         for key, value in zip(batch.keys, batch.values, strict=True):
             letters.add(key, value, "")
-    return [letter for letter in letters.found() if letter["state"] == "open"]
+    return [letter for letter in letters.rows() if letter["state"] == "open"]
 
 
 def as_letters(interconnect, table, *, op="c"):
