@@ -124,9 +124,9 @@ def test_a_bridge_at_the_second_cluster_goes_on_from_imported_positions(
 @pytest.mark.timeout(300)
 def test_positions_that_mirrormaker_copies_are_ahead_of_the_records(kafka, private_kafka, topic, inside, tmp_path):
     second, name = private_kafka(), topic()
-    one, two = cut(SOURCE, log(SOURCE, 40), lambda: 20)
+    first, two = cut(SOURCE, log(SOURCE, 40), lambda: 20)
     bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=name)
-    assert send(bridge.port, f"cdc/{SOURCE}", [message(one)])[0].state == "accepted"
+    assert send(bridge.port, f"cdc/{SOURCE}", [message(first)])[0].state == "accepted"
     there = load(bridge_file(tmp_path, second.bootstrap, {SOURCE: [0]}, topic=name), BridgeFile)
     changes = {"first->second__topics": name, "groups__exclude": "connect-.*", "sync__topic__configs__enabled": "false"}
     program = mirror(tmp_path / "mirror", kafka.bootstrap, second.bootstrap, **changes)
@@ -145,7 +145,7 @@ def test_positions_that_mirrormaker_copies_are_ahead_of_the_records(kafka, priva
     assert len(values(second.bootstrap, name)) == 20
     client = Consumer({"bootstrap.servers": second.bootstrap, "group.id": "look", "enable.partition.eof": True})
     try:
-        assert read_last_record(client, SOURCE, [name], [0]) == one.last
+        assert read_last_record(client, SOURCE, [name], [0]) == first.last
     finally:
         client.close()
 
@@ -207,7 +207,7 @@ def consumed(bootstrap, topic):
 def committed(bootstrap, topic):
     client = Consumer({"bootstrap.servers": bootstrap, "group.id": "sales"})
     try:
-        (found,) = client.committed([TopicPartition(topic, 0)], timeout=30)
-        return max(found.offset, 0)
+        (offset,) = client.committed([TopicPartition(topic, 0)], timeout=30)
+        return max(offset.offset, 0)
     finally:
         client.close()

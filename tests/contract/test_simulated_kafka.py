@@ -156,8 +156,8 @@ def _read(world: Any, topic: str) -> list[bytes]:
 def _await(world: Any, topic: str, wanted: list[bytes]) -> None:
     """A commit returns before its markers are written."""
     deadline = world.now() + 60
-    while (found := _read(world, topic)) != wanted:
-        assert world.now() < deadline, found
+    while (result := _read(world, topic)) != wanted:
+        assert world.now() < deadline, result
 
 
 def test_a_commit_under_a_former_generation_is_refused_and_can_be_aborted(world: Any) -> None:

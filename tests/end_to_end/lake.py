@@ -36,8 +36,8 @@ class Lake:
 
     def ask(self, question: str) -> list[dict[str, Any]]:
         """Return the rows of the answer."""
-        with closing(engine.SqlEngine(self._spark, self._file)) as desk:
-            return [row.asDict() for row in desk.ask(question).collect()]
+        with closing(engine.SqlEngine(self._spark, self._file)) as sql_engine:
+            return [row.asDict() for row in sql_engine.ask(question).collect()]
 
     def assert_counts(self) -> None:
         """Fail unless the lake has as many rows as the databases, and the same sums."""

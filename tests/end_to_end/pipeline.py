@@ -219,8 +219,8 @@ class Pipeline:
 
     def records(self) -> list[Record]:
         """Return all committed records of the topic, read anew."""
-        found = read_committed(self.kafka.bootstrap, STREAM)
-        return [record(it.partition, it.offset, it.key, it.value) for it in found]
+        records = read_committed(self.kafka.bootstrap, STREAM)
+        return [record(it.partition, it.offset, it.key, it.value) for it in records]
 
     def load(self, program: Path = HEADRACE) -> str:
         """Load the lake, and return what the command printed."""

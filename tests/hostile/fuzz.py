@@ -232,10 +232,10 @@ def text_input(chance: random.Random) -> bytes:
 
 def feed_text(data: bytes) -> None:
     """A committed position is one, or it is refused."""
-    found = expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
-    if found is not None:
-        offsets = [each.next for each in found.withheld.tables.values()] if found.withheld is not None else []
-        if not all(0 <= each < 1 << 63 for each in (*offsets, *found.order)):
+    result = expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
+    if result is not None:
+        offsets = [each.next for each in result.withheld.tables.values()] if result.withheld is not None else []
+        if not all(0 <= each < 1 << 63 for each in (*offsets, *result.order)):
             raise FaultError("an offset or a partition that Kafka does not have")
 
 

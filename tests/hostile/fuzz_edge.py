@@ -102,7 +102,7 @@ def feed_binlog(data: bytes) -> None:
     """A log is read, and its values are JSON, or it is refused with its place."""
     engine, form, log = msgspec.msgpack.decode(data)
     records = {"debezium": Records(envelope="debezium"), "avro": Records(format="avro")}.get(form, Records())
-    decoder, batcher = binlog.decoder(engine, records=records)
+    decoder, batcher = binlog.make_decoder(engine, records=records)
     try:
         binlog.feed(decoder, binlog.rotate(), *log)
     except _REFUSED as error:
@@ -301,12 +301,12 @@ def feed_checkpoint(data: bytes) -> None:
         state: State[Any] = State(Path(folder), type(_CHECKPOINTS[name]))
         state.path.write_bytes(content)
         try:
-            found = state.read(SOURCE)
+            result = state.read(SOURCE)
         except NeedsOperator:
             return
-    _ = found.position, found.promised, found.confirmed, found.place, found.tail
-    if isinstance(found, MysqlCheckpoint):
-        _ = found.base, found.gtid_set
+    _ = result.position, result.promised, result.confirmed, result.place, result.tail
+    if isinstance(result, MysqlCheckpoint):
+        _ = result.base, result.gtid_set
 
 
 Target = tuple[Callable[[random.Random], bytes], Callable[[bytes], None]]

@@ -78,9 +78,9 @@ def broker(monkeypatch):
     for module in ("kafka.last_record", "kafka.entries", "positions.read"):
         monkeypatch.setattr(f"bridge.{module}.PATIENCE", 1.0)
     honest = {number: committed(position_text(source, AT, "host/1/aa/other")) for number, source in enumerate(HONEST)}
-    made = LyingBroker("bank", "g", honest | {4: Partition()})
-    yield made
-    made.close()
+    lying_broker = LyingBroker("bank", "g", honest | {4: Partition()})
+    yield lying_broker
+    lying_broker.close()
 
 
 class Reading:
@@ -195,11 +195,11 @@ TAKEN = {
 @pytest.fixture
 def producer(broker):
     connection = KafkaConnection(bootstrap=broker.bootstrap)
-    made = KafkaProducer(connection, "g.own.0", 1 << 20)
+    kafka_producer = KafkaProducer(connection, "g.own.0", 1 << 20)
     with reading(connection, "g") as client:
-        made.group = GroupMetadata(client.consumer_group_metadata(), "g", 1, "member")
-    yield made
-    made.discard()
+        kafka_producer.group = GroupMetadata(client.consumer_group_metadata(), "g", 1, "member")
+    yield kafka_producer
+    kafka_producer.discard()
 
 
 def write(producer, many=1):

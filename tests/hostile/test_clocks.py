@@ -21,11 +21,11 @@ DAY = 86_400
 
 @pytest.fixture
 def parts():
-    made = BridgeParts("a/one")
-    made.registry.assigned(("a/one",), metadata())
-    made.recover()
-    made.lanes[0].turn(0)
-    return made
+    bridge_parts = BridgeParts("a/one")
+    bridge_parts.registry.assigned(("a/one",), metadata())
+    bridge_parts.recover()
+    bridge_parts.lanes[0].turn(0)
+    return bridge_parts
 
 
 def send(parts, ticket, epoch):

@@ -51,10 +51,10 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["a"] * 20 + ["b"]
     # and what is not loaded yet is live, and what was is found by time
     source.commit(*(source.delete(id=i) for i in range(20)), at=EARLY + 120_000)
-    desk = engine.SqlEngine(spark.newSession(), lake)
-    assert names(desk.ask("SELECT name FROM silver_live.accounts")) == ["b"]
-    assert names(desk.ask("SELECT name FROM silver.accounts")) == ["a"] * 20 + ["b"]
-    desk.close()
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
+    assert names(sql_engine.ask("SELECT name FROM silver_live.accounts")) == ["b"]
+    assert names(sql_engine.ask("SELECT name FROM silver.accounts")) == ["a"] * 20 + ["b"]
+    sql_engine.close()
     bronze.load(spark, lake, "bank")
     silver.load(spark, lake, "bank")
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b"]

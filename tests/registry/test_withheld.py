@@ -59,12 +59,12 @@ def test_a_change_that_the_registry_refuses_stops_its_table_alone_with_the_reaso
         eventually(lambda: not figures.withheld, saying="nothing is withheld")
         database.execute("insert into t values (4, 'four')")
         eventually(lambda: len(values(kafka, f"{name}.public.t")) == 6, saying="it goes on")
-    found = consumed(f"{name}.public.t")
-    assert [value["op"] for _, value in found] == ["c", "c", "c", "u", "d", "c"]
-    assert [value["source"]["position"] for _, value in found] == sorted(
-        value["source"]["position"] for _, value in found
+    records = consumed(f"{name}.public.t")
+    assert [value["op"] for _, value in records] == ["c", "c", "c", "u", "d", "c"]
+    assert [value["source"]["position"] for _, value in records] == sorted(
+        value["source"]["position"] for _, value in records
     )
-    assert [(value["after"] or {}).get("a") for _, value in found] == [1, "two", "three", "zwei", None, "four"]
+    assert [(value["after"] or {}).get("a") for _, value in records] == [1, "two", "three", "zwei", None, "four"]
     # then the stream's rule holds again, and what was withheld is deleted
     eventually(
         lambda: registry.request("GET", f"/config/{subject}")["compatibilityLevel"] == "BACKWARD",

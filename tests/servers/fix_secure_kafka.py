@@ -162,8 +162,8 @@ class SecureKafka:
 
     def grant(self, user: str, allow: Allow) -> None:
         """Give a line back to a user."""
-        (made,) = self.admin.create_acls([self._rule(AclBinding, user, allow)]).values()
-        made.result(60)
+        (value,) = self.admin.create_acls([self._rule(AclBinding, user, allow)]).values()
+        value.result(60)
 
     def _rule(self, kind: Any, user: str, allow: Allow) -> Any:
         return kind(

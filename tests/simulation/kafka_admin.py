@@ -100,9 +100,11 @@ class AdminClient:
             def read(name: str = name, asked: Any = asked) -> Any:
                 group = self.broker.group(name)
                 wanted = list(group.offsets) if asked is None else [(each.topic, each.partition) for each in asked]
-                found = group.fetch(wanted, stable=bool(more.get("require_stable")))
+                answer = group.fetch(wanted, stable=bool(more.get("require_stable")))
                 return (
-                    found if isinstance(found, int) else [offset_of(topic, number, found) for topic, number in wanted]
+                    answer
+                    if isinstance(answer, int)
+                    else [offset_of(topic, number, answer) for topic, number in wanted]
                 )
 
             value = self._ask("OffsetFetch", read, request_timeout)
@@ -125,10 +127,10 @@ class AdminClient:
             group = self.broker.group(name)
             members = [
                 SimpleNamespace(
-                    group_instance_id=one.instance,
-                    assignment=SimpleNamespace(topic_partitions=[TopicPartition(*at) for at in one.assignment]),
+                    group_instance_id=member.instance,
+                    assignment=SimpleNamespace(topic_partitions=[TopicPartition(*at) for at in member.assignment]),
                 )
-                for one in group.members.values()
+                for member in group.members.values()
             ]
             state = "STABLE" if group.state == "stable" else "PREPARING_REBALANCING"
             return SimpleNamespace(state=SimpleNamespace(name=state), members=members)

@@ -189,7 +189,9 @@ class Group:
         return error
 
     def _static(self, instance: str | None) -> Member | None:
-        return next((one for one in self.members.values() if instance is not None and one.instance == instance), None)
+        return next(
+            (member for member in self.members.values() if instance is not None and member.instance == instance), None
+        )
 
     def _rebalance(self, why: str) -> None:
         self._scheduler.trace(f"group {self.name}: generation {self.generation} ends: {why}")
@@ -207,7 +209,7 @@ class Group:
         if not self.members:
             self.state, self.generation = "empty", self.generation + 1
             return
-        if any(one.answer is None for one in self.members.values()):
+        if any(member.answer is None for member in self.members.values()):
             return
         self.generation += 1
         self.state = "completing"

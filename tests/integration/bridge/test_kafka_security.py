@@ -175,8 +175,8 @@ def test_a_tenant_above_its_quota_waits_and_the_others_do_not(secure_kafka):
         assert edges["limited"].accepted < len(rows)
         edges["limited"].join(90)
         for name in bridges:
-            found = read_committed(secure_kafka.server.bootstrap, f"{name}.bank")
-            assert [record.value for record in found] == [row.value for row in rows]
+            records = read_committed(secure_kafka.server.bootstrap, f"{name}.bank")
+            assert [record.value for record in records] == [row.value for row in rows]
     finally:
         for bridge in bridges.values():
             bridge.stop()
@@ -234,8 +234,8 @@ def test_topics_for_tables_take_the_same_lists_for_their_common_beginning(secure
                 return error
             return "committed"
 
-        if isinstance(found := eventually(reported), NeedsOperator):
-            raise found
+        if isinstance(result := eventually(reported), NeedsOperator):
+            raise result
 
     # and a record from which the position is read, as nobody has committed one
     producer = Producer({"bootstrap.servers": secure_kafka.server.bootstrap, "log_level": 0})
@@ -408,8 +408,8 @@ def test_what_a_bridge_has_to_show_is_changed_under_load_and_the_former_ends_wit
         bridge.works()
     finally:
         bridge.stop()
-    found = [record.value for record in read_committed(secure_kafka.server.bootstrap, bridge.topic)]
-    assert found == [row.value for row in bridge.rows]
+    values = [record.value for record in read_committed(secure_kafka.server.bootstrap, bridge.topic)]
+    assert values == [row.value for row in bridge.rows]
 
 
 @pytest.mark.long

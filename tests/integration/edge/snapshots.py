@@ -68,23 +68,23 @@ def as_letters(interconnect, table, *, op="c"):
 
 def records(interconnect, table, *ops):
     """Return (key, value) of a table's changes in order."""
-    found = [(key, value) for _, key, value in list(interconnect.records) if value and value.get("op")]
+    rows = [(key, value) for _, key, value in list(interconnect.records) if value and value.get("op")]
     return [
-        (key, value) for key, value in found if value["source"]["table"] == table and value["op"] in (ops or "cudrt")
+        (key, value) for key, value in rows if value["source"]["table"] == table and value["op"] in (ops or "cudrt")
     ]
 
 
 def schema_records(interconnect):
     """Return the schema records in order, without those that mark a copy."""
-    found = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
-    return [value for value in found if "transaction" not in value]
+    values = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
+    return [value for value in values if "transaction" not in value]
 
 
 def marks(interconnect, table):
     """Return the marks of a table's copies in order."""
-    found = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
+    values = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
     return [
-        value["source"]["snapshot"] for value in found if "transaction" in value and value["source"]["table"] == table
+        value["source"]["snapshot"] for value in values if "transaction" in value and value["source"]["table"] == table
     ]
 
 

@@ -98,9 +98,9 @@ def sales(spark, feed, lake_file):
 @pytest.mark.long
 def test_questions_of_headquarters_have_their_answers(spark, sales):
     # when
-    desk = engine.SqlEngine(spark, sales)
-    answers = [[tuple(row) for row in desk.ask(question).collect()] for question in questions()]
-    desk.close()
+    sql_engine = engine.SqlEngine(spark, sales)
+    answers = [[tuple(row) for row in sql_engine.ask(question).collect()] for question in questions()]
+    sql_engine.close()
     # then
     revenue, both, known, waiting, shipping, versions = answers
     assert [(region, str(day), orders, pounds) for region, day, orders, pounds in revenue] == [

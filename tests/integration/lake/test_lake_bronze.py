@@ -226,8 +226,8 @@ def test_s3_s4_what_is_no_record_or_names_another_source_is_quarantined_and_the_
     assert report.bronze.quarantined == {"jakarta/bank": 4}
     assert report.silver.changes == {"public.accounts": 2}
     kept = spark.read.format("delta").load(quarantine.path(lake))
-    found = kept.orderBy("offset").select("topic", "partition", "source", "named_source", "reason").collect()
-    assert [tuple(row) for row in found] == [
+    result = kept.orderBy("offset").select("topic", "partition", "source", "named_source", "reason").collect()
+    assert [tuple(row) for row in result] == [
         *3 * [(one.topic, 0, "jakarta/bank", None, "envelope")],
         (one.topic, 0, "jakarta/bank", "london/bank", "source"),
     ]

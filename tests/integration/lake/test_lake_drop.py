@@ -22,12 +22,14 @@ J = "jakarta/bank"
 
 @pytest.fixture(scope="module")
 def loaded_lake(spark, tmp_path_factory):
-    made = LoggedLake(spark, tmp_path_factory.mktemp("drop"), f'[streams.bank.tables."{OTHER}"]\nhistory = true\n')
-    feed = made.feeds[0]
+    logged_lake = LoggedLake(
+        spark, tmp_path_factory.mktemp("drop"), f'[streams.bank.tables."{OTHER}"]\nhistory = true\n'
+    )
+    feed = logged_lake.feeds[0]
     feed.commit(feed.schema(), feed.insert(id=1, name="n", balance="1"))
     feed.commit(feed.schema(table=OTHER), feed.insert(OTHER, id=1, name="n", balance="1"))
-    made.load()
-    return made
+    logged_lake.load()
+    return logged_lake
 
 
 @pytest.fixture

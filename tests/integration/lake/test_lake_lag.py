@@ -27,11 +27,13 @@ def entry(feed, text, *ahead, **how):
 
 
 def live(spark, lake):
-    desk = engine.SqlEngine(spark.newSession(), lake.file)
+    sql_engine = engine.SqlEngine(spark.newSession(), lake.file)
     try:
-        return sorted((row["_source"], row["entry"]) for row in desk.ask("SELECT * FROM silver_live.log").collect())
+        return sorted(
+            (row["_source"], row["entry"]) for row in sql_engine.ask("SELECT * FROM silver_live.log").collect()
+        )
     finally:
-        desk.close()
+        sql_engine.close()
 
 
 def test_l6_silver_resumes_when_bronze_has_no_files_of_the_time_when_it_stopped(spark, logged_lake):

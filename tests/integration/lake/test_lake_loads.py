@@ -19,8 +19,8 @@ def test_each_step_of_a_load_is_a_row_with_its_ranges_rows_files_seconds_and_lag
     assert job.run(spark, lake, "bank").lag == {}
 
     # When the table is asked.
-    with closing(SqlEngine(spark, lake)) as desk:
-        rows = desk.ask("SELECT * FROM headrace.loads ORDER BY finished_at, step").collect()
+    with closing(SqlEngine(spark, lake)) as sql_engine:
+        rows = sql_engine.ask("SELECT * FROM headrace.loads ORDER BY finished_at, step").collect()
 
     # Then there is a row for each step that did something.
     assert [(row["step"], row["load"], row["rows"]) for row in rows] == [

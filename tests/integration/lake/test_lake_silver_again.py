@@ -78,9 +78,9 @@ def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed
 
 def test_two_streams_with_a_table_of_one_name_do_not_mix(spark, feed, lake_file, loaded):
     # given
-    one, other = feed(), feed()
-    lake = lake_file(bank=one.topic, shop=other.topic)
-    one.commit(one.schema(), one.insert(id=1, name="bank", balance="1.00"))
+    first, other = feed(), feed()
+    lake = lake_file(bank=first.topic, shop=other.topic)
+    first.commit(first.schema(), first.insert(id=1, name="bank", balance="1.00"))
     other.commit(other.schema(), other.insert(id=1, name="shop", balance="1.00"))
     # when
     loaded(lake)

@@ -45,8 +45,8 @@ def names(spark, lake, table):
     return [] if frame is None else sorted(row["name"] for row in frame.select("name").collect())
 
 
-def live(desk, table):
-    return sorted(row["name"] for row in desk.ask(f"SELECT name FROM silver_live.{table}").collect())
+def live(sql_engine, table):
+    return sorted(row["name"] for row in sql_engine.ask(f"SELECT name FROM silver_live.{table}").collect())
 
 
 def both(source, number, name):
@@ -68,7 +68,7 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     # then
     assert first.changes == {ACCOUNTS: 1, TELLERS: 1}
     assert preflight.report(lake, "bank") is not None
-    desk = engine.SqlEngine(spark.newSession(), lake)
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
 
     # when the end of a transaction is there, in one topic, and its beginning is not, in the other; ahead of it is a new schema
     wider = {"id": ("int8", None, None), "name": ("text", None, None), "balance": ("numeric", 12, 3)}
@@ -76,10 +76,10 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     half = loaded(lake)
     # then none of it is shown, and nothing of it is lost
     assert (half.changes, half.waiting) == ({}, {J: 1})
-    assert names(spark, lake, TELLERS) == live(desk, "tellers") == ["a"]
+    assert names(spark, lake, TELLERS) == live(sql_engine, "tellers") == ["a"]
     source.release(late)
     assert bronze.load(spark, lake, "bank").tables.keys() == {f"{source.topic}.{ACCOUNTS}"}
-    assert live(desk, "tellers") == live(desk, "accounts") == ["a", "b"]
+    assert live(sql_engine, "tellers") == live(sql_engine, "accounts") == ["a", "b"]
     assert preflight.report(lake, "bank") is None
     whole = loaded(lake)
     assert whole.changes == {ACCOUNTS: 1, TELLERS: 1}
@@ -122,7 +122,7 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     assert starts == {ACCOUNTS: 3, TELLERS: 1, FRESH: 0}
     assert held.count() == 4 * 2 + 3 + 2
     assert loaded(lake).changes == {}
-    desk.close()
+    sql_engine.close()
 
 
 def test_topics_that_cannot_be_loaded_are_refused(spark, feed, lake_file, tables, kafka, loaded, monkeypatch):
@@ -155,7 +155,7 @@ def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, table
     lake = lake_file(bank=source.topic, topic_per_table=True)
     source.commit(source.schema(), source.schema(table=TELLERS), *both(source, 1, "a"))
     load.run(spark, lake, "bank")
-    desk = engine.SqlEngine(spark.newSession(), lake)
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
     with bronze.following(spark, lake, "bank", every=0.2) as checked:
 
         def reached(position):
@@ -169,16 +169,16 @@ def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, table
         held = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
         eventually(lambda: held.filter(f"position = '{late}'").count() == 1, 180, every=0.2)
         assert reached(whole)
-        assert live(desk, "tellers") == live(desk, "accounts") == ["a", "b"]
+        assert live(sql_engine, "tellers") == live(sql_engine, "accounts") == ["a", "b"]
         source.release(late)
         eventually(lambda: reached(late), 180)
-        assert live(desk, "tellers") == live(desk, "accounts") == ["a", "b", "c"]
+        assert live(sql_engine, "tellers") == live(sql_engine, "accounts") == ["a", "b", "c"]
         # then a table's new topic is loaded too
         tables(source.topic, FRESH)
         fresh = source.commit(source.schema(table=FRESH), source.insert(FRESH, id=1, name="f", balance="1.00"))
         eventually(lambda: reached(fresh), 180)
         assert held.filter(f"`table` = '{FRESH}' AND op IS NOT NULL").count() == 1
-    desk.close()
+    sql_engine.close()
 
 
 def test_l49_a_load_goes_on_by_the_rows_where_a_note_refers_to_one_that_is_gone(spark, feed, lake_file, tables, loaded):

@@ -229,5 +229,5 @@ def test_more_patterns_of_nulls_than_get_a_function_of_their_own(maria_edge, mar
         maria.execute(f"insert into wide values {places}", [value for row in rows for value in row])
         arrive(interconnect, len(rows))
 
-    found = [list(change["after"].values()) for change in interconnect.changes]
-    assert [[value if value is None else int(value) for value in row] for row in found] == rows
+    changes = [list(change["after"].values()) for change in interconnect.changes]
+    assert [[value if value is None else int(value) for value in row] for row in changes] == rows

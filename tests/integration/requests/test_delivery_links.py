@@ -108,9 +108,9 @@ def numbers(branch):
 
 
 def in_order(branch, count):
-    found = numbers(branch)
-    assert all(each == sorted(each) for each in found.values())
-    return sum(map(len, found.values())) == count
+    result = numbers(branch)
+    assert all(each == sorted(each) for each in result.values())
+    return sum(map(len, result.values())) == count
 
 
 def test_released_and_modified_records_are_sent_again_in_order_and_rejected_ones_are_given_up(start):
@@ -332,10 +332,10 @@ def test_through_a_router_links_are_made_as_needed_and_what_is_lost_on_the_way_i
         lose()
         eventually(lambda number=number: len(relay.accepted("alerts/jakarta")) == 60 + 20 * number)
         eventually(sending.is_settled)
-    found = [int(each.rpartition("/")[2]) for each in relay.accepted("alerts/jakarta")]
+    values = [int(each.rpartition("/")[2]) for each in relay.accepted("alerts/jakarta")]
     # The first key has the even numbers up to London's, and the odd ones after it.
     for key in (0, 1):
-        own = [each for each in found if each % 2 == (key if each < 40 else 1 - key)]
+        own = [each for each in values if each % 2 == (key if each < 40 else 1 - key)]
         assert own == sorted(own)
     assert sending.letters == []
 

@@ -60,8 +60,8 @@ class Asking:
 
     def answers(self, request):
         """Return the parts of a request's answer that are in Kafka, in order."""
-        found = [decode_part(record.value) for record in read_committed(self.bootstrap, self.topics.answers)]
-        return [part for part in found if part.id == request.id]
+        records = [decode_part(record.value) for record in read_committed(self.bootstrap, self.topics.answers)]
+        return [part for part in records if part.id == request.id]
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ pytest_plugins = ["tests.bridge.fix_bridge"]
 @pytest.fixture
 def service(tmp_path):
     handlers = {"status": Handler(lambda request: (0, "x" * request.arguments["characters"]))}
-    made = RequestService(SOURCE, ["status"], handlers, KnownRequests(tmp_path))
-    yield made
-    made.stop(30)
+    request_service = RequestService(SOURCE, ["status"], handlers, KnownRequests(tmp_path))
+    yield request_service
+    request_service.stop(30)
 
 
 def test_an_edge_is_asked_through_a_broker(kafka, topic, inside, ends, artemis, service):
@@ -41,8 +41,8 @@ def test_an_edge_is_asked_through_a_broker(kafka, topic, inside, ends, artemis, 
         )
         eventually(lambda: bridge.bridge.requests.pending.addresses() == [], saying="the broker has it")
         again = ends(Edge, artemis.url, requests=service, **pem(artemis.certificates, "jakarta-bank"))
-        found = requests.Collector(waiting)
-        eventually(lambda: any(found.add(requests.decode_part(value)) for value in wire.read(0.5)))
+        collector = requests.Collector(waiting)
+        eventually(lambda: any(collector.add(requests.decode_part(value)) for value in wire.read(0.5)))
 
         # And from another source's edge nothing of it is to be had.
         foreign = ends(Edge, artemis.url, requests=service, **pem(artemis.certificates, "london-bank"))

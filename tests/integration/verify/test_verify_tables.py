@@ -24,18 +24,20 @@ def test_a_table_that_one_side_does_not_have_is_equal_only_when_it_has_no_rows(d
     database.execute("CREATE TABLE empty (id int)")
     database.execute("CREATE TABLE unseen (id int); INSERT INTO unseen VALUES (1), (2)")
 
-    found = verified(public__gone=rows(spark, "id", "(1)"), public__ended=rows(spark, "id", "(1)").limit(0))
+    result = verified(public__gone=rows(spark, "id", "(1)"), public__ended=rows(spark, "id", "(1)").limit(0))
 
-    assert {name: report.equal for name, report in found.items()} == {
+    assert {name: report.equal for name, report in result.items()} == {
         "public.empty": True,
         "public.unseen": False,
         "public.gone": False,
         "public.ended": True,
     }
-    assert found["public.unseen"].reasons == ["the table is missing in the lake"]
-    assert (found["public.unseen"].rows_source, found["public.unseen"].rows_lake) == (2, None)
-    assert found["public.gone"].verdict == "not compared"
-    assert found["public.gone"].reasons[0].startswith("the table is not at the source: it was dropped or renamed there")
+    assert result["public.unseen"].reasons == ["the table is missing in the lake"]
+    assert (result["public.unseen"].rows_source, result["public.unseen"].rows_lake) == (2, None)
+    assert result["public.gone"].verdict == "not compared"
+    assert (
+        result["public.gone"].reasons[0].startswith("the table is not at the source: it was dropped or renamed there")
+    )
 
 
 def test_a_table_that_the_load_stopped_at_says_why_when_it_differs(database, spark, verified):

@@ -25,22 +25,22 @@ def test_home_is_in_the_folder_when_its_path_is_short(tmp_path, elsewhere, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(server, "_LONGEST", 4000)
 
-    made = make_home(tmp_path / "it", None)
+    home = make_home(tmp_path / "it", None)
 
-    assert made == tmp_path / "it" / "home"
+    assert home == tmp_path / "it" / "home"
     assert not list(elsewhere.iterdir())
 
 
 def test_long_path_gets_a_home_elsewhere_that_goes_with_it(tmp_path, elsewhere):
     folder = tmp_path / ("x" * 120)
 
-    made = make_home(folder, None)
+    home = make_home(folder, None)
 
-    assert made.parent == elsewhere
-    assert make_home(folder, None) == made
-    (made / "data").mkdir()
+    assert home.parent == elsewhere
+    assert make_home(folder, None) == home
+    (home / "data").mkdir()
     remove_home(folder)
-    assert not made.exists()
+    assert not home.exists()
     assert not (folder / "home").is_symlink()
 
 

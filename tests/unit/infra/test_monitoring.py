@@ -38,8 +38,8 @@ ALL |= CONSOLE.keys() | {
 
 def named(text):
     """Return the metrics that a text names; those of a histogram without what Prometheus adds."""
-    found = set(re.findall(r"\bheadrace_(?:edge|bridge|lake|console)_[a-z_]*[a-z]\b", text))
-    return {re.sub(r"_bucket$", "", name) for name in found}
+    texts = set(re.findall(r"\bheadrace_(?:edge|bridge|lake|console)_[a-z_]*[a-z]\b", text))
+    return {re.sub(r"_bucket$", "", name) for name in texts}
 
 
 @pytest.mark.parametrize("file", ["alerts/headquarters.yml", "alerts/region.yml", "alerts/lake.yml", "dashboard.json"])

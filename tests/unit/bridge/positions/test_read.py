@@ -232,9 +232,9 @@ def test_a_source_that_left_the_partition_that_somebody_else_committed_does_not_
     cluster.last[1] = KNOWN[1], AT
     cluster.routes = {KNOWN[1]: SourceRoute(KNOWN[1], "bank", (5,)), KNOWN[0]: SourceRoute(KNOWN[0], "bank", (0,))}
     for searches in (False, True):
-        found = cluster.positions(searches=searches).read(cluster.routes)
-        assert found[KNOWN[0]].position == AT
-        assert isinstance(found[KNOWN[1]], NeedsOperator)
+        result = cluster.positions(searches=searches).read(cluster.routes)
+        assert result[KNOWN[0]].position == AT
+        assert isinstance(result[KNOWN[1]], NeedsOperator)
     # nor does one to which the file gives it
     cluster.routes = {"a/fresh": SourceRoute("a/fresh", "bank", (1,))}
     assert isinstance(cluster.positions(searches=True).read(["a/fresh"])["a/fresh"], NeedsOperator)

@@ -84,18 +84,18 @@ def test_a_key_keeps_its_partition_whatever_its_id_is():
 
 def test_what_is_json_goes_to_the_streams_own_topic():
     records = [(None, b'{"source":{}}'), (b'{"id":"1"}', b'{"status":"END"}'), (HEAD + b"k", HEAD + b"v")]
-    found = {share.topic: share for share in share_out_avro(batch(*records), 0, route(t="delete"), Known())}
-    assert found["s"].values == [value for _, value in records[:2]]
-    assert found["s"].keys == [key for key, _ in records[:2]]
+    shares = {share.topic: share for share in share_out_avro(batch(*records), 0, route(t="delete"), Known())}
+    assert shares["s"].values == [value for _, value in records[:2]]
+    assert shares["s"].keys == [key for key, _ in records[:2]]
 
 
 def test_where_transactions_begin_and_end_goes_to_the_topic_that_they_have():
     begin, message = (b'{"id":"1"}', b'{"status":"BEGIN"}'), (b'{"prefix":"a"}', b'{"message":{}}')
     router = TableRouter("s", {"public.t": TableTopic("s.public.t", "delete")}, transactions="s.transaction")
     given = batch(begin, (HEAD + b"k", HEAD + b"v"), message)
-    found = {share.topic: share.values for share in share_out_avro(given, 0, route()._replace(tables=router), Known())}
-    assert found["s.transaction"] == [begin[1]]
-    assert found["s"] == [message[1]]
+    values = {share.topic: share.values for share in share_out_avro(given, 0, route()._replace(tables=router), Known())}
+    assert values["s.transaction"] == [begin[1]]
+    assert values["s"] == [message[1]]
 
 
 def test_what_names_no_schema_of_the_batch_is_corrupt():

@@ -131,15 +131,15 @@ def readings(text):
     """Return all names that a consumer may read of a record, None where there is none, or a reader that ignores case differs."""
     members = json.loads(text, object_pairs_hook=Pairs)
     sources = [member for name, member in members if name.casefold() == "source"]
-    found = {None for name, _ in members if name != "source" == name.casefold()}
+    values = {None for name, _ in members if name != "source" == name.casefold()}
     for source in sources or [None]:
         names = [
             member if isinstance(member, str) and given == "name" else None
             for given, member in (source if isinstance(source, Pairs) else [])
             if given.casefold() == "name"
         ]
-        found |= set(names or [None])
-    return found
+        values |= set(names or [None])
+    return values
 
 
 @given(documents())

@@ -184,15 +184,15 @@ def schema_of(table: str, number: int) -> WrittenWith:
 def log(chance: random.Random, count: int, altered: float) -> list[Change]:
     """Return changes of three tables, whose schemas are altered now and then; numbers name schemas."""
     numbers = {table: 10 * (place + 1) for place, table in enumerate(TABLES)}
-    made, commit = [], 100
-    while len(made) < count:
+    changes, commit = [], 100
+    while len(changes) < count:
         commit += chance.randint(1, 9)
         for ordinal in range(chance.randint(1, 6)):
             table = chance.choice(TABLES)
             if chance.random() < altered:
                 numbers[table] = (numbers[table] // 100 + 1) * 100 + numbers[table] % 100
-            made.append(Change(Position(EPOCH, commit, ordinal), table, numbers[table], chance.randint(1, 9)))
-    return made
+            changes.append(Change(Position(EPOCH, commit, ordinal), table, numbers[table], chance.randint(1, 9)))
+    return changes
 
 
 def batch(changes: list[Change], follows: Position) -> Batch:

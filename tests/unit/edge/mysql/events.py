@@ -139,7 +139,7 @@ def payload(inner: list[bytes], end: int, compress: bytes | None = None, *, size
     return event(40, head + b"\0" + data, end)
 
 
-def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
+def make_decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
     until = options.get("repeat_schema_until", 0)
     records = options.get("records", Records())
     batcher = Batcher(

@@ -94,9 +94,9 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     ],
 )
 def test_a_statement_means_what_it_does_to_rows(words, kind, tables):
-    found = read_statement(words)
+    statement = read_statement(words)
 
-    assert (found.kind, found.tables) == (kind, tables)
+    assert (statement.kind, statement.tables) == (kind, tables)
 
 
 @pytest.mark.parametrize(

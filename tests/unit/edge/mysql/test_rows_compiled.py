@@ -140,13 +140,13 @@ def test_large_texts(size):
 
 
 def test_a_column_that_c_does_not_know_or_with_a_form_of_its_own_leaves_the_table_to_python():
-    known, date = Field(name="id", type=types.LONG), Field(name="d", type=types.DATE)
+    field, date = Field(name="id", type=types.LONG), Field(name="d", type=types.DATE)
     json, sjis = Field(name="j", type=types.JSON, meta=4), Field(name="s", type=types.VARCHAR, meta=9, collation=4)
     for other in (a_codec(json), a_codec(sjis), without_zero_dates(a_codec(date))):
-        assert table_of([known, json], [], [a_codec(known), other]).in_c is None
+        assert table_of([field, json], [], [a_codec(field), other]).in_c is None
         # Where it ends is known.
-        assert table_of([known, json], [], [a_codec(known), treated(other, EXCLUDED)]).in_c is not None
-    assert table_of([known, date], [], [a_codec(known), a_codec(date)]).in_c is not None
+        assert table_of([field, json], [], [a_codec(field), treated(other, EXCLUDED)]).in_c is not None
+    assert table_of([field, date], [], [a_codec(field), a_codec(date)]).in_c is not None
 
 
 def test_a_wrong_value_of_an_enum_with_an_empty_member_is_refused_in_a_key():
@@ -206,5 +206,5 @@ def test_nothing_is_left_of_a_table_that_is_gone():
 
 def test_a_seed_has_all_outcomes():
     """Random cases are of use only where many are decoded in C, and many are not."""
-    made = [decode_in_c(case) for seed in range(60) for case in cases(random.Random(seed))]
-    assert 30 < made.count(None) < len(made) - 60
+    outcomes = [decode_in_c(case) for seed in range(60) for case in cases(random.Random(seed))]
+    assert 30 < outcomes.count(None) < len(outcomes) - 60

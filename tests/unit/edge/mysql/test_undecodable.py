@@ -32,7 +32,7 @@ class Odd(Session):
 
     def __init__(self, folder, *, engine="mysql", **options):
         super().__init__(folder, copies=options.pop("copies", False))
-        self.decoder, self.batcher = events.decoder(engine, history=self.history, **options)
+        self.decoder, self.batcher = events.make_decoder(engine, history=self.history, **options)
         feed(self.decoder, events.rotate())
 
     def commit(self, at, *inner):

@@ -131,23 +131,23 @@ def made_json(batches):
 
 def parsed(pairs, *, whole):
     """JSON's values; where the log's columns alone are in a record, an old row of nulls looks like a key without the others."""
-    found = [tuple(part and json.loads(part) for part in pair) for pair in pairs]
-    for _, value in found:
+    values = [tuple(part and json.loads(part) for part in pair) for pair in pairs]
+    for _, value in values:
         if not whole and value and value.get("before"):
             value["before"] = {name: it for name, it in value["before"].items() if it is not None}
-    return found
+    return values
 
 
 @pytest.mark.parametrize("identity", ["d", "f"])
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda given: " ".join(map(str, given.values())) or "profile")
 def test_a_record_in_avro_is_the_record_in_json(settings, identity):
-    found = messages(identity)
-    batches = made(found, format="avro", **settings)
-    in_avro, in_json = made_json(batches), plain(made(found, **settings))
+    result = messages(identity)
+    batches = made(result, format="avro", **settings)
+    in_avro, in_json = made_json(batches), plain(made(result, **settings))
     assert len(in_avro) == len(in_json)
     whole = settings.get("unavailable") != "absent"
-    for one, other in zip(parsed(in_avro, whole=whole), parsed(in_json, whole=whole), strict=True):
-        assert one == other
+    for first, other in zip(parsed(in_avro, whole=whole), parsed(in_json, whole=whole), strict=True):
+        assert first == other
     changes = sum(value is not None and value[0] == 0 for batch in batches for value in batch.values)
     assert changes == sum(value is not None and b'"op"' in value for _, value in in_json)
 
@@ -194,8 +194,8 @@ def test_a_change_that_is_too_large_has_the_key_alone(unavailable):
 
 
 def test_the_order_of_fields_is_that_of_json():
-    found = messages("d")
-    for (_, one), (_, other) in zip(made_json(made(found, format="avro")), plain(made(found)), strict=True):
+    result = messages("d")
+    for (_, one), (_, other) in zip(made_json(made(result, format="avro")), plain(made(result)), strict=True):
         assert [one and list(_names(json.loads(one)))] == [other and list(_names(json.loads(other)))]
 
 

@@ -19,9 +19,9 @@ PLAIN = -1
 
 
 def written(oid, text, modifier=PLAIN, **records):
-    found = debezium_type(oid, modifier, Records(**records))
-    assert found is not None
-    return strict(found.convert(text.encode()))
+    result = debezium_type(oid, modifier, Records(**records))
+    assert result is not None
+    return strict(result.convert(text.encode()))
 
 
 def numeric(precision, scale):

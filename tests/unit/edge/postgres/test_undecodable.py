@@ -20,9 +20,9 @@ GOOD, NO_BYTES, NO_TEXT = (1, "\\x00ff", "ok", None), (2, "secret", "ok", None),
 
 @pytest.fixture
 def history(tmp_path):
-    made = TableHistory(tmp_path, "jakarta/bank")
-    made.begin(EPOCH, 0)
-    return made
+    table_history = TableHistory(tmp_path, "jakarta/bank")
+    table_history.begin(EPOCH, 0)
+    return table_history
 
 
 def a_log(history, **options):

@@ -112,8 +112,8 @@ def test_headquarters_receives_how_far_the_table_is_that_is_copied_now():
     assert snapshot_of(plan.figures()) == SnapshotStatus(table="s.second", rows=0, rows_per_second=0.0, tables=2)
     plan.tables[1].state, plan.tables[1].rows, plan.tables[1].estimate = "running", 250, 1000
     plan.tables[1].rows_per_second = 50.04
-    found = snapshot_of(plan.figures())
-    assert (found.rows, found.estimated_rows, found.rows_per_second, found.seconds_left) == (250, 1000, 50.0, 15.0)
+    result = snapshot_of(plan.figures())
+    assert (result.rows, result.estimated_rows, result.rows_per_second, result.seconds_left) == (250, 1000, 50.0, 15.0)
     plan.paused = True
     assert snapshot_of(plan.figures()).paused
     assert snapshot_of(plan.figures()).seconds_left is None

@@ -24,11 +24,11 @@ def test_what_proton_encodes_is_read_as_it_is(size):
     about = {"id": "7", "address": "cdc/a/one", "subject": "batch", "creation_time": 1_700_000_000.0, "durable": True}
     message = Message(body=b"b" * size, inferred=True, properties=VALUES, content_encoding=symbol("zstd"), **about)
     message.annotations = {symbol("x-opt-of-a-router"): ["a", {"b": [1]}]}
-    found = read_sections(message.encode())
-    assert found.application == VALUES | {"char": ord("x")}
-    assert found.body == b"b" * size
-    assert (found.id, found.address, found.content_encoding) == ("7", "cdc/a/one", "zstd")
-    assert found.created == 1_700_000_000_000
+    sections = read_sections(message.encode())
+    assert sections.application == VALUES | {"char": ord("x")}
+    assert sections.body == b"b" * size
+    assert (sections.id, sections.address, sections.content_encoding) == ("7", "cdc/a/one", "zstd")
+    assert sections.created == 1_700_000_000_000
 
 
 def test_a_body_may_be_one_value_that_is_bytes_or_a_text():

@@ -119,8 +119,8 @@ def test_a_connection_that_is_over_is_let_go_at_once(ours, turns, opened):
 
 def test_an_address_that_swallows_everything_does_not_keep_the_next_from_its_turn(ours, turns, monkeypatch):
     with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, socket.create_server(("127.0.0.1", 0)) as other:
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each.getsockname()) for each in (silent, other)]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments: found)
+        rows = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each.getsockname()) for each in (silent, other)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments: rows)
         # A queue that is full answers nobody.
         with socket.create_connection(silent.getsockname()):
             transport, errors = Transport(), []

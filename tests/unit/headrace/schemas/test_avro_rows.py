@@ -37,10 +37,10 @@ def outcome(read, data):
 
 
 def changes(*rows):
-    found = [{"before": None, "after": row, "op": "c"} for row in rows]
-    found += [{"before": {"id": row["id"], "part": row["part"]}, "after": None, "op": "d"} for row in rows]
-    found += [{"before": row, "after": rows[0], "op": "u"} for row in rows]
-    return [each | {"source": OF_POSTGRESQL, "ts_ms": 5, "transaction": None} for each in found]
+    values = [{"before": None, "after": row, "op": "c"} for row in rows]
+    values += [{"before": {"id": row["id"], "part": row["part"]}, "after": None, "op": "d"} for row in rows]
+    values += [{"before": row, "after": rows[0], "op": "u"} for row in rows]
+    return [each | {"source": OF_POSTGRESQL, "ts_ms": 5, "transaction": None} for each in values]
 
 
 @settings(max_examples=50)

@@ -46,9 +46,9 @@ def test_sums_and_places_of_any_size_cross():
 
 def test_errors_cross_with_who_must_act():
     for kind in (errors.NoSpace, errors.ConfigurationError, errors.CorruptInput, errors.NotConnected):
-        found = contract.error_of(crossed(contract.failure(kind("why", hint="what to do")), contract.Failure))
-        assert isinstance(found, kind if kind is not errors.NoSpace else errors.Retryable)
-        assert (found.message, found.hint) == ("why", "what to do")
+        result = contract.error_of(crossed(contract.failure(kind("why", hint="what to do")), contract.Failure))
+        assert isinstance(result, kind if kind is not errors.NoSpace else errors.Retryable)
+        assert (result.message, result.hint) == ("why", "what to do")
     unknown = contract.Failure(kind="SomethingNew", message="why")
     assert isinstance(contract.error_of(unknown), NeedsOperator)
 

@@ -230,10 +230,12 @@ class World:
         if since is None or not readable:
             return [r for _, records in self.bronze[: upto + 1] for r in records]
         back = dict(since.back)
-        found = [r for _, records in self.bronze[since.version + 1 : upto + 1] for r in records if r.source not in back]
+        values = [
+            r for _, records in self.bronze[since.version + 1 : upto + 1] for r in records if r.source not in back
+        ]
         for source, after in back.items():
-            found += [r for _, records in self.bronze[after + 1 : upto + 1] for r in records if r.source == source]
-        return found
+            values += [r for _, records in self.bronze[after + 1 : upto + 1] for r in records if r.source == source]
+        return values
 
     # What loads do.
 
@@ -429,9 +431,9 @@ class World:
             self.check()
         ends = {r.source: r.position for r in self.log if r.last}
         assert self.published.positions == ends
-        for one in self.published.tables.values():
-            assert one.problem is None
-            assert one.positions == copies.positions(one, ends)
+        for table in self.published.tables.values():
+            assert table.problem is None
+            assert table.positions == copies.positions(table, ends)
 
 
 @pytest.mark.parametrize("part", range(4))
