@@ -58,15 +58,15 @@ def check(lake: LakeFile, stream: str, *, retention: bool = True) -> dict[str, A
         for topic in there
         for p, start in sorted(topic.starts.items())
     ]
-    found = {
+    report = {
         "stream": stream,
         "topic": there[0].name,
         "records": topics.todo(held, there),
         "partitions": partitions,
     }
     if retention:
-        found["retention"] = _retention(lake, partitions)
-    return found if reach is None else found | {"committed": reach.positions}
+        report["retention"] = _retention(lake, partitions)
+    return report if reach is None else report | {"committed": reach.positions}
 
 
 def _retention(lake: LakeFile, partitions: list[dict[str, Any]]) -> dict[str, Any]:
@@ -86,12 +86,12 @@ def _retention(lake: LakeFile, partitions: list[dict[str, Any]]) -> dict[str, An
 def _held(lake: LakeFile, stream: str, path: str) -> Progress:
     try:
         files = log_files.of_lake(lake)
-        found = _by_log(files, stream, path) if files is not None else None
+        held = _by_log(files, stream, path) if files is not None else None
     except log_files.Unreadable as error:
         _log.info("%s", error.message)
-        found = None
-    if found is not None:
-        return found
+        held = None
+    if held is not None:
+        return held
     from spark_jobs.session import session
 
     return offsets.of_table(session(lake), lake, path, stream, envelope.COLUMNS)

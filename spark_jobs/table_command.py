@@ -94,15 +94,15 @@ def changed(stream: str, config: str, *, since: int | None) -> None:
 
     try:
         files = log_files.of_lake(file)
-        found = moved(delta_log.local_notes(files.path("state"), publication.NOTE, files)) if files else None
+        moves = moved(delta_log.local_notes(files.path("state"), publication.NOTE, files)) if files else None
     except log_files.Unreadable:
-        found = None
-    if found is None:
+        moves = None
+    if moves is None:
         from spark_jobs.session import session
 
         commits = delta_log.commits(session(file, writes=False), published.path(file))
-        found = moved(filter(None, (delta_log.read_note(info, publication.NOTE) for _, info in commits)))
-    load, tables = found
+        moves = moved(filter(None, (delta_log.read_note(info, publication.NOTE) for _, info in commits)))
+    load, tables = moves
     click.echo(json.dumps({"stream": stream, "load": load, "tables": tables}, ensure_ascii=False))
 
 

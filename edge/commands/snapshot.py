@@ -89,8 +89,8 @@ def choose(letters: list[Letter], config: EdgeFile) -> Chosen:
         )
     for letter in keyed:
         key = _key(letter)
-        if key not in (found := chosen.keys.setdefault(letter.table, [])):
-            found.append(key)
+        if key not in (keys := chosen.keys.setdefault(letter.table, [])):
+            keys.append(key)
     return chosen
 
 
@@ -100,7 +100,7 @@ def requests(chosen: Chosen, config: EdgeFile, condition: Callable[[str, list[di
     Queries the database for the keys' types. Raises NotConnected, or NeedsOperator for a table that cannot be copied or whose
     keys do not identify its rows.
     """
-    policy, made = Policy.of(config), []
+    policy, copies = Policy.of(config), []
     for table, keys in chosen.keys.items():
         names = list(keys[0])
         if policy.treats_name(table, names):
@@ -108,11 +108,11 @@ def requests(chosen: Chosen, config: EdgeFile, condition: Callable[[str, list[di
                 f"[policy] hashes the key of {table}, so a dead letter does not identify the row",
                 hint=f'Copy the row with a condition: headrace edge snapshot {shlex.quote(table)} --where "…".',
             )
-        made += [
+        copies += [
             Request(kind="snapshot", tables=[table], where=condition(table, keys[at : at + _MANY]))
             for at in range(0, len(keys), _MANY)
         ]
-    return made
+    return copies
 
 
 def _key(letter: Letter) -> dict[str, object]:

@@ -201,8 +201,8 @@ _FLOAT = struct.Struct("<f")
 def condition(database: Database, name: str, keys: list[dict[str, Any]], records: Records) -> str:
     """Return the condition; raise NeedsOperator for a table that cannot be copied, and for keys that are not its own."""
     of, _, table = name.partition(".")
-    found, _ = describe(database, of, table)
-    columns = [found.columns[place] for place in found.places]
+    source, _ = describe(database, of, table)
+    columns = [source.columns[place] for place in source.places]
     names = [column.name for column in columns]
     for column in columns:
         if _has_form(column.data_type, records):
@@ -228,12 +228,12 @@ def _literal(column: Catalogued, value: Any, name: str) -> str:
     """Return a value of a record as SQL takes it."""
     kind = column.data_type
     try:
-        found = _text(column, kind, value, name) if isinstance(value, str) else _number(kind, value)
+        literal = _text(column, kind, value, name) if isinstance(value, str) else _number(kind, value)
     except (ValueError, OverflowError) as error:
         raise unclear(name, f"a value cannot be one of {column.name!r}") from error
-    if found is None:
+    if literal is None:
         raise unclear(name, f"a value cannot be one of {column.name!r}")
-    return found
+    return literal
 
 
 def _number(kind: str, value: Any) -> str | None:

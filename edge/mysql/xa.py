@@ -182,8 +182,8 @@ class XaTransactions:
             if self._decision:
                 self._end(self._decision)
         while self._waiting and self._replayed is None:
-            found, end = self._waiting.popleft()
-            self._feed(found, end, now_ms)
+            event, end = self._waiting.popleft()
+            self._feed(event, end, now_ms)
             fed += 1
         return fed
 
@@ -196,8 +196,8 @@ class XaTransactions:
                 steps += 1
                 if event_or_pause is None:
                     return steps, False
-                found, end = event_or_pause
-                self._feed(found, end, now_ms)
+                event, end = event_or_pause
+                self._feed(event, end, now_ms)
                 size += end
                 if size >= ROUND_BYTES:
                     return steps, False

@@ -183,8 +183,8 @@ class Watch(ServerWatch[Database, PostgresCheckpoint]):
             return
         labels = enum_labels(connection)
         former, self._known.labels = self._known.labels, labels
-        known = [(kind, number, label) for kind, named in former.items() for number, label in named.items()]
-        if any(labels.get(kind, {}).get(number, label) != label for kind, number, label in known):
+        former_labels = [(kind, number, label) for kind, named in former.items() for number, label in named.items()]
+        if any(labels.get(kind, {}).get(number, label) != label for kind, number, label in former_labels):
             self._outbox.reopen(Retryable("labels of an enum type were changed: the log is read again by the new ones"))
 
     def _look_at_publication(self, connection: Database, name: str) -> None:

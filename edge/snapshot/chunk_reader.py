@@ -103,7 +103,7 @@ class ChunkReader(ABC, Generic[D, T]):
 def where_clause(conditions: Sequence[str | None]) -> str:
     """Return the clause for all of these conditions that are given, an operator's own among them."""
     # A line comment at the end of a condition must not swallow what comes behind it.
-    given = [f"({one}\n)" for one in conditions if one]
+    given = [f"({condition}\n)" for condition in conditions if condition]
     return f" where {' and '.join(given)}" if given else ""
 
 

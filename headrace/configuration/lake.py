@@ -229,8 +229,8 @@ class Stream(Section, frozen=True, kw_only=True):
 
     def history_of(self, table: str) -> TableOptions | None:
         """Return how a table's history is kept; None when it is not."""
-        found = self.tables.get(table, TableOptions())
-        return found if found.keeps_history(self.history) else None
+        options = self.tables.get(table, TableOptions())
+        return options if options.keeps_history(self.history) else None
 
     def marks_deleted(self, table: str) -> bool:
         """Whether a table's deleted rows stay, marked."""

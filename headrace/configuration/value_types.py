@@ -120,9 +120,9 @@ def convert(text: str, unit: str) -> int | float:
 @cache
 def allowed_functions() -> frozenset[str]:
     """Return the functions that an expression may call."""
-    found = re.search(r'ALLOWED = Set\.of\("""(.*?)"""', _LIST.read_text("utf-8"), re.DOTALL)
-    assert found is not None, "the list is in Functions.java"
-    return frozenset(found[1].split())
+    match = re.search(r'ALLOWED = Set\.of\("""(.*?)"""', _LIST.read_text("utf-8"), re.DOTALL)
+    assert match is not None, "the list is in Functions.java"
+    return frozenset(match[1].split())
 
 
 def refuse_function(name: str) -> str | None:

@@ -85,45 +85,45 @@ def _bitmap(data: bytes, at: int) -> tuple[list[int], int]:
     at += 4 * count
     if not runs or count >= _OFFSETS_FROM:
         at += 4 * count
-    found: list[int] = []
+    numbers: list[int] = []
     for place, (key, fewer) in enumerate(heads):
         base, size = key << 16, fewer + 1
         if runs and runs[place // 8] >> (place % 8) & 1:
             (number,) = struct.unpack_from("<H", data, at)
             pairs = struct.unpack_from(f"<{2 * number}H", data, at + 2)
             for start, length in zip(pairs[::2], pairs[1::2], strict=True):
-                found += range(base + start, base + start + length + 1)
+                numbers += range(base + start, base + start + length + 1)
             at += 2 + 4 * number
         elif size > _ARRAY_MOST:
             bits = int.from_bytes(data[at : at + 8192], "little")
             if len(data) < at + 8192:
                 raise struct.error
-            found += _set_bits(bits, base)
+            numbers += _set_bits(bits, base)
             at += 8192
         else:
-            found += [base + low for low in struct.unpack_from(f"<{size}H", data, at)]
+            numbers += [base + low for low in struct.unpack_from(f"<{size}H", data, at)]
             at += 2 * size
-    return found, at
+    return numbers, at
 
 
 def _set_bits(bits: int, base: int) -> list[int]:
     digits = bin(bits)[:1:-1]
-    found, place = [], digits.find("1")
+    numbers, place = [], digits.find("1")
     while place >= 0:
-        found.append(base + place)
+        numbers.append(base + place)
         place = digits.find("1", place + 1)
-    return found
+    return numbers
 
 
 def _z85(text: str) -> bytes:
     """Return the bytes of a text in Z85: five characters for four bytes."""
-    found = bytearray()
+    data = bytearray()
     for start in range(0, len(text), 5):
         number = 0
         for character in text[start : start + 5]:
             number = number * 85 + _Z85.index(character)
-        found += number.to_bytes(4, "big")
-    return bytes(found)
+        data += number.to_bytes(4, "big")
+    return bytes(data)
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")
