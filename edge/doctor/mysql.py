@@ -12,9 +12,9 @@ from edge.mysql import charset, checks
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
 from edge.mysql.coverage import SYSTEM, Chosen, described_columns, gaps, unmatched
-from edge.mysql.ddl import tokens
 from edge.mysql.replication import dump_threads, noted_dump_thread, replicas
 from edge.mysql.snapshot_columns import quoted
+from edge.mysql.sql_tokens import tokens
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
 from headrace.findings import Check, Finding
