@@ -1,9 +1,8 @@
-"""Statements in the log, read only as far as they bear on rows: where a transaction ends, which tables are emptied, what a
-row-based log cannot hold.
+"""Statements in the log, as far as they bear on rows: where a transaction ends, which tables are emptied, what no log can hold.
 
-Assumes that servers write what they were sent, comments and all, or `DROP TABLE` with names in backticks. What is not
-recognised as harmless is refused: a change that came as a statement would be lost. Where a statement empties tables and their
-names cannot be read, it counts as one that moves rows, which is reported.
+Assumes that servers write what they were sent, comments and all, or `DROP TABLE` with names in backticks. What is not recognised
+as harmless is refused: a change that came as a statement would be lost. Where a statement empties tables and their names cannot
+be read, it counts as one that moves rows, which is reported.
 """
 
 import re
