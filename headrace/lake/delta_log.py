@@ -85,45 +85,45 @@ def _bitmap(data: bytes, at: int) -> tuple[list[int], int]:
     at += 4 * count
     if not runs or count >= _OFFSETS_FROM:
         at += 4 * count
-    numbers: list[int] = []
+    found: list[int] = []
     for place, (key, fewer) in enumerate(heads):
         base, size = key << 16, fewer + 1
         if runs and runs[place // 8] >> (place % 8) & 1:
             (number,) = struct.unpack_from("<H", data, at)
             pairs = struct.unpack_from(f"<{2 * number}H", data, at + 2)
             for start, length in zip(pairs[::2], pairs[1::2], strict=True):
-                numbers += range(base + start, base + start + length + 1)
+                found += range(base + start, base + start + length + 1)
             at += 2 + 4 * number
         elif size > _ARRAY_MOST:
             bits = int.from_bytes(data[at : at + 8192], "little")
             if len(data) < at + 8192:
                 raise struct.error
-            numbers += _set_bits(bits, base)
+            found += _set_bits(bits, base)
             at += 8192
         else:
-            numbers += [base + low for low in struct.unpack_from(f"<{size}H", data, at)]
+            found += [base + low for low in struct.unpack_from(f"<{size}H", data, at)]
             at += 2 * size
-    return numbers, at
+    return found, at
 
 
 def _set_bits(bits: int, base: int) -> list[int]:
     digits = bin(bits)[:1:-1]
-    numbers, place = [], digits.find("1")
+    found, place = [], digits.find("1")
     while place >= 0:
-        numbers.append(base + place)
+        found.append(base + place)
         place = digits.find("1", place + 1)
-    return numbers
+    return found
 
 
 def _z85(text: str) -> bytes:
     """Return the bytes of a text in Z85: five characters for four bytes."""
-    data = bytearray()
+    found = bytearray()
     for start in range(0, len(text), 5):
         number = 0
         for character in text[start : start + 5]:
             number = number * 85 + _Z85.index(character)
-        data += number.to_bytes(4, "big")
-    return bytes(data)
+        found += number.to_bytes(4, "big")
+    return bytes(found)
 
 
 _COMMIT = re.compile(r"(\d{20})\.json")

@@ -61,23 +61,23 @@ class OwnTables:
             from deltalake import QueryBuilder  # noqa: PLC0415 - only where a lake is shown.
 
             mark = _mark(opened)
-            cached = self._read.get((table, query))
-            if cached is None or cached[0] != mark:
-                answer = QueryBuilder().register(table, opened).execute(query)
-                cached = self._read[table, query] = (mark, answer.read_all().to_struct_array().to_pylist())
-        return cached[1]
+            known = self._read.get((table, query))
+            if known is None or known[0] != mark:
+                found = QueryBuilder().register(table, opened).execute(query)
+                known = self._read[table, query] = (mark, found.read_all().to_struct_array().to_pylist())
+        return known[1]
 
     def note(self, table: str, kind: str) -> Note | None:
         """Return the newest note of a kind that a commit of a table carries; None when none does. Raises as `rows` does."""
         with self._opened(table) as opened:
             mark = _mark(opened)
-            cached = self._notes.get(table)
-            if cached is None or cached[0] != mark:
-                newest = next(filter(None, (_newest(opened.history(limit), kind) for limit in _COMMITS)), None)
-                if newest is None:
+            known = self._notes.get(table)
+            if known is None or known[0] != mark:
+                found = next(filter(None, (_newest(opened.history(limit), kind) for limit in _COMMITS)), None)
+                if found is None:
                     return None
-                cached = self._notes[table] = (mark, newest)
-        return cached[1]
+                known = self._notes[table] = (mark, found)
+        return known[1]
 
     @contextmanager
     def _opened(self, table: str) -> "Iterator[DeltaTable]":
@@ -116,11 +116,11 @@ def _newest(commits: Sequence[Mapping[str, Any]], kind: str) -> Note | None:
     """Return the first note of a kind; what other programs write there is passed over."""
     for commit in commits:
         try:
-            note = json.loads(commit.get("userMetadata") or "null")
+            found = json.loads(commit.get("userMetadata") or "null")
         except ValueError:
             continue
-        if isinstance(note, dict) and note.get("headrace") == kind:
-            return note
+        if isinstance(found, dict) and found.get("headrace") == kind:
+            return found
     return None
 
 
@@ -174,7 +174,7 @@ def published_tables(
             f"nothing is published{when}", hint="Name a later time, or load a stream: 'headrace lake load'."
         )
     named = {(row["stream"], row["table"]): row["name"] for row in names}
-    tables: dict[str, PublishedTable] = {}
+    found: dict[str, PublishedTable] = {}
     for (stream, table), row in then.items():
         if table is None or is_gone(row, newest[stream, table]) or (stream, table) not in named:
             continue
@@ -187,8 +187,8 @@ def published_tables(
         ):
             if version is not None and folder:
                 name = f"{database}.{named[stream, table]}"
-                tables[name.casefold()] = PublishedTable(name, folder, version, stream, table, dict(own or {}))
-    return tables
+                found[name.casefold()] = PublishedTable(name, folder, version, stream, table, dict(own or {}))
+    return found
 
 
 #: Every state, so that one that no table has can be counted as 0.

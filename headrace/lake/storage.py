@@ -38,15 +38,15 @@ def store_options(root: str, settings: Mapping[str, str]) -> dict[str, str]:
     def given(name: str) -> str:
         return settings.get(f"{_HADOOP}bucket.{parts.netloc}.{name}") or settings.get(f"{_HADOOP}{name}") or ""
 
-    options = {ours: given(name) for name, ours in _NAMES.items() if given(name)}
+    found = {ours: given(name) for name, ours in _NAMES.items() if given(name)}
     plain = given("connection.ssl.enabled").lower() == "false"
     if endpoint := given("endpoint"):
         scheme = "" if "://" in endpoint else "http://" if plain else "https://"
-        options["aws_endpoint"] = f"{scheme}{endpoint}"
-        options["aws_virtual_hosted_style_request"] = "false"
-        if options["aws_endpoint"].startswith("http://"):
-            options["aws_allow_http"] = "true"
-    return options
+        found["aws_endpoint"] = f"{scheme}{endpoint}"
+        found["aws_virtual_hosted_style_request"] = "false"
+        if found["aws_endpoint"].startswith("http://"):
+            found["aws_allow_http"] = "true"
+    return found
 
 
 def is_remote(root: str) -> bool:
@@ -103,10 +103,10 @@ class Storage:
     def names(self, folder: str) -> list[str]:
         """Return the names of files in a folder; empty when there is no such folder."""
         try:
-            files = self._system.get_file_info(self._selector(folder, allow_not_found=True))
+            found = self._system.get_file_info(self._selector(folder, allow_not_found=True))
         except OSError as error:
             raise self._unreadable(folder, error) from error
-        return [each.base_name for each in files if each.type == self._file]
+        return [each.base_name for each in found if each.type == self._file]
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes; raise FileNotFoundError when there is no such file."""

@@ -224,5 +224,5 @@ class LakeTable:
 
 
 def _stored(batch: "pa.RecordBatch", column: Column, int96: set[str]) -> "pa.Array":
-    values = batch.column(column.stored)
-    return of_int96(values) if column.stored in int96 else values
+    found = batch.column(column.stored)
+    return of_int96(found) if column.stored in int96 else found
