@@ -54,7 +54,7 @@ _TURN_SECONDS = 0.25
 #: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
 _LOOKS = 3
 #: How often it is looked where the brokers are, and how long one may take to say so, in seconds.
-_BROKERS_SECONDS, _BROKERS_PATIENCE = 10.0, 5.0
+_BROKERS_SECONDS, _BROKERS_TIMEOUT = 10.0, 5.0
 
 
 class Bridge:
@@ -267,7 +267,7 @@ class Bridge:
         problem = ""
         try:
             with translated("look at the brokers", self._admin):
-                self._admin.note_brokers(_BROKERS_PATIENCE)
+                self._admin.note_brokers(_BROKERS_TIMEOUT)
         except (NotConnected, Retryable) as error:
             _log.debug("%s", error.message)
         except NeedsOperator as error:
@@ -282,7 +282,7 @@ class Bridge:
         with_patterns = any(self._file.patterns(stream) for stream in self._file.streams)
         there = names(self._admin, 2.0) if with_patterns else ()
         needed = wanted(self._file, there)
-        self._limits.load(check(self._admin, needed, patience=2.0), needed)
+        self._limits.load(check(self._admin, needed, timeout=2.0), needed)
         learn((state.route for state in self.registry.states.values()), there)
 
     def _watch(self) -> None:

@@ -150,7 +150,7 @@ class SourceMetrics:
         if self.complete is None:
             return now - self.started_at
         silent = now - self.complete.received_at
-        unheard = silent if silent > self._patience else 0.0
+        unheard = silent if silent > self._timeout else 0.0
         waited = now - self.waiting_since if self.waiting_since is not None else 0.0
         return self.complete.lag + max(unheard, waited)
 
@@ -176,7 +176,7 @@ class SourceMetrics:
     @worked_out("edge_heard", "1 while the edge is heard as often as it promises, 0 while not.")
     def heard(self) -> int | None:
         """Whether a batch came lately; None where another bridge has to know."""
-        return int(self.silent is not None and self.silent <= self._patience) if self.served else None
+        return int(self.silent is not None and self.silent <= self._timeout) if self.served else None
 
     @property
     @worked_out("edge_ready", "1 while the edge is heard and reports that it captures, 0 while not.")
@@ -207,7 +207,7 @@ class SourceMetrics:
         return self.waiting_since is not None or bool(unacknowledged and (self.silent or 0.0) > _QUIET_SECONDS)
 
     @property
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         return _HEARTBEATS * (number(self.edge, "heartbeat_seconds") or _HEARTBEAT_SECONDS) + 1.0
 
     @property

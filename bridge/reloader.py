@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from bridge.amqp.receiver import Receiver
 from bridge.group.membership import Membership
-from bridge.kafka.client import PATIENCE, Administrator, admin, listed, other_addresses
+from bridge.kafka.client import TIMEOUT, Administrator, admin, listed, other_addresses
 from bridge.kafka.errors import translated
 from bridge.kafka.topics import RecordLimits, check, names, wanted
 from bridge.model.route import SourceRoute, first_places, learn, routes
@@ -94,7 +94,7 @@ def _differences(old: Any, new: Any, place: Place) -> Iterator[Place]:
 _log = logging.getLogger(__name__)
 
 #: Seconds that Kafka may take to describe the topics; the main thread waits meanwhile.
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 
 
 class Reloader:
@@ -129,9 +129,9 @@ class Reloader:
             moving = other_addresses(self._bootstrap, file.kafka.bootstrap) if changed.addresses else nullcontext()
             with moving:
                 client = self._at_other_addresses(file) if changed.addresses else self._admin
-                there = names(client, _PATIENCE) if any(file.patterns(stream) for stream in file.streams) else ()
+                there = names(client, _TIMEOUT) if any(file.patterns(stream) for stream in file.streams) else ()
                 needed = wanted(file, there)
-                self._limits.load(check(client, needed, patience=_PATIENCE), needed)
+                self._limits.load(check(client, needed, timeout=_TIMEOUT), needed)
         except ReplicationError as error:
             _log.error("reload: %s. %s", error.message, error.hint or "The bridge goes on with the former file.")
             return
@@ -151,7 +151,7 @@ class Reloader:
         """Return a client that found Kafka at the addresses of a changed file, and nowhere else."""
         client = admin(file.kafka)
         with translated(f"reach Kafka at {file.kafka.bootstrap}", client):
-            client.note_brokers(PATIENCE)
+            client.note_brokers(TIMEOUT)
         return client
 
     def _take_over(

@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 #: Seconds that any one request to Kafka may take before it counts as unreachable.
-PATIENCE = 10.0
+TIMEOUT = 10.0
 #: After this long without an end Kafka itself aborts a transaction, in milliseconds: the longest that a bridge which
 #: died and that nobody replaced can hold back `read_committed` readers.
 TRANSACTION_TIMEOUT = 10_000
@@ -227,7 +227,7 @@ class Administrator:
     def renew(self, *, at_once: bool = False) -> None:
         """Go on with a new client, unless this one is new, or `at_once`."""
         with self._lock:
-            if at_once or time.monotonic() - self._made_at >= PATIENCE:
+            if at_once or time.monotonic() - self._made_at >= TIMEOUT:
                 # Without a password or a token there is no other client yet.
                 with suppress(ReplicationError):
                     self._make()

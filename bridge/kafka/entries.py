@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer, uncommitted_consumer
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartition, consumer, uncommitted_consumer
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import PositionText, parse
@@ -132,7 +132,7 @@ def partitions_of(client: Any, group: str, topics: Collection[str]) -> list[Part
     places: list[Partition] = []
     with _hinted(group), translated(f"read the committed positions of group {group}"):
         for topic in sorted(topics):
-            places += [(topic, partition) for partition in describe(client, topic, PATIENCE).partitions]
+            places += [(topic, partition) for partition in describe(client, topic, TIMEOUT).partitions]
     return places
 
 
@@ -298,7 +298,7 @@ _MANY, _TRIES = 5000, 100
 def records(client: Any, topic: str, partition: int) -> Iterator[Any]:
     """Yield the records of a partition up to its present end; raise NotConnected, or NeedsOperator."""
     with translated(f"read {topic}"):
-        low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
+        low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
         client.assign([TopicPartition(topic, partition, low)])
         tries = 0
         while low < high and tries < _TRIES:

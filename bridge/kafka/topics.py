@@ -11,7 +11,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
 from bridge.kafka.errors import translated
 from bridge.model.ports import Share
 from bridge.model.route import TablePatterns
@@ -24,7 +24,7 @@ _UNLIMITED: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 #: Kafka's limit is on a batch of records, which has a frame around a single one.
 FRAME_BYTES = 512
 #: Seconds that a lane waits for an answer: only a record that is too large makes it ask.
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 #: Seconds within which a topic is not asked about again: all that the lane's other sources have waits for the answer, and a batch
 #: that says it is too large costs its sender nothing.
 _AGAIN_SECONDS = 1.0
@@ -57,9 +57,9 @@ def wanted(file: BridgeFile, there: Collection[str] = ()) -> dict[str, Wanted]:
     return {topic: need for stream in file.streams for topic, need in _wanted(file, stream, there).items()}
 
 
-def names(admin: Any, patience: float = PATIENCE) -> Collection[str]:
+def names(admin: Any, timeout: float = TIMEOUT) -> Collection[str]:
     """Return the topics that are in Kafka; raise NotConnected when it cannot be reached."""
-    return _partitions(admin, patience).keys()
+    return _partitions(admin, timeout).keys()
 
 
 def topics_of(file: BridgeFile, stream: str, admin: Any) -> list[str]:
@@ -92,12 +92,12 @@ def _wanted(file: BridgeFile, stream: str, there: Collection[str] = ()) -> dict[
     )
 
 
-def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) -> dict[str, int]:
-    """Return the largest record, in bytes, that each topic takes; `patience` is for one answer, in seconds.
+def check(admin: Any, topics: Mapping[str, Wanted], timeout: float = TIMEOUT) -> dict[str, int]:
+    """Return the largest record, in bytes, that each topic takes; `timeout` is for one answer, in seconds.
 
     Raises NotConnected, and NeedsOperator for a topic that is missing, has too few partitions, or another cleanup.policy.
     """
-    there = _partitions(admin, patience)
+    there = _partitions(admin, timeout)
     for topic, need in topics.items():
         if topic not in there:
             raise NeedsOperator(f"topic {topic!r} is not in Kafka", hint="Run 'headrace bridge init' to make it.")
@@ -108,7 +108,7 @@ def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) 
             )
     limits = {}
     with translated("read the topics' configuration"):
-        asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=patience)
+        asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=timeout)
         for resource, answer in asked.items():
             settings, need = answer.result(), topics[resource.name]
             setting = partial(_setting, settings, resource.name)
@@ -225,7 +225,7 @@ def _settings(stream: Stream | Delivery | Requests) -> dict[str, str]:
 
 def _wait_until_seen(admin: Any, file: BridgeFile) -> None:
     """Return once what was made is known to those who ask; raise NeedsOperator when something is not as it must be."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while True:
         try:
             check(admin, wanted(file))
@@ -237,9 +237,9 @@ def _wait_until_seen(admin: Any, file: BridgeFile) -> None:
             return
 
 
-def _partitions(admin: Any, patience: float = PATIENCE) -> dict[str, int]:
+def _partitions(admin: Any, timeout: float = TIMEOUT) -> dict[str, int]:
     with translated("read the list of topics", admin):
-        listed = admin.list_topics(timeout=patience).topics
+        listed = admin.list_topics(timeout=timeout).topics
     return {name: len(topic.partitions) for name, topic in listed.items() if topic.error is None}
 
 
@@ -334,7 +334,7 @@ class RecordLimits:
         if not names:
             return grew
         try:
-            limits = check(self._admin, {name: self._topics[name] for name in names}, patience=_PATIENCE)
+            limits = check(self._admin, {name: self._topics[name] for name in names}, timeout=_TIMEOUT)
         except ReplicationError:
             return True
         has_grown = {name: limits[name] > self._limits.get(name, 0) for name in names}

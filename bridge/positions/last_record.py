@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, OffsetSpec, TopicPartition
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, OffsetSpec, TopicPartition
 from bridge.kafka.entries import records
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Committed, Partition
@@ -34,7 +34,7 @@ def read_last_record(client: Any, source: str, topics: Sequence[str], partitions
 
 
 def _last(client: Any, source: str, topic: str, partition: int) -> Position | None:
-    low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
+    low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
     end, step = high, 100
     while end > low:
         start = max(low, end - step)
@@ -49,11 +49,11 @@ def _greatest(client: Any, source: str, start: Any, end: int) -> Position | None
     """Return the greatest position from `start` to before `end`, None when there is none."""
     client.assign([start])
     greatest: Position | None = None
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     # Read to the end of the range, or, where markers are the last of it, of the partition.
     while time.monotonic() < until:
         for record in client.consume(1000, timeout=0.1):
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + TIMEOUT
             if record.error() and record.error().code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
                 raise KafkaException(record.error())
             if record.error() or record.offset() >= end:
@@ -102,7 +102,7 @@ def bounds(admin: Any, places: Collection[Partition]) -> Bounds:
         return ends
     with translated("read the ends of topics", admin):
         asked = [
-            admin.list_offsets({TopicPartition(*place): spec for place in readable}, request_timeout=PATIENCE)
+            admin.list_offsets({TopicPartition(*place): spec for place in readable}, request_timeout=TIMEOUT)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
     low, high = ({(place.topic, place.partition): answer for place, answer in answers.items()} for answers in asked)
@@ -124,7 +124,7 @@ def _unreadable(admin: Any, places: Collection[Partition]) -> dict[Partition, Re
     with translated("read the list of topics", admin):
         # One request, also where each table has a topic of its own.
         only = next(iter(topics)) if len(topics) == 1 else None
-        there = admin.list_topics(only, timeout=PATIENCE).topics
+        there = admin.list_topics(only, timeout=TIMEOUT).topics
     for place in places:
         topic, number = place
         if topic not in there:

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer
+from bridge.kafka.client import TIMEOUT, KafkaException, TopicPartition, consumer
 from bridge.kafka.entries import (
     Entries,
     ForeignOffset,
@@ -242,7 +242,7 @@ class Positions:
     def _former_groups(self) -> Collection[str] | None:
         """Return the groups that there are; None when it is not known of all brokers, and each has to be asked for."""
         try:
-            listed = self._admin.list_consumer_groups(request_timeout=PATIENCE).result()
+            listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT).result()
         except KafkaException:
             return None
         return None if listed.errors else {each.group_id for each in listed.valid}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, TIMESTAMP_NOT_AVAILABLE, TopicCollection, TopicPartition, request_consumer
+from bridge.kafka.client import TIMEOUT, TIMESTAMP_NOT_AVAILABLE, TopicCollection, TopicPartition, request_consumer
 from bridge.kafka.entries import describe, events
 from bridge.kafka.errors import translated
 from bridge.kafka.writing import RecordWriter
@@ -91,8 +91,8 @@ class TopicReader:
     def _look(self) -> None:
         """Raise what Kafka reports of a topic that is gone, and Retryable for one that was made again."""
         with translated(f"read {self._topic}"):
-            topic = describe(self._consumer, self._topic, PATIENCE)
-            ends = [self._consumer.get_watermark_offsets(place, timeout=PATIENCE)[1] for place in self._places]
+            topic = describe(self._consumer, self._topic, TIMEOUT)
+            ends = [self._consumer.get_watermark_offsets(place, timeout=TIMEOUT)[1] for place in self._places]
             is_beyond = any(
                 place.offset > end for place, end in zip(self._consumer.position(self._places), ends, strict=True)
             )
@@ -104,18 +104,18 @@ class TopicReader:
         if self._admin is None:
             return ""
         with translated(f"read {self._topic}", self._admin):
-            answers = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=PATIENCE)
+            answers = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=TIMEOUT)
             return str(answers[self._topic].result().topic_id)
 
     def _starts(self, seconds_ago: float) -> list[Any]:
-        topic = describe(self._consumer, self._topic, PATIENCE)
+        topic = describe(self._consumer, self._topic, TIMEOUT)
         since = int((time.time() - seconds_ago) * 1000)
         asked = [TopicPartition(self._topic, number, since) for number in topic.partitions]
-        places = self._consumer.offsets_for_times(asked, timeout=PATIENCE) if seconds_ago else asked
+        places = self._consumer.offsets_for_times(asked, timeout=TIMEOUT) if seconds_ago else asked
         for place in places:
             if place.offset < 0 or not seconds_ago:
                 # Not "the end" whenever that is: what is written from now on is read.
-                _, place.offset = self._consumer.get_watermark_offsets(place, timeout=PATIENCE)
+                _, place.offset = self._consumer.get_watermark_offsets(place, timeout=TIMEOUT)
         return list(places)
 
 

@@ -107,7 +107,7 @@ _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
 #: An idle server sends a heartbeat so often, in seconds.
 HEARTBEAT_SECONDS = 1.0
 #: So long the server waits until more of the log is taken, in seconds.
-_PATIENCE_SECONDS = 3600
+_TIMEOUT_SECONDS = 3600
 #: A round of reading ends after so many bytes, so that other duties get their turn.
 _ROUND_BYTES = 1 << 20
 #: A packet of this length goes on in the next one.
@@ -279,7 +279,7 @@ class ReplicationStream:
             self._database.rows(f"set @{name}_heartbeat_period = {nanoseconds}")
         # Nothing is read of it while a prepared transaction is decoded, or while what was read is not acknowledged: a server that
         # gives up after its usual 60 s would have all of that read again, and again.
-        self._database.rows(f"set session net_write_timeout = {_PATIENCE_SECONDS}")
+        self._database.rows(f"set session net_write_timeout = {_TIMEOUT_SECONDS}")
 
     def _register(self) -> None:
         """Int8 command, Int32 server id, strings host, user and password, Int16 port, Int32 rank, Int32 master id."""

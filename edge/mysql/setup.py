@@ -184,7 +184,7 @@ def _carried_over(
 
 _EVENTS_AT_ONCE = 2000
 #: A binlog that takes longer to list, in seconds, is not listed to its end.
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 _TABLE_MAP = re.compile(r"table_id: \d+ \((.+)\)")
 _USE = re.compile(r"use `((?:[^`]|``)*)`; ?", re.IGNORECASE)
 
@@ -221,7 +221,7 @@ class MysqlRetirement:
         try:
             binlog = check_log(self._database, checkpoint)
             check_gtids(self._database, checkpoint)
-            until = time.monotonic() + _PATIENCE_SECONDS
+            until = time.monotonic() + _TIMEOUT_SECONDS
             number = split_name(checkpoint.file)[1]
             for file, _ in binlog.files:
                 if split_name(file)[1] < number:

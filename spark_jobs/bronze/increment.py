@@ -42,7 +42,7 @@ Beyond = dict[int, tuple[int, int]]
 #: Records that a query reads from Kafka, at most.
 _MOST = 50_000
 #: Seconds in which Kafka has to answer, and for which it is not queried again when it did not.
-_PATIENCE, _REST = 5.0, 60.0
+_TIMEOUT, _REST = 5.0, 60.0
 #: Until when Kafka is not queried for a stream, in monotonic seconds.
 _resting: dict[tuple[str, str], float] = {}
 
@@ -63,7 +63,7 @@ class Live:
         if self.client is None:
             self.client = client.admin(lake.kafka)
         try:
-            return client.describe(lake.kafka, lake.topic(stream), patience=_PATIENCE, by=self.client)
+            return client.describe(lake.kafka, lake.topic(stream), timeout=_TIMEOUT, by=self.client)
         except ReplicationError:
             # The next one may have another password.
             self.client = None

@@ -33,7 +33,7 @@ from spark_jobs.state.published import Published, Table
 _log = logging.getLogger(__name__)
 
 #: How long a load waits for all of its tables; the next one goes on behind those that are there.
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 #: A load and the maintenance next to it would put older versions behind newer ones.
 _lock = Lock()
 
@@ -66,7 +66,7 @@ def after_load(spark: SparkSession, lake: LakeFile, stream: str) -> Registered |
         return None
     try:
         with explained("metastore"):
-            return register(spark, lake, stream, within=_PATIENCE_SECONDS)
+            return register(spark, lake, stream, within=_TIMEOUT_SECONDS)
     except Exception as error:  # noqa: BLE001 - what is published is published.
         problem = error.message if isinstance(error, ReplicationError) else type(error).__name__
         _log.warning("the load is done, and the metastore is behind: %s", problem)

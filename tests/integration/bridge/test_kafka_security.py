@@ -268,8 +268,8 @@ def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, changes, says):
     }[changes]
     connection = secure_kafka.user([], **given)
     for asked in (
-        lambda: check(admin(connection), {"any": Wanted(1)}, patience=3),
-        lambda: lake_kafka.describe(connection, "any", patience=3),
+        lambda: check(admin(connection), {"any": Wanted(1)}, timeout=3),
+        lambda: lake_kafka.describe(connection, "any", timeout=3),
     ):
         assert says in eventually(lambda asked=asked: refused(asked), saying=says)
 

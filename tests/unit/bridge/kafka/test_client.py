@@ -76,7 +76,7 @@ def test_an_administration_client_is_made_anew_once_it_had_its_time(monkeypatch)
     first = shared.list_topics.__self__
     shared.renew()
     assert shared.list_topics.__self__ is first
-    monkeypatch.setattr(client, "PATIENCE", 0.0)
+    monkeypatch.setattr(client, "TIMEOUT", 0.0)
     shared.renew()
     assert shared.list_topics.__self__ is not first
     assert list(shared.refusals) == []
