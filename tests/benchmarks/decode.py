@@ -148,7 +148,7 @@ def decode(changes: int, rounds: int, *, avro: bool) -> None:
         table.add_column(column, justify="left" if column == "change" else "right")
     for name, figures in figures_of.items():
         kinds = list(zip(*figures, strict=True))
-        middles = [statistics.median(one.seconds for one in kind) / changes * 1e6 for kind in kinds]
+        middles = [statistics.median(each.seconds for each in kind) / changes * 1e6 for kind in kinds]
         sizes = [size / changes for kind in kinds[1:] for size in kind[0][1:]]
         table.add_row(name, *(f"{middle:.2f}" for middle in middles), *(f"{size:.1f}" for size in sizes))
     Console(width=120).print(table)

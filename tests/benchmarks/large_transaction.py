@@ -77,7 +77,7 @@ def large_transaction(changes: int) -> None:
         postgres.delete()
         shutil.rmtree(folder, ignore_errors=True)
     results.show(console, result)
-    peak = next(one.value for one in result if one.name.endswith("edge, most memory"))
+    peak = next(each.value for each in result if each.name.endswith("edge, most memory"))
     if peak > LIMIT:
         raise click.ClickException(f"the edge took {peak} MB, more than {LIMIT}")
 

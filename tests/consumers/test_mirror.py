@@ -169,21 +169,21 @@ def rest(bootstrap, topic):
 
 def changes(bootstrap, topic):
     """The positions of the changes of a topic's rows."""
-    found = [json.loads(value) for value in values(bootstrap, topic) if value]
-    return [each["source"]["position"] for each in found if each.get("op") in {"c", "u", "d"}]
+    result = [json.loads(value) for value in values(bootstrap, topic) if value]
+    return [each["source"]["position"] for each in result if each.get("op") in {"c", "u", "d"}]
 
 
 def rows(records):
-    found = {}
+    results = {}
     for record in records:
         if record.value is None:
             continue
         change = json.loads(record.value)
         if change["op"] == "d":
-            del found[change["before"]["id"]]
+            del results[change["before"]["id"]]
         else:
-            found[change["after"]["id"]] = change["after"]
-    return [found[key] for key in sorted(found)]
+            results[change["after"]["id"]] = change["after"]
+    return [results[key] for key in sorted(results)]
 
 
 def aborted(bootstrap, topic):

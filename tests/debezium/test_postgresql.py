@@ -103,19 +103,19 @@ def both(database, edges, brokers, inside, connect, tmp_path):
         with edge.running():
             for statement in work:
                 database.execute(statement)
-            found = {
+            results = {
                 table: [records(brokers.bootstrap, f"{prefix}.public.{table}", count) for prefix in prefixes]
                 for table, count in tables.items()
             }
             if work is WORK:
                 counts = zip(prefixes, (TRANSACTIONS, TRANSACTIONS + 1), strict=True)
-                found["transaction"] = [
+                results["transaction"] = [
                     records(brokers.bootstrap, f"{prefix}.transaction", 2 * count) for prefix, count in counts
                 ]
         # Shown where the test fails.
         print(connect.log.read_text()[-8000:])
         connect.remove(prefixes[1])
-        return found
+        return results
 
     return captured
 

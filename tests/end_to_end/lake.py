@@ -61,10 +61,10 @@ class Lake:
 
 def counts_of_the_databases(pipeline: Pipeline) -> dict[tuple[str, str], Any]:
     """Return the same from the databases."""
-    found = {}
+    results = {}
     for region in pipeline.regions:
         with region.connection() as connection, connection.cursor() as cursor:
             for table, amount in _AMOUNTS.items():
                 cursor.execute(_COUNTS.format(table=table, amount=amount))
-                found[region.source, table] = cursor.fetchone()
-    return found
+                results[region.source, table] = cursor.fetchone()
+    return results

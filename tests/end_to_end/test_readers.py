@@ -68,7 +68,7 @@ def _sums(sql_engine: engine.SqlEngine, database: str) -> dict[str, dict[str, in
         f"SELECT _source, '{table}' AS name, CAST(sum({amount}) AS BIGINT) AS total FROM {database}.{table} GROUP BY _source"
         for table, amount in _AMOUNTS.items()
     )
-    found: dict[str, dict[str, int]] = {}
+    results: dict[str, dict[str, int]] = {}
     for row in sql_engine.ask(question).collect():
-        found.setdefault(row["_source"], {})[row["name"]] = row["total"]
-    return found
+        results.setdefault(row["_source"], {})[row["name"]] = row["total"]
+    return results

@@ -70,8 +70,8 @@ def binlog_input(chance: random.Random) -> bytes:
         name = "mysql"
     if chance.random() < 0.8:
         which = chance.randrange(len(log))
-        found = log[which]
-        log[which] = binlog.event(found[4], spoil_bytes(found[19:], chance), int.from_bytes(found[13:17], "little"))
+        result = log[which]
+        log[which] = binlog.event(result[4], spoil_bytes(result[19:], chance), int.from_bytes(result[13:17], "little"))
     form = chance.choice(("plain", "debezium", "avro"))
     return msgspec.msgpack.encode((name.partition(",")[0], form, log))
 

@@ -96,9 +96,9 @@ def _decode_events(chance: random.Random, named: str) -> Iterator[str]:
 
 def _copy_rows(chance: random.Random, named: str) -> Iterator[str]:
     copy = messages.a_copy(chance)
-    for number, made in (copy.made_in_c({}) if copy is not None else {}).items():
+    for number, each in (copy.made_in_c({}) if copy is not None else {}).items():
         assert copy is not None
-        if made != copy.made_exactly(number):
+        if each != copy.made_exactly(number):
             raise SystemExit(f"{named}: another outcome of {copy.rows[number]!r}")
         yield "rows copied"
 

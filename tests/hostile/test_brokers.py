@@ -135,7 +135,7 @@ def test_an_answer_that_none_gives_serves_nobody_wrongly_and_passes(broker, lie)
     reading = Reading(broker)
     for _ in range(3):
         reading.turn()
-    assert {found.position for found in reading.served.values()} <= {AT, None}
+    assert {each.position for each in reading.served.values()} <= {AT, None}
     # with the truth again, all are served
     broker.lies.clear()
     for source in ROUTES:

@@ -69,9 +69,9 @@ def page(console, path="/"):
     asking = http.client.HTTPConnection("127.0.0.1", console.port, timeout=60)
     asking.request("GET", path, headers={"authorization": f"Bearer {TOKEN}"})
     answer = asking.getresponse()
-    found = answer.status, answer.read().decode()
+    result = answer.status, answer.read().decode()
     asking.close()
-    return found
+    return result
 
 
 def said(console, *pieces):

@@ -126,7 +126,7 @@ class Statements:
     def rows(answer: Any) -> list[tuple[str | None, ...]]:
         """Return the rows of an answer."""
         columns = range(1, answer.getMetaData().getColumnCount() + 1)
-        found = []
+        results = []
         while answer.next():
-            found.append(tuple(answer.getString(column) for column in columns))
-        return found
+            results.append(tuple(answer.getString(column) for column in columns))
+        return results

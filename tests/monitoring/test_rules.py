@@ -107,7 +107,7 @@ def test_every_alert_fires_and_resolves_and_every_panel_has_data(parts, tmp_path
         eventually(lambda: prometheus.ready, 60, saying="Prometheus answers")
         for panel in DASHBOARD["panels"]:
             # Those of the lake are in test_lake_rules.py.
-            for target in [one for one in panel["targets"] if "headrace_lake" not in one["expr"]]:
+            for target in [each for each in panel["targets"] if "headrace_lake" not in each["expr"]]:
                 asked = re.sub(r"\[\dm\]", "[15s]", target["expr"].replace("$source", ".*"))
                 eventually(lambda asked=asked: prometheus.query(asked), 60, saying=f"{panel['title']}: {asked}")
 

@@ -172,7 +172,7 @@ def test_a_withheld_table_holds_its_source_where_it_was_and_all_goes_on_when_it_
     assert (proven, set(verdicts.values())) == (False, {"not equal", "equal"})
     # and all of it is there, once the registry takes the change
     registry.request("PUT", f"/config/{subject}", {"compatibility": "NONE"})
-    released = lambda: not [one for one in read_committed(kafka.bootstrap, f"{name}.withheld") if one.value]  # noqa: E731
+    released = lambda: not [each for each in read_committed(kafka.bootstrap, f"{name}.withheld") if each.value]  # noqa: E731
     eventually(released, 60, saying="the table is released")
     bronze.load(spark, lake, "bank")
     assert silver.load(spark, lake, "bank").problems == {}

@@ -165,11 +165,11 @@ def test_a_bridge_that_is_killed_at_any_moment_withholds_and_releases_each_recor
         eventually(lambda: len(values(kafka, f"{name}.public.t")) >= count + 2, 120, saying="the other one too")
         eventually(lambda: values(kafka, f"{name}.withheld") == [], 60, saying="what was released is deleted")
     for table, more in (("t", [-1]), ("u", []), ("other", [])):
-        found = [value for _, value in consumed(f"{name}.public.{table}")]
-        positions = [value["source"]["position"] for value in found]
+        result = [value for _, value in consumed(f"{name}.public.{table}")]
+        positions = [value["source"]["position"] for value in result]
         assert positions == sorted(set(positions)), table
         begin = 1 if table == "other" else 0
-        assert sorted(value["after"]["id"] for value in found) == [*more, *range(begin, count + 1)]
+        assert sorted(value["after"]["id"] for value in result) == [*more, *range(begin, count + 1)]
 
 
 def written(kafka, name):

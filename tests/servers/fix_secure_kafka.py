@@ -179,8 +179,8 @@ class SecureKafka:
     def _allow(self, name: str, allowed: Iterable[Allow], *, has_password: bool) -> None:
         rules = [self._rule(AclBinding, name, allow) for allow in allowed]
         if rules:
-            for made in self.admin.create_acls(rules).values():
-                made.result(60)
+            for each in self.admin.create_acls(rules).values():
+                each.result(60)
         # Made is not yet known to the broker that is asked next.
         eventually(
             lambda: self._known(name, len(rules), has_password=has_password),

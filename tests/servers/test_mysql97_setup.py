@@ -118,8 +118,8 @@ def test_a_database_that_the_log_leaves_out_is_refused_and_names_that_match_noth
     edge = maria_edges(mysql97, interconnect.url, databases=f'["{mysql97.name}", "unlogged"]')
     with pytest.raises(NeedsOperator, match="binlog_ignore_db = unlogged keeps unlogged out of it"):
         edge.init()
-    found = {each.check: each for each in examine(edge.config)}
-    assert found["coverage"].level == "wrong"
+    results = {each.check: each for each in examine(edge.config)}
+    assert results["coverage"].level == "wrong"
 
     edge = maria_edges(mysql97, interconnect.url, databases=f'["{mysql97.name}", "{mysql97.name.upper()}"]')
     line = f"there is no database {mysql97.name.upper()}, but {mysql97.name}: names are compared exactly"

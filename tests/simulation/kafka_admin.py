@@ -68,17 +68,17 @@ class AdminClient:
 
     def describe_configs(self, resources: list[Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Any]:
         """Return the settings of topics."""
-        found = {}
+        results = {}
         for resource in resources:
             settings = self._ask(
                 "DescribeConfigs", lambda r=resource: self.broker.settings.get(r.name, 3), request_timeout
             )
-            found[resource] = self._future(
+            results[resource] = self._future(
                 {name: SimpleNamespace(name=name, value=value) for name, value in settings.items()}
                 if isinstance(settings, dict)
                 else settings
             )
-        return found
+        return results
 
     def delete_consumer_groups(self, groups: list[str], request_timeout: float = 10.0, **_: Any) -> dict[str, Any]:
         """Delete groups."""
@@ -141,7 +141,7 @@ class AdminClient:
 
     def list_offsets(self, requests: dict[Any, Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Future]:
         """Return where partitions begin or end."""
-        found = {}
+        results = {}
         for place, spec in requests.items():
 
             def read(place: Any = place, begins: bool = spec is OffsetSpec.earliest()) -> Any:
@@ -151,8 +151,8 @@ class AdminClient:
                 return KafkaError.UNKNOWN_TOPIC_OR_PART if log is None else (0 if begins else log.end,)
 
             value = self._ask("ListOffsets", read, request_timeout)
-            found[place] = self._future(SimpleNamespace(offset=value[0]) if isinstance(value, tuple) else value)
-        return found
+            results[place] = self._future(SimpleNamespace(offset=value[0]) if isinstance(value, tuple) else value)
+        return results
 
     def _ask(self, what: str, apply: Any, timeout: float) -> Any:
         try:

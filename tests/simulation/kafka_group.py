@@ -223,16 +223,16 @@ class Group:
             return
         self.state = "stable"
         assignment = cooperative(
-            {name: (one.owned, one.owned_generation) for name, one in self.members.items()},
-            self._partitions({topic for one in self.members.values() for topic in one.topics}),
+            {name: (each.owned, each.owned_generation) for name, each in self.members.items()},
+            self._partitions({topic for each in self.members.values() for topic in each.topics}),
         )
         self._scheduler.trace(f"group {self.name}: generation {self.generation}: {assignment}")
-        for name, one in self.members.items():
-            one.assignment = assignment[name]
-            one.heard_at = self._scheduler.now
-            answer, one.answer = one.answer, None
+        for name, each in self.members.items():
+            each.assignment = assignment[name]
+            each.heard_at = self._scheduler.now
+            answer, each.answer = each.answer, None
             if answer is not None:
-                answer(Joined(name, self.generation, list(one.assignment)))
+                answer(Joined(name, self.generation, list(each.assignment)))
 
     def _remove(self, one: Member, why: str) -> None:
         self.members.pop(one.name, None)

@@ -105,8 +105,8 @@ def test_a_bridge_whose_kafka_does_not_answer_ends_within_seconds(private_kafka,
     kafka = private_kafka()
     names = ["cdc", "alerts", "alerts.dead-letters", "requests", "answers"]
     client = admin(KafkaConnection(bootstrap=kafka.bootstrap))
-    for made in client.create_topics([NewTopic(name, 1, 1) for name in names]).values():
-        made.result(60)
+    for each in client.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        each.result(60)
     more = section("alerts") + '\n[requests]\ntopic = "requests"\nanswers_topic = "answers"\n'
     bridge = outside(kafka.bootstrap, {"jakarta/bank": [0]}, topic="cdc", more=more)
     produce(kafka.bootstrap, "alerts", [(b"jakarta/1", number) for number in range(20)])

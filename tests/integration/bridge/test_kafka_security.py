@@ -72,9 +72,9 @@ def commit_a_batch(connection, route, rows=(), prefix="headrace"):
     positions = Positions(connection, client, f"{prefix}.bridges", {SOURCE: route})
     member = KafkaMember(connection, client, f"{prefix}.bridges", "security", 6)
     try:
-        found = positions.read([SOURCE])[SOURCE]
-        if isinstance(found, ReplicationError):
-            raise found
+        result = positions.read([SOURCE])[SOURCE]
+        if isinstance(result, ReplicationError):
+            raise result
         member.join({route.topic}, *[lambda _places: None] * 3)
         eventually(lambda: member.poll(0.1) or member.metadata().is_usable, saying="the group has admitted the member")
         producer = KafkaProducer(connection, f"{prefix}.security.0", 1 << 20)

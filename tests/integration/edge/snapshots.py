@@ -90,12 +90,12 @@ def marks(interconnect, table):
 
 def raw(interconnect, op):
     """Return the bytes of key and new row of all changes of a kind, in order."""
-    found = []
+    results = []
     for batch, _ in interconnect.arrived:
         for key, value in zip(batch.keys, batch.values, strict=True):
             if value and b'"op":"%b","ts_ms"' % op in value:
-                found.append((key, value[value.index(b'"after":') : value.index(b',"source":')]))
-    return found
+                results.append((key, value[value.index(b'"after":') : value.index(b',"source":')]))
+    return results
 
 
 def held(interconnect, table):

@@ -95,7 +95,7 @@ def test_changes_of_mariadb_are_events(maria_edges, maria, interconnect):
         arrive(interconnect, 4)
         copy(edge, f"{maria.name}.t")
 
-    found = []
+    results = []
     for batch, _ in list(interconnect.arrived):
         for index, value in enumerate(batch.values):
             headers = {name: given.decode() for name, given in batch.headers.get(index, [])}
@@ -105,9 +105,9 @@ def test_changes_of_mariadb_are_events(maria_edges, maria, interconnect):
                 assert headers["ce_id"].removesuffix("-create") == source["position"]
                 assert datetime.fromisoformat(headers["ce_time"]) == datetime.fromtimestamp(source["ts_ms"] / 1000, UTC)
                 assert (headers["ce_source"], headers["ce_subject"]) == (f"/headrace/{SOURCE}", f"{maria.name}.t")
-                found.append((headers["ce_id"], headers["ce_type"].removeprefix("headrace.change.")))
-    assert [kind for _, kind in found] == ["create", "create", "delete", "create", "read", "read"]
-    assert len({id_ for id_, _ in found}) == 6
+                results.append((headers["ce_id"], headers["ce_type"].removeprefix("headrace.change.")))
+    assert [kind for _, kind in results] == ["create", "create", "delete", "create", "read", "read"]
+    assert len({id_ for id_, _ in results}) == 6
 
 
 def records(kafka, topics):

@@ -58,11 +58,11 @@ class Finder:
 
     def alerts(self):
         """Return key and body of each alert by its id; copies have to be equal."""
-        found = {}
+        results = {}
         for record in read_committed(self._bootstrap, self._alerts):
             number = json.loads(record.value)["id"]
-            assert found.setdefault(number, (record.key, record.value)) == (record.key, record.value)
-        return found
+            assert results.setdefault(number, (record.key, record.value)) == (record.key, record.value)
+        return results
 
     def wait_for(self, *ids):
         def there():

@@ -43,14 +43,14 @@ def test_schema_is_what_the_questions_are_asked_of(database):
     # given
     database.execute((FOLDER / "schema.sql").read_text())
     # then
-    found = {}
+    results = {}
     for table, name, kind, precision, scale in database.execute(
         "SELECT table_name, column_name, udt_name, numeric_precision, numeric_scale FROM information_schema.columns"
         " WHERE table_schema = 'public' ORDER BY table_name, ordinal_position"
     ):
         numeric = kind == "numeric"
-        found.setdefault(table, {})[name] = (kind, precision if numeric else None, scale if numeric else None)
-    assert found == {table: columns for table, (columns, _) in TABLES.items()}
+        results.setdefault(table, {})[name] = (kind, precision if numeric else None, scale if numeric else None)
+    assert results == {table: columns for table, (columns, _) in TABLES.items()}
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_l34_a_first_copy_is_published_when_it_is_complete(spark, logged_lake):
     source.commit(source.copy_begins(EMPTY, **more))
     lake.load()
     # then it is not there
-    assert {name: one.version for name, one in published.latest(spark, lake.file, "bank").tables.items()} == {
+    assert {name: table.version for name, table in published.latest(spark, lake.file, "bank").tables.items()} == {
         "public.accounts": None,
         "public.empty": None,
     }

@@ -67,26 +67,26 @@ def log(lake: LoggedLake) -> list[Callable[[], object]]:
 
 def held(lake: LoggedLake):
     """Return all that a lake holds, by table, whatever the order of columns."""
-    found = {}
+    results = {}
     for name in (READINGS, ORDERS, LOG):
         frame = published_tables.frame(lake.spark, lake.file, "bank", name)
         names = sorted(frame.columns)
-        found[name] = (names, sorted(map(str, frame.select(*names).collect())))
-    return found
+        results[name] = (names, sorted(map(str, frame.select(*names).collect())))
+    return results
 
 
 def test_the_same_log_gives_the_same_tables_wherever_loads_cut_it(logged_lake):
     # given lakes that load once, and after other numbers of transactions
-    found = {}
+    results = {}
     for size in (11, 4):
         lake = logged_lake()
         for done, commit in enumerate(steps := log(lake), 1):
             commit()
             if done % size == 0 or done == len(steps):
                 assert lake.load().problems == {}, (size, done)
-        found[size] = held(lake)
+        results[size] = held(lake)
     # then
-    assert found[11] == found[4]
+    assert results[11] == results[4]
     single = 0.10000000149011612
     assert lake.rows("id", "value", table=READINGS) == [
         (J, 1, 0.20000000298023224),

@@ -52,8 +52,8 @@ def sql_engine(spark):
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for each in made:
+        each.close()
 
 
 def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, sql_engine):

@@ -34,7 +34,7 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, logged_lake):
 
     def load(*, asked=False):
         """Load both lakes, and return the rows of each, and what was seen before by who does not wait for the load."""
-        found = {}
+        results = {}
         lakes["few"].to_bronze()
         share_bronze(lakes["few"], lakes["many"])
         for name in ("few", "many"):
@@ -50,9 +50,9 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, logged_lake):
                 with patch.object(increment, "rows", reading(name)):
                     report = lake.load()
             log = lake.rows("entry", table="public.log")
-            found[name] = (live, _rows(lake), log, report.changes, report.waiting, report.committed_ms)
-        assert found["few"] == found["many"]
-        return found["few"]
+            results[name] = (live, _rows(lake), log, report.changes, report.waiting, report.committed_ms)
+        assert results["few"] == results["many"]
+        return results["few"]
 
     for source in (first, other):
         source.commit(source.schema(), source.schema(LOG, (), "public.log"), source.insert("public.log", entry="first"))

@@ -18,7 +18,7 @@ HOURS = {int(datetime(2026, 1, 31, hour, tzinfo=UTC).timestamp() * 1000): hour f
 
 
 def at(hour):
-    return next(ms for ms, found in HOURS.items() if found == hour)
+    return next(ms for ms, each in HOURS.items() if each == hour)
 
 
 @pytest.fixture

@@ -173,7 +173,7 @@ def test_l46_schema_records_that_sessions_repeat_do_not_come_to_the_driver(spark
     every = batch_profile.schemas(rows, {}, high)
     few = batch_profile.schemas(rows, {}, high, repeated=True)
     # then each change and each mark is there, and the versions are the same
-    assert [(one.source, one.position) for one in few] == [
+    assert [(each.source, each.position) for each in few] == [
         *((L, "000000000"), (J, "000000001"), (L, "000000700"), (J, "000000701"), (L, "000000800"), (J, "000000801")),
         *((J, "000000900x"), (J, "000000900y"), (J, "000000901")),
     ]

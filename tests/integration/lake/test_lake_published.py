@@ -54,12 +54,12 @@ def test_l13_load_writes_what_it_changed_and_streams_publish_at_once(spark, lake
 
     # L29: when the first loads of all streams publish at the same time, none fails
     with ThreadPoolExecutor(4) as pool:
-        assert [one.load for one in pool.map(first, range(4))] == [1] * 4
-    assert [one.stream for one in published.latest_of_all(spark, lake)] == ["s0", "s1", "s2", "s3"]
+        assert [each.load for each in pool.map(first, range(4))] == [1] * 4
+    assert [each.stream for each in published.latest_of_all(spark, lake)] == ["s0", "s1", "s2", "s3"]
     assert rows(spark, lake) == 4 * 301
     # when a load changes two tables of many
     before = published.latest(spark, lake, "s0")
-    moved = {name: replace(one, positions={J: "2"}) for name, one in before.tables.items()}
+    moved = {name: replace(each, positions={J: "2"}) for name, each in before.tables.items()}
     own = tables("2", *names[:2], version=1, changes=3, schemas={J: text}, keyed=True, since=1)
     after = publication.append(spark, lake, replace(before, positions={J: "2"}, tables=moved | own), before=before)
     # then three rows are written, and everything is as it was given, schemas from where they are kept once
@@ -82,7 +82,7 @@ def test_l13_load_writes_what_it_changed_and_streams_publish_at_once(spark, lake
         publication.append(spark, lake, replace(before, positions={J: "3"}), before=before)
     # when time has passed, rows that were replaced are removed, and what is published stays
     spark.sql(f"UPDATE delta.`{published.path(lake)}` SET finished_at = finished_at - INTERVAL 10 DAYS")
-    moved = {name: replace(one, changes=0, positions={J: "4"}) for name, one in state.tables.items()}
+    moved = {name: replace(each, changes=0, positions={J: "4"}) for name, each in state.tables.items()}
     again = publication.append(spark, lake, replace(state, positions={J: "4"}, tables=moved), before=state)
     publication.prune(spark, lake)
     assert rows(spark, lake) == 4 * 301 + 1

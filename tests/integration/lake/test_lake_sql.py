@@ -238,7 +238,7 @@ def test_commands_report_what_they_did(spark, bank):
     assert done.output == "one\n1\ntwo\n;\n"
     assert "nope" in done.exception.message
     listed = json.loads(run(command, ["tables", "-c", bank.path, "--rows", "--json"], catch_exceptions=False).output)
-    assert [(one["table"], one["name"], one["state"], one["rows"]) for one in listed] == [
+    assert [(each["table"], each["name"], each["state"], each["rows"]) for each in listed] == [
         ("audit.log", "silver.audit_log", "published", 1),
         ("public.accounts", "silver.accounts", "published", 2),
     ]

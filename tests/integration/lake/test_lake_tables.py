@@ -118,7 +118,7 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
         replay.of_bronze(spark, lake, "bank", "7")
     done = replay.of_bronze(spark, lake, "bank", f"{J}={late}")
     assert done.ranges[0][0] == 4
-    starts = {name.removeprefix(f"{source.topic}."): found[0][0] for name, found in done.tables.items()}
+    starts = {name.removeprefix(f"{source.topic}."): table[0][0] for name, table in done.tables.items()}
     assert starts == {ACCOUNTS: 3, TELLERS: 1, FRESH: 0}
     assert held.count() == 4 * 2 + 3 + 2
     assert loaded(lake).changes == {}

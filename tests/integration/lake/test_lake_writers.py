@@ -72,8 +72,8 @@ def writer() -> Iterator:
         return started[-1]
 
     yield start
-    for one in started:
-        one.close()
+    for each in started:
+        each.close()
 
 
 def places(spark, lake):

@@ -93,19 +93,19 @@ def expected(maria, row_id):
     columns = [name for name, *_ in maria.execute("show columns from every")]
     select = ", ".join(TEXTS.get(name, f"cast({name} as char)" if name in MOMENTS else name) for name in columns)
     values = maria.execute(f"select {select} from every where id = %s", [row_id])[0]
-    found = {}
+    results = {}
     for name, value in zip(columns, values, strict=True):
         if value is None:
-            found[name] = None
+            results[name] = None
         elif name in BYTES:
-            found[name] = base64.b64encode(value if isinstance(value, bytes) else value.encode("latin1")).decode()
+            results[name] = base64.b64encode(value if isinstance(value, bytes) else value.encode("latin1")).decode()
         elif name in MOMENTS:
-            found[name] = value.replace(" ", "T") + ("Z" if name.startswith("ts") else "")
+            results[name] = value.replace(" ", "T") + ("Z" if name.startswith("ts") else "")
         elif name in NUMBERS:
-            found[name] = int(value)
+            results[name] = int(value)
         else:
-            found[name] = value
-    return found
+            results[name] = value
+    return results
 
 
 #: Where C decodes all columns but those that it does not know, which are left out.

@@ -100,11 +100,11 @@ def trust(folder, name):
 
 def numbers(branch):
     """Return the numbers of the accepted messages by key, by their first copies."""
-    found = {}
+    results = {}
     for number, outcome, message in list(branch.came):
         if outcome == "accept":
-            found.setdefault(message.properties["key"], {}).setdefault(number, json.loads(message.body)["n"])
-    return {key: list(each.values()) for key, each in found.items()}
+            results.setdefault(message.properties["key"], {}).setdefault(number, json.loads(message.body)["n"])
+    return {key: list(each.values()) for key, each in results.items()}
 
 
 def in_order(branch, count):
@@ -150,10 +150,10 @@ def test_receivers_that_are_lost_get_it_again_and_two_of_one_address_share(start
     eventually(sending.is_settled)
     together = {}
     for branch in two:
-        for key, found in numbers(branch).items():
-            assert found == sorted(found)
-            together.setdefault(key, []).extend(found)
-    assert sorted(number for found in together.values() for number in found) == list(range(200))
+        for key, each in numbers(branch).items():
+            assert each == sorted(each)
+            together.setdefault(key, []).extend(each)
+    assert sorted(number for each in together.values() for number in each) == list(range(200))
     assert sending.figures.redelivered == 10
 
 

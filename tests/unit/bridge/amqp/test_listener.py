@@ -103,7 +103,7 @@ def test_a_connection_that_is_lost_costs_no_look_at_the_others_x3(monkeypatch):
         return (
             [feed.source for feed in links.credit.all()],
             list(links.requests._answers),
-            [known.address.removeprefix(REQUESTS) for known in links.requests.senders._all()],
+            [each.address.removeprefix(REQUESTS) for each in links.requests.senders._all()],
         )
 
     assert attached() == (sources, sources, sources)

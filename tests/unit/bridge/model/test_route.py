@@ -148,16 +148,16 @@ def test_a_transaction_is_shared_out_by_table_and_key(tables):
         values=[begin, schema, first, two, delete, None, message],
     )
     # when
-    found = {
+    results = {
         (topic, partition): list(zip(keys, values, strict=True))
         for topic, partition, keys, values, _ in share_out(batch, 0, "bank", [0, 1], tables)
     }
     # then each table's records are in its topic, by key; the schema record in every partition of the stream's own
-    at = {key: partition for (topic, partition), pairs in found.items() if topic == ACCOUNTS for key, _ in pairs}
+    at = {key: partition for (topic, partition), pairs in results.items() if topic == ACCOUNTS for key, _ in pairs}
     assert set(at) == {b'{"id":1}', b'{"id":2}'}
-    assert found[ACCOUNTS, at[b'{"id":1}']][0] == (b'{"id":1}', first)
-    assert found[TRANSFERS, at[b'{"id":1}']] == [(b'{"id":1}', delete), (b'{"id":1}', None)]
-    own = [pair for partition in (0, 1) for pair in found["bank", partition]]
+    assert results[ACCOUNTS, at[b'{"id":1}']][0] == (b'{"id":1}', first)
+    assert results[TRANSFERS, at[b'{"id":1}']] == [(b'{"id":1}', delete), (b'{"id":1}', None)]
+    own = [pair for partition in (0, 1) for pair in results["bank", partition]]
     assert own.count((None, schema)) == 2
     assert sorted(own, key=str) == sorted([(None, schema), (None, schema), (b"t", begin), (b"m", message)], key=str)
 
@@ -185,9 +185,9 @@ def test_the_mark_of_a_copy_goes_where_schema_records_go(tables, engine):
         values=[mark, row],
     )
 
-    found = {
+    results = {
         (topic, partition): values for topic, partition, _, values, _ in share_out(batch, 0, "bank", [0, 1], tables)
     }
 
-    assert found.pop(("bank", 0)) == found.pop(("bank", 1)) == [mark]
-    assert [(topic, values) for (topic, _), values in found.items()] == [(ACCOUNTS, [row])]
+    assert results.pop(("bank", 0)) == results.pop(("bank", 1)) == [mark]
+    assert [(topic, values) for (topic, _), values in results.items()] == [(ACCOUNTS, [row])]

@@ -68,11 +68,11 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_the_doctor_of_an_edge_is_printed_as_in_the_region(run):
-    found = [Finding("wal_level", "wrong", "wal_level is replica", "ALTER SYSTEM")._asdict()]
-    code, said = run("jakarta/bank", "doctor", answer=Content(exit_code=3, data=found))
+    results = [Finding("wal_level", "wrong", "wal_level is replica", "ALTER SYSTEM")._asdict()]
+    code, said = run("jakarta/bank", "doctor", answer=Content(exit_code=3, data=results))
     assert (code, "wal_level is replica" in said, "1 wrong" in said) == (3, True, True)
-    code, said = run("jakarta/bank", "doctor", "--json", answer=Content(data=found))
-    assert (code, json.loads(said)) == (0, found)
+    code, said = run("jakarta/bank", "doctor", "--json", answer=Content(data=results))
+    assert (code, json.loads(said)) == (0, results)
     assert Wire.asked[0].kind == "doctor"
     assert "@" in Wire.asked[0].caller
     assert Wire.named == ["headrace.requests", "headrace.answers"]

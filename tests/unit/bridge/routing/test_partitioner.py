@@ -113,6 +113,6 @@ def test_headers_go_where_their_records_go():
     (rest,) = share_out(batch, 2, "t", [0])
     assert (whole.headers, rest.headers) == (named, {1: named[3]})
     split = share_out(batch, 1, "t", [0, 1, 2])
-    found = {share.values[at]: given for share in split for at, given in share.headers.items()}
-    assert found == {b"1": named[1], b"3": named[3]}
+    results = {share.values[at]: given for share in split for at, given in share.headers.items()}
+    assert results == {b"1": named[1], b"3": named[3]}
     assert share_out(BATCH, 0, "t", [0])[0].headers is None

@@ -70,7 +70,7 @@ def test_a_record_without_a_key_of_a_compacted_topic_goes_to_the_streams_own():
 
 
 def test_a_key_keeps_its_partition_whatever_its_id_is():
-    found = {}
+    results = {}
     for number in (7, 8):
         head = b"\0\0\0\0" + bytes([number])
         records = [(head + bytes([key]), head + b"v") for key in range(50)]
@@ -78,8 +78,8 @@ def test_a_key_keeps_its_partition_whatever_its_id_is():
             batch(*records, written=[WRITTEN._replace(number=number)]), 0, route((0, 1, 2)), Known()
         ):
             for key in share.keys:
-                assert found.setdefault(key, share.partition) == share.partition
-    assert len(set(found.values())) == 3
+                assert results.setdefault(key, share.partition) == share.partition
+    assert len(set(results.values())) == 3
 
 
 def test_what_is_json_goes_to_the_streams_own_topic():

@@ -153,12 +153,12 @@ def taken_over(monkeypatch, ends, **held):
     monkeypatch.setattr(survey, "records", lambda *_: iter(()))
     monkeypatch.setattr(OffsetSpec, "latest", lambda: LATEST)
     routes = {f"a/{n}": SourceRoute(f"a/{n}", "s", (number(n),), None, "s", "", "s.withheld") for n in held}
-    found = {
+    results = {
         f"a/{n}": Committed(Position(1, 9, 0), "", "", {("s", number(n)): 5}, withheld) for n, withheld in held.items()
     }
     ends = {("s.withheld", number(n)): each for n, each in ends.items()}
-    changed = known_withheld(object(), Admin(ends), routes, found)
-    return {source[2:]: each for source, each in (found | changed).items()}
+    changed = known_withheld(object(), Admin(ends), routes, results)
+    return {source[2:]: each for source, each in (results | changed).items()}
 
 
 def number(name):

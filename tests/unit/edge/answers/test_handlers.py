@@ -179,9 +179,9 @@ def test_tables_and_columns_that_do_not_leave_are_left_out_and_named_with_what_i
 def test_a_table_that_a_rule_cannot_apply_to_is_not_captured():
     """S11."""
     policy = {"columns": [{"columns": ["*.*.id"], "action": "mask"}]}
-    found = left(policy, table("people", "id", "name"))["public.people"]
+    result = left(policy, table("people", "id", "name"))["public.people"]
 
-    assert (found.captured, list(found.columns), found.key) == (False, [], ())
+    assert (result.captured, list(result.columns), result.key) == (False, [], ())
 
 
 def test_a_partition_keeps_back_what_the_table_keeps_back_that_it_is_a_partition_of():

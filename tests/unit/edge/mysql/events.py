@@ -196,8 +196,8 @@ class EmptyLog:
 
 
 def feed(to: Decoder, *events: bytes) -> None:
-    for one in events:
-        to.feed(one, len(one), NOW_MS)
+    for each in events:
+        to.feed(each, len(each), NOW_MS)
     while to.xa.is_replaying:
         to.xa.replay(NOW_MS)
 

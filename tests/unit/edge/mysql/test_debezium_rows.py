@@ -33,12 +33,12 @@ def fed(records):
     )  # fmt: skip
     sealed = batcher.seal()
     batch = decode(sealed.properties, CONTENT_ENCODING, sealed.body)
-    found = [
+    result = [
         (key and json.loads(key), value and json.loads(value))
         for key, value in zip(batch.keys, batch.values, strict=True)
     ]
     headers = {index: [(name, json.loads(value)) for name, value in given] for index, given in batch.headers.items()}
-    return found, headers, [position.ordinal for position in batch.positions()], (inserted, updated, deleted)
+    return result, headers, [position.ordinal for position in batch.positions()], (inserted, updated, deleted)
 
 
 def test_a_changed_key_is_a_delete_its_tombstone_and_a_create_at_one_position():
@@ -65,7 +65,9 @@ def test_each_change_has_its_events_place_and_its_numbers():
     changes = [value for _, value in found if value and "op" in value]
 
     assert [change["source"]["pos"] for change in changes] == [
-        end - len(one) for one, end, count in zip(events, (400, 600, 700), (2, 3, 1), strict=True) for _ in range(count)
+        end - len(each)
+        for each, end, count in zip(events, (400, 600, 700), (2, 3, 1), strict=True)
+        for _ in range(count)
     ]
     assert [change["source"]["row"] for change in changes] == [0, 1, 0, 1, 1, 0]
     assert {change["source"]["thread"] for change in changes} == {3}

@@ -86,8 +86,8 @@ class Stream:
         self.decoder.on_watermark = self.marked.append
 
     def feed(self, *found):
-        for one in found:
-            self.decoder.feed_and_arrive(one, len(one), events.NOW_MS)
+        for each in found:
+            self.decoder.feed_and_arrive(each, len(each), events.NOW_MS)
 
     def change(self, number, id_, begins, ends, kind=23):
         """Feed a transaction with an insert."""

@@ -131,8 +131,8 @@ def test_a_long_search_gives_the_capturing_thread_its_turn():
     log = Log({"X'61',X'',1": 6 << 32 | 77}, at77=[ACCOUNTS, None, FIRST])
     log.rounds = 3
     decoder, batcher = make_decoder("mariadb", again=log)
-    for one in (rotate(), *decide("XA COMMIT X'61',X'',1", number=1, start=300), *plain(THIRD)):
-        decoder.feed(one, len(one), NOW_MS)
+    for each in (rotate(), *decide("XA COMMIT X'61',X'',1", number=1, start=300), *plain(THIRD)):
+        decoder.feed(each, len(each), NOW_MS)
 
     rounds = []
     while decoder.xa.is_replaying:
@@ -154,8 +154,8 @@ def test_what_is_too_much_to_hold_is_read_again():
         held.hold(SECOND, len(SECOND))
         held.end(name)
 
-    assert [one for one, _ in held.take("a", 9)] == [FIRST]
-    assert [one for one, _ in held.take("b", 9)] == [FIRST, SECOND]
+    assert [each for each, _ in held.take("a", 9)] == [FIRST]
+    assert [each for each, _ in held.take("b", 9)] == [FIRST, SECOND]
     with pytest.raises(NotPrepared, match="b"):
         next(held.take("b", 9))
 
@@ -165,8 +165,8 @@ def test_large_commit_is_decoded_in_rounds_and_what_follows_waits():
     many = rows(23, 1, b"\0\1\0\0\0" * 100_000)
 
     feed(decoder, rotate(), *prepare(b"a", many, many, many, many))
-    for one in (*decide("XA COMMIT X'61',X'',1"), *plain(THIRD, start=800)):
-        decoder.feed(one, len(one), NOW_MS)
+    for each in (*decide("XA COMMIT X'61',X'',1"), *plain(THIRD, start=800)):
+        decoder.feed(each, len(each), NOW_MS)
     rounds, taken_rows = [], 0
     while decoder.xa.is_replaying:
         rounds.append(decoder.xa.replay(NOW_MS))

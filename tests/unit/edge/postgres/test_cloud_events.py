@@ -91,7 +91,7 @@ def test_delete_and_create_of_a_changed_key_have_ids_of_their_own_and_keep_their
         Event("00000000-create", "change.create", TABLE, form),
         Event("00000001", "change.create", TABLE, form),
     ]
-    others = {index: given for index, (name, given) in ((at, found[0]) for at, found in batch.headers.items())}
+    others = {index: given for index, (name, given) in ((at, header[0]) for at, header in batch.headers.items())}
     assert [json.loads(others[index]) for index in (1, 2, 3)] == [{"id": 2}, {"id": 2}, {"id": 1}]
     assert [name for name, _ in batch.headers[2]] == ["__debezium.newkey"]
 

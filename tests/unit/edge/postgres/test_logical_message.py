@@ -220,15 +220,15 @@ def test_whatever_is_asked_for_the_chain_holds_and_changes_keep_their_positions(
                 each.feed(logical_message(lsn=lsn + 20, transactional=False))
     # then the bridge's own checks pass, batches are chained, and each follows what the one before ends with
     follows = Position.start(EPOCH)
-    found = []
+    results = []
     for sealed in log.sealed():
         assert sealed.follows == follows
         follows = sealed.last
-        found += records(opened(sealed))
+        results += records(opened(sealed))
     ops = "cudt"
     expected = [(record.position, record.value["op"]) for record in plain.changes()]
     assert [
-        (record.position, record.value["op"]) for record in found if (record.value or {}).get("op", "-") in ops
+        (record.position, record.value["op"]) for record in results if (record.value or {}).get("op", "-") in ops
     ] == expected
-    positions = [record.position for record in found if record.value and "op" in record.value]
+    positions = [record.position for record in results if record.value and "op" in record.value]
     assert positions == sorted(set(positions))

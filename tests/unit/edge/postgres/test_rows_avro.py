@@ -23,11 +23,11 @@ def make_log(**settings) -> Log:
 
 
 def messages() -> list[bytes]:
-    found = [TABLE]
+    results = [TABLE]
     for row in CASES.values():
-        found += 2 * [insert(*row), update(row), update(row, old=row), delete(old=row)]
-        found.append(update((row[0], UNCHANGED, *row[2:]), key=(row[0], *(None,) * 8)))
-    return [*found, truncate(16400)]
+        results += 2 * [insert(*row), update(row), update(row, old=row), delete(old=row)]
+        results.append(update((row[0], UNCHANGED, *row[2:]), key=(row[0], *(None,) * 8)))
+    return [*results, truncate(16400)]
 
 
 def run(monkeypatch, *, worth_making: int, **settings) -> list[Batch]:

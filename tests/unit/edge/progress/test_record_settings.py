@@ -47,7 +47,7 @@ def mysql(until, **options):
         start = 200 + 500 * number
         inner = [ACCOUNTS, rows(30, 2, ANA + BUDI), rows(30, 2, ANA)]
         feed(decoder, mysql_gtid(number + 1, start), query("BEGIN", start + 50), *inner, xid(start + 300))
-    return [opened(one) for one in [*batcher.take(), batcher.seal()]]
+    return [opened(each) for each in [*batcher.take(), batcher.seal()]]
 
 
 MASK = Policy(columns=[ColumnRule(columns=["bank.accounts.name"], action="mask")])
@@ -153,4 +153,4 @@ def test_the_sum_over_settings_knows_each_of_them_and_no_secret(config, monkeypa
         msgspec.structs.replace(config, records=msgspec.structs.replace(config.records, time="connect")),
         msgspec.structs.replace(config, policy=msgspec.structs.replace(config.policy, exclude_tables=["a.b"])),
     ]
-    assert len({fingerprint(one) for one in [config, *others]}) == 3
+    assert len({fingerprint(each) for each in [config, *others]}) == 3

@@ -22,12 +22,12 @@ def sent(*inner, largest=1000, **records):
     decoder, batcher = make_decoder("mariadb", largest=largest, records=Records(**records))
     feed(decoder, mariadb_gtid(9, 200), *inner, xid(500))
     batches = [decode(sealed.properties, "zstd", sealed.body) for sealed in (*batcher.take(), batcher.seal())]
-    found = [
+    result = [
         (position, key and json.loads(key), value and json.loads(value))
         for batch in batches
         for position, key, value in zip(batch.positions(), batch.keys, batch.values, strict=True)
     ]
-    return [record for record in found if record[2] is None or "tableChanges" not in record[2]], batcher
+    return [record for record in result if record[2] is None or "tableChanges" not in record[2]], batcher
 
 
 def test_a_tombstone_follows_each_delete_with_its_position():

@@ -36,9 +36,9 @@ def test_a_connection_that_ends_before_it_was_opened_may_be_a_limit_of_the_route
     """`policy { maxConnections }` closes the socket without a reason (R7)."""
     eof = condition("amqp:connection:framing-error", "SSL Failure: unexpected eof while reading")
 
-    for found in (reasons().closed_silently(opened=False), reasons().lost(eof, opened=False)):
-        assert "closed the connection before it was opened" in found.message
-        assert "speak TLS? A router that has reached its policy's maxConnections" in found.hint
+    for each in (reasons().closed_silently(opened=False), reasons().lost(eof, opened=False)):
+        assert "closed the connection before it was opened" in each.message
+        assert "speak TLS? A router that has reached its policy's maxConnections" in each.hint
     assert "AMQP without TLS?" in reasons("amqp://router").closed_silently(opened=False).hint
 
 

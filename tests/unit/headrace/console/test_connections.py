@@ -36,12 +36,12 @@ def connect(listening):
 
 
 def accepted(listening):
-    found = []
+    results = []
     try:
         while True:
-            found.append(listening.accept()[0])
+            results.append(listening.accept()[0])
     except BlockingIOError:
-        return found
+        return results
 
 
 def test_an_address_begins_a_few_connections_a_second_and_others_are_served(listening, connect, now):

@@ -18,8 +18,8 @@ def reach(own, table, **positions):
 def make_sink(own, table, *reaches, positions=None):
     held = {"bank": Held({0: own}), "bank.public.t": Held({0: table})}
     made = Sink(None, None, "bank", Progress(topics=held, positions=positions))
-    for one in reaches:
-        made.observed(one)
+    for each in reaches:
+        made.observed(each)
     return made
 
 

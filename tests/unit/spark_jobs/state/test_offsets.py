@@ -216,7 +216,7 @@ def rows(monkeypatch):
 def test_where_a_base_is_gone_topics_keep_their_ids(tmp_path, clock, rows):
     log = Log(tmp_path / "bronze", clock)
     held = refer_to_a_base_that_is_gone(log)
-    rows.topics = {name: Held(one.offsets) for name, one in topics(200).items()}
+    rows.topics = {name: Held(each.offsets) for name, each in topics(200).items()}
 
     assert offsets.of_table(Table(), None, str(log.folder), "bank", ["topic"]) == held
 
@@ -224,7 +224,7 @@ def test_where_a_base_is_gone_topics_keep_their_ids(tmp_path, clock, rows):
 def test_where_a_base_is_gone_rows_decide_nothing_after_some_were_removed(tmp_path, clock, rows):
     log = Log(tmp_path / "bronze", clock)
     refer_to_a_base_that_is_gone(log)
-    rows.topics, rows.removed = {name: Held(one.offsets) for name, one in topics(100).items()}, {"a/b": "0"}
+    rows.topics, rows.removed = {name: Held(each.offsets) for name, each in topics(100).items()}, {"a/b": "0"}
 
     with pytest.raises(NeedsOperator, match="bronze_keep_days"):
         offsets.of_table(Table(), None, str(log.folder), "bank", ["topic"])

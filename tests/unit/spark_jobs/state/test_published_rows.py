@@ -23,8 +23,8 @@ def stream(**changes):
 def loaded(before, **tables):
     """Return the state after a load that brought the stream on to a position, and changed tables."""
     after = {
-        name: replace(one, positions={J: "9"} if one.positions == before.positions else one.positions)
-        for name, one in before.tables.items()
+        name: replace(table, positions={J: "9"} if table.positions == before.positions else table.positions)
+        for name, table in before.tables.items()
     }
     return replace(before, positions={J: "9"}, tables=after | tables)
 
@@ -51,7 +51,7 @@ def test_rows_say_what_they_were_made_of():
 
 
 def _columns():
-    return [one for one in published_rows.COLUMNS.replace("map<string, string>", "map").split(", ") if one]
+    return [each for each in published_rows.COLUMNS.replace("map<string, string>", "map").split(", ") if each]
 
 
 def test_l15_what_maintenance_published_meanwhile_stays():

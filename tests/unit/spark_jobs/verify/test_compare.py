@@ -53,9 +53,9 @@ class Memory:
         )
 
     def _listed(self, grid, cells, most):
-        found = self._in(grid, cells)[:most]
-        self.listed += len(found)
-        return found
+        result = self._in(grid, cells)[:most]
+        self.listed += len(result)
+        return result
 
     def _cell(self, grid, key, row) -> int | None:
         if not all(place(span, key, row) is not None for span in grid.within):

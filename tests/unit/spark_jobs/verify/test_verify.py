@@ -113,8 +113,8 @@ def cells(monkeypatch):
 
     def compare(_source, _lake, _columns, _key, grid, wanted):
         differing.seen.append((grid, wanted))
-        found = differing & set(range(grid.cells) if wanted is None else wanted)
-        return Comparison(source=Digest(), lake=Digest(), ranges=(DIFFERS,) * bool(found))
+        result = differing & set(range(grid.cells) if wanted is None else wanted)
+        return Comparison(source=Digest(), lake=Digest(), ranges=(DIFFERS,) * bool(result))
 
     monkeypatch.setattr(verification, "compare", compare)
     monkeypatch.setattr(verification, "SilverSide", lambda *_: None)
