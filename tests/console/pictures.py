@@ -55,43 +55,33 @@ _POSITION = "68f1c2a0/{:016x}/00000003"
 
 def figures(number: int) -> SourceMetrics:
     """Return the figures of a source; three of them have something else wrong."""
-    source_metrics = SourceMetrics(
-        state="serving", heard_at=time.monotonic(), complete=Complete(time.monotonic(), 0.1, 0)
-    )
-    source_metrics.position = _POSITION.format(0x1EBCEF0 + number)
-    source_metrics.edge = {
+    found = SourceMetrics(state="serving", heard_at=time.monotonic(), complete=Complete(time.monotonic(), 0.1, 0))
+    found.position = _POSITION.format(0x1EBCEF0 + number)
+    found.edge = {
         "state": "capturing",
         "heartbeat_seconds": 30.0,
         "captured_lag_seconds": 0.02,
         "accepted_lag_seconds": 0.11,
     }
-    source_metrics.edge |= {
-        "spool_bytes": 0,
-        "spool_limit_bytes": 8 << 30,
-        "retained_wal_bytes": (3 + 17 * number) << 20,
-    }
-    source_metrics.edge |= {"safe_wal_bytes": 16 << 30, "unacknowledged_batches": number % 3, "version": "0.2.0"}
-    source_metrics.edge |= {"cpu_cores": 0.05 + 0.03 * number, "memory_bytes": (70 + number) << 20}
-    source_metrics.edge |= {"in_flight_ratio": 0.04 * number}
-    source_metrics.rate.add(9000 + 1700 * number)
-    source_metrics.received_rate.add(160_000 + 29_000 * number)
-    source_metrics.written_rate.add(900_000 + 170_000 * number)
+    found.edge |= {"spool_bytes": 0, "spool_limit_bytes": 8 << 30, "retained_wal_bytes": (3 + 17 * number) << 20}
+    found.edge |= {"safe_wal_bytes": 16 << 30, "unacknowledged_batches": number % 3, "version": "0.2.0"}
+    found.edge |= {"cpu_cores": 0.05 + 0.03 * number, "memory_bytes": (70 + number) << 20}
+    found.edge |= {"in_flight_ratio": 0.04 * number}
+    found.rate.add(9000 + 1700 * number)
+    found.received_rate.add(160_000 + 29_000 * number)
+    found.written_rate.add(900_000 + 170_000 * number)
     if SOURCES[number] == "frankfurt/sales":
-        source_metrics.edge |= {
-            "snapshot_table": "public.orders",
-            "snapshot_rows": 1_734_200,
-            "snapshot_estimate": 4_100_000,
-        }
-        source_metrics.edge |= {"snapshot_rows_per_second": 21_400.0, "snapshot_tables": 3}
+        found.edge |= {"snapshot_table": "public.orders", "snapshot_rows": 1_734_200, "snapshot_estimate": 4_100_000}
+        found.edge |= {"snapshot_rows_per_second": 21_400.0, "snapshot_tables": 3}
     match SOURCES[number]:
         case "singapore/wallet":
-            source_metrics.heard_at -= 140
-            source_metrics.complete = Complete(time.monotonic() - 140, 0.1, 0)
+            found.heard_at -= 140
+            found.complete = Complete(time.monotonic() - 140, 0.1, 0)
         case "oslo/sales":
-            source_metrics.edge["spool_bytes"] = 7 << 30
+            found.edge["spool_bytes"] = 7 << 30
         case "madrid/sales":
-            source_metrics.edge |= {"state": "database down", "reason": "connection refused at 10.20.0.12:5432"}
-    return source_metrics
+            found.edge |= {"state": "database down", "reason": "connection refused at 10.20.0.12:5432"}
+    return found
 
 
 def make_lake(root: Path) -> None:
