@@ -102,7 +102,7 @@ class DeadLetterIndex:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the contents of each dead letter, in the order in which they were fed, with its `state`: open or replaced."""
-        return [self._shown(letter) for letter in self._letters]
+        return [self._show(letter) for letter in self._letters]
 
     def _leaves(self, change: _Change, key: bytes | None) -> None:
         """Note that an update moves its row from the key that it had."""
@@ -116,7 +116,7 @@ class DeadLetterIndex:
         if former != key and former in self._keys:
             _raise(self._replaced, (change.source.of, former), change.source.position)
 
-    def _shown(self, letter: _Letter) -> dict[str, Any]:
+    def _show(self, letter: _Letter) -> dict[str, Any]:
         change, size, key, offset = letter
         source = change.source
         return {

@@ -140,14 +140,14 @@ def _value(field: str, record: Record) -> str:
         name = field.removeprefix("header.")
         # The last of several, as Kafka's own clients take it.
         values = [value for header, value in record.headers if header == name]
-        return _checked(values[-1] if values else None, f"header {name!r}", _SEGMENTS)
+        return _check(values[-1] if values else None, f"header {name!r}", _SEGMENTS)
     if field == "region":
         key = record.key.partition(b"/")[0] if record.key is not None else None
-        return _checked(key, "region in the key", _REGION)
-    return _checked(record.key, "key", _SEGMENTS)
+        return _check(key, "region in the key", _REGION)
+    return _check(record.key, "key", _SEGMENTS)
 
 
-def _checked(value: bytes | None, what: str, pattern: str) -> str:
+def _check(value: bytes | None, what: str, pattern: str) -> str:
     if not value:
         raise Undeliverable(f"no {what}")
     try:

@@ -68,7 +68,7 @@ def topics_of(file: BridgeFile, stream: str, admin: Any) -> list[str]:
     return [topic for topic in _wanted(file, stream, there) if topic != file.withheld_topic(stream)]
 
 
-def _found(file: BridgeFile, stream: str, there: Collection[str]) -> dict[str, str]:
+def _find_topics(file: BridgeFile, stream: str, there: Collection[str]) -> dict[str, str]:
     """Return the topics that patterns of a stream are for, each with its `cleanup.policy`."""
     others = {topic for each in file.streams for topic in file.topics(each)}
     return TablePatterns(file.prefix(stream), file.patterns(stream)).topics(set(there) - others)
@@ -85,7 +85,7 @@ def _wanted(file: BridgeFile, stream: str, there: Collection[str] = ()) -> dict[
         | {
             topic: Wanted(partitions, cleanup)
             for topic, cleanup in [
-                *_found(file, stream, there).items(),
+                *_find_topics(file, stream, there).items(),
                 *((each.topic, each.cleanup) for each in tables),
             ]
         }
@@ -276,7 +276,7 @@ def owners(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
 def _holds(file: BridgeFile, stream: str, there: Collection[str]) -> list[tuple[str, str]]:
     """Return the topics of a stream, each with the table that it is of, or `all`, `transactions`, `withheld` or `the rest`."""
     named = {settings.topic: table for table, settings in file.tables(stream).items()}
-    matched = {topic: topic.removeprefix(f"{file.prefix(stream)}.") for topic in _found(file, stream, there)}
+    matched = {topic: topic.removeprefix(f"{file.prefix(stream)}.") for topic in _find_topics(file, stream, there)}
     own = (file.topic(stream), "the rest" if file.stream(stream).tables else "all")
     others = ((file.transaction_topic(stream), "transactions"), (file.withheld_topic(stream), "withheld"))
     return [own, *(each for each in others if each[0]), *(matched | named).items()]

@@ -270,9 +270,9 @@ class RequestWorker:
             self._dropped("answer to request %s of %s, part %d, is dropped: %s", part.id, source, part.part, why)
             self._settle(ticket, Accept())
         else:
-            self._writer.write(source.encode(), body, partial(self._written, part, ticket))
+            self._writer.write(source.encode(), body, partial(self._note_written, part, ticket))
 
-    def _written(self, part: Part, ticket: int, error: ReplicationError | None) -> None:
+    def _note_written(self, part: Part, ticket: int, error: ReplicationError | None) -> None:
         if error is None:
             self.pending.wrote(part)
             self._settle(ticket, Accept())

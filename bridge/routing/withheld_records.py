@@ -115,9 +115,9 @@ class _Tables:
     def parts(self, tables: Collection[str]) -> list[tuple[str, Batch]]:
         """Return what some tables have, each as a batch of its own, or several in order."""
         there = [table for table in tables if table in self._indexes]
-        return [(table, self._batch.part(part)) for table in there for part in self._bounded(self._indexes[table])]
+        return [(table, self._batch.part(part)) for table in there for part in self._cut(self._indexes[table])]
 
-    def _bounded(self, indexes: list[int]) -> Iterator[list[int]]:
+    def _cut(self, indexes: list[int]) -> Iterator[list[int]]:
         """Yield indexes in parts that are no larger than they have to be; records of one position stay together."""
         batch, positions = self._batch, list(self._batch.positions())
         part: list[int] = []

@@ -125,7 +125,7 @@ class BinlogReader:
                 except LogEnded:
                     goes_on = False
                 for data, end in arrived:
-                    yield from _unpacked(data, end)
+                    yield from _unpack(data, end)
                 arrived.clear()
                 if fed or not goes_on or arrives.poll(_ROUND_SECONDS * 1000):
                     heard_at = time.monotonic()
@@ -136,7 +136,7 @@ class BinlogReader:
             stream.close()
 
 
-def _unpacked(data: bytes, end: int) -> Iterator[Event]:
+def _unpack(data: bytes, end: int) -> Iterator[Event]:
     """Yield an event, or those of a compressed transaction."""
     if data[4] != event.TRANSACTION_PAYLOAD:
         yield data, end

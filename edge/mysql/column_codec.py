@@ -102,7 +102,7 @@ def _python(field: Field, charset_of: Callable[[int], str], kind: str, where: Pl
         plain = number != types.BLOB_COMPRESSED and (codec.is_text or codec.type_name == blob)
         return codec._replace(length_bytes=size) if plain else codec
     if number in {types.ENUM, types.SET}:
-        return _membered(field, charset_of, where)
+        return _with_members(field, charset_of, where)
     if (simple := _SIMPLE.get(number)) is not None:
         return simple(field)
     raise NoForm(
@@ -217,7 +217,7 @@ def _refuse(problem: NoForm) -> None:
     raise problem
 
 
-def _membered(field: Field, charset_of: Callable[[int], str], where: Place) -> ColumnCodec:
+def _with_members(field: Field, charset_of: Callable[[int], str], where: Place) -> ColumnCodec:
     of = "utf8mb4" if not field.collation else charset_of(field.collation)
     # Members of binary columns are names all the same.
     codec = "utf-8" if of in charset.UTF8 else "latin1" if of == charset.BINARY else charset.decoder(of, where.name)
@@ -291,7 +291,7 @@ def _bit(field: Field) -> ColumnCodec:
     return ColumnCodec("BIT", f"{whole + bool(bits)}s", (), (line,), _QUOTED, length=length)
 
 
-def _sized(type_name: str, line: str, form: str) -> Callable[[Field], ColumnCodec]:
+def _with_size(type_name: str, line: str, form: str) -> Callable[[Field], ColumnCodec]:
     """Return the codec of a column whose metadata has the number of bytes of its length."""
 
     def codec(field: Field) -> ColumnCodec:
@@ -316,7 +316,7 @@ _SIMPLE: dict[int, Callable[[Field], ColumnCodec]] = {
     types.DATETIME: lambda _: ColumnCodec("DATETIME", "Q", (), ("{v} = old_moment({v})",), _QUOTED, length=0),
     types.TIMESTAMP: lambda _: ColumnCodec("TIMESTAMP", "I", (), ("{v} = old_timestamp({v})",), _QUOTED, length=0),
     types.TIME: lambda _: ColumnCodec("TIME", "3s", (), ("{v} = old_duration({v})",), _QUOTED, length=0),
-    types.GEOMETRY: _sized("GEOMETRY", "{v} = base64({v}, newline=False)", _QUOTED),
-    types.VECTOR: _sized("VECTOR", "{v} = vector({v})", _QUOTED),
-    types.JSON: _sized("JSON", "{v} = encode(json_text({v}))", "%b"),
+    types.GEOMETRY: _with_size("GEOMETRY", "{v} = base64({v}, newline=False)", _QUOTED),
+    types.VECTOR: _with_size("VECTOR", "{v} = vector({v})", _QUOTED),
+    types.JSON: _with_size("JSON", "{v} = encode(json_text({v}))", "%b"),
 }

@@ -84,7 +84,7 @@ def gaps(database: Database, names: Mysql) -> list[Gap]:
     """Return what the log lacks of what is captured."""
     lacking = []
     status = log_status(database)
-    only, ignored = (_listed(status.get(name)) for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"))
+    only, ignored = (_split_list(status.get(name)) for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"))
     named = {name.partition(".")[0] for name in names.tables} or set(names.databases)
     captured = named or databases(database)
     if out := sorted(captured - only if only else captured & ignored):
@@ -93,7 +93,7 @@ def gaps(database: Database, names: Mysql) -> list[Gap]:
         )
         lacking.append(
             Gap(
-                f"{setting} keeps {_shown(out)} out of it",
+                f"{setting} keeps {_join_names(out)} out of it",
                 "Take the setting out of the server's configuration and restart it, or name those databases alone that its log "
                 "has in the source's databases.",
                 bool(named),
@@ -141,7 +141,7 @@ def unmatched(database: Database, names: Mysql) -> list[str]:
 def _line(kind: str, name: str, there: set[str]) -> str:
     alike = sorted(other for other in there if other.lower() == name.lower())
     if alike:
-        return f"there is no {kind} {name}, but {_shown(alike)}: names are compared exactly"
+        return f"there is no {kind} {name}, but {_join_names(alike)}: names are compared exactly"
     return f"there is no {kind} {name}, or the edge's user may not see it"
 
 
@@ -154,9 +154,9 @@ def _is_replica(database: Database) -> bool:
     return bool(database.rows("show replica status" if database.release >= SHOW_REPLICAS else "show slave status"))
 
 
-def _listed(setting: object) -> set[str]:
+def _split_list(setting: object) -> set[str]:
     return {name.strip() for name in str(setting or "").split(",") if name.strip()}
 
 
-def _shown(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

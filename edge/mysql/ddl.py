@@ -130,28 +130,28 @@ class _Reader:
             return Statement(kind, opening=_opening(self._tokens))
         if words[:2] == ["SET", "STATEMENT"]:
             # MariaDB's SET STATEMENT variable = value FOR statement.
-            return self._rest(words.index("FOR") + 1).statement() if "FOR" in words else self._refused()
+            return self._rest(words.index("FOR") + 1).statement() if "FOR" in words else self._read_refused()
         if word == "ANALYZE" and (inner := [at for at, of in enumerate(words[:5]) if of in _CHANGING]):
             # MariaDB's, which executes what it analyses.
             return self._rest(inner[0]).statement()
         moving = self._moving()
         if moving is not None:
             return moving
-        return Statement(Kind.HARMLESS, opening=_opening(self._tokens)) if word in _HARMLESS else self._refused()
+        return Statement(Kind.HARMLESS, opening=_opening(self._tokens)) if word in _HARMLESS else self._read_refused()
 
     def _moving(self) -> Statement | None:
         """Return a statement that empties tables, or moves rows without row events; None for any other one."""
         words = self._words
         if self._is("CREATE", "TABLE") and self._has_query():
-            return self._created()
-        tables = self._emptied()
+            return self._read_create()
+        tables = self._read_emptied()
         if tables is not None:
             return self._moves(tables=tables) if tables else Statement(Kind.MOVES, opening=_opening(self._tokens))
         if words[:1] == ["RENAME"] and words[1:2] != ["USER"]:
-            return self._renamed(list(self._pairs()))
+            return self._read_rename(list(self._pairs()))
         if words[:1] == ["DROP"] and words[1:2] in (["DATABASE"], ["SCHEMA"]):
-            return self._dropped()
-        return self._altered() if words[:1] == ["ALTER"] and "TABLE" in words[1:4] else None
+            return self._read_drop()
+        return self._read_alter() if words[:1] == ["ALTER"] and "TABLE" in words[1:4] else None
 
     def _rest(self, at: int) -> "_Reader":
         return _Reader(self._tokens[at:], self._database, lower_case=self._lower_case)
@@ -167,12 +167,12 @@ class _Reader:
         if not words or words[0].form not in {Form.WORD, Form.NAME}:
             return None, at
         if len(words) < 2 or not words[1].is_sign("."):
-            return self._resolved(self._database, words[0].text), at + 1
+            return self._resolve(self._database, words[0].text), at + 1
         if len(words) < 3:
             return None, at
-        return self._resolved(words[0].text, words[2].text), at + 3
+        return self._resolve(words[0].text, words[2].text), at + 3
 
-    def _resolved(self, database: str, table: str) -> Name:
+    def _resolve(self, database: str, table: str) -> Name:
         return (database.lower(), table.lower()) if self._lower_case else (database, table)
 
     def _after(self, at: int, *words: str) -> int:
@@ -196,7 +196,7 @@ class _Reader:
         kind = Kind.EMPTIES if tables and not moved else Kind.MOVES
         return Statement(kind, tables, opening, moved=moved, dropped=dropped)
 
-    def _refused(self) -> Statement:
+    def _read_refused(self) -> Statement:
         """Return a statement that changed rows, with the table that it changed where it is only one."""
         words, opening = self._words, _opening(self._tokens)
         name: Name | None = None
@@ -228,7 +228,7 @@ class _Reader:
         is_other = any(first == "VALUES" and second == "ROW" for first, second in pairwise(rest))
         return "SELECT" in rest or is_other
 
-    def _created(self) -> Statement:
+    def _read_create(self) -> Statement:
         replaces = self._words[1:3] == ["OR", "REPLACE"]
         name, _ = self._name(self._after(4 if replaces else 2, "IF", "NOT", "EXISTS"))
         if name is None:
@@ -236,7 +236,7 @@ class _Reader:
         reason = "rows came with CREATE TABLE … SELECT, which was logged as a statement"
         return self._moves(tables=[name] if replaces else [], moved=[(name, reason)])
 
-    def _emptied(self) -> tuple[Name, ...] | None:
+    def _read_emptied(self) -> tuple[Name, ...] | None:
         """Return the tables that a statement empties; None where it empties none."""
         words = self._words
         replaces = words[:3] == ["CREATE", "OR", "REPLACE"]
@@ -275,7 +275,7 @@ class _Reader:
                 return
             at += 1
 
-    def _renamed(self, pairs: list[tuple[Name, Name]]) -> Statement:
+    def _read_rename(self, pairs: list[tuple[Name, Name]]) -> Statement:
         """Return what renames do one after another: who has no table any more is emptied, who has another one needs a copy."""
         present: dict[Name, Name | None] = {}
         existed: list[Name] = []
@@ -292,12 +292,12 @@ class _Reader:
         ]
         return self._moves(tables=emptied, moved=moved, several=True)
 
-    def _dropped(self) -> Statement:
+    def _read_drop(self) -> Statement:
         at = self._after(2, "IF", "EXISTS")
         name = self._tokens[at].text if at < len(self._tokens) else _UNREADABLE
         return self._moves(dropped=name.lower() if self._lower_case else name)
 
-    def _altered(self) -> Statement | None:
+    def _read_alter(self) -> Statement | None:
         """Return what ALTER TABLE does to rows without row events; None where it does nothing."""
         words = self._words
         start = words.index("TABLE") + 1
@@ -320,7 +320,11 @@ class _Reader:
                 if words[at] in {"TO", "AS"} or self._tokens[at].is_sign("="):
                     at += 1
                 name, _ = self._name(at)
-                return self._renamed([(table, name)]) if name else Statement(Kind.MOVES, opening=_opening(self._tokens))
+                return (
+                    self._read_rename([(table, name)])
+                    if name
+                    else Statement(Kind.MOVES, opening=_opening(self._tokens))
+                )
         return self._moves(tables=emptied, moved=moved) if emptied or moved else None
 
     def _other(self, pair: tuple[str, str], place: int) -> Name | None:

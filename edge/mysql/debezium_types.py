@@ -70,7 +70,7 @@ def with_debezium_form(
 
 def _decimal(records: Records) -> tuple[str, Write] | None:
     if records.decimal == "precise":
-        return f"{_CONNECT}Decimal", _unscaled
+        return f"{_CONNECT}Decimal", _unscale
     return ("double", _double) if records.decimal == "double" else None
 
 
@@ -118,7 +118,7 @@ def _binary(records: Records) -> tuple[str, Write] | None:
 def _other(codec: ColumnCodec, *, nullable: bool) -> tuple[str, Write | None] | None:
     kind, length = codec.type_name, codec.length or 0
     if kind == "TIMESTAMP":
-        return f"{_TIME_NAMES}ZonedTimestamp", partial(_zoned, b"null" if nullable else _EPOCH_MOMENT)
+        return f"{_TIME_NAMES}ZonedTimestamp", partial(_add_zone, b"null" if nullable else _EPOCH_MOMENT)
     if kind == "BIT":
         return ("boolean", _bit) if length == 1 else (f"{_DATA}Bits", partial(_bits, (length + 7) // 8))
     if kind == "GEOMETRY":
@@ -126,7 +126,7 @@ def _other(codec: ColumnCodec, *, nullable: bool) -> tuple[str, Write | None] | 
     return (_NAMED[kind], None) if kind in _NAMED else None
 
 
-def _zoned(zero: bytes, value: bytes) -> bytes:
+def _add_zone(zero: bytes, value: bytes) -> bytes:
     """Return a TIMESTAMP, which is in UTC; zero is no moment."""
     return value if value.endswith(b'Z"') else zero
 
@@ -147,7 +147,7 @@ def _geometry(value: bytes) -> bytes:
     return b'{"wkb":"%b","srid":%b}' % (b64encode(data[_SRID_BYTES:]), b"%d" % srid if srid else b"null")
 
 
-def _unscaled(value: bytes) -> bytes:
+def _unscale(value: bytes) -> bytes:
     """Return the number without its point in base64: big-endian, two's complement, in as few bytes as Java has."""
     whole = int(value[1:-1].replace(b".", b""))
     size = (whole if whole >= 0 else ~whole).bit_length() // 8 + 1

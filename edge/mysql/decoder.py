@@ -159,7 +159,7 @@ class Decoder:
         single = self._single
         if single is not None:
             single.begin_event(transaction, event)
-        for table, kind, images, at, until in self._located(event, end):
+        for table, kind, images, at, until in self._locate(event, end):
             if single is not None or until - at > self._largest:
                 self._one_by_one.add(table, kind, images, at, until, now_ms)
                 continue
@@ -191,7 +191,7 @@ class Decoder:
             raise refused(self._where(event))
         self._note_moved([(table.schema.schema, table.schema.table)], reason, recurs=True)
 
-    def _located(self, event: bytes, end: int) -> Iterable[Located]:
+    def _locate(self, event: bytes, end: int) -> Iterable[Located]:
         """Return where the images of a rows event are that are sent; none of a table that is not captured."""
         kind = event[4]
         table = self._mapped[int.from_bytes(event[19:25], "little")]
@@ -423,7 +423,7 @@ class Decoder:
     def _payload(self, event: bytes, end: int) -> None:
         """Feed the events that a compressed transaction of MySQL's holds; of a large one round by round."""
         packed = events.Payload(event[events.HEADER_SIZE : end])
-        inner = self._unpacked(packed, event)
+        inner = self._unpack(packed, event)
         first = next(inner, None)
         if first is None:
             return
@@ -434,7 +434,7 @@ class Decoder:
         for each, size in chain([first], inner):
             self.feed(each, size, self._now_ms)
 
-    def _unpacked(self, packed: events.Payload, event: bytes) -> Iterator[tuple[bytes, int]]:
+    def _unpack(self, packed: events.Payload, event: bytes) -> Iterator[tuple[bytes, int]]:
         """Yield the events that an event has compressed; raise CorruptInput where they are damaged."""
         size = self._size
         try:

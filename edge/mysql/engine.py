@@ -159,7 +159,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             charset_of=self._charset_of,
             kinds_of=self._kinds_of,
             type_of=self._type_of,
-            filled_of=self._filled_of,
+            filled_of=self._read_filled,
             names_of=self._table_names,
             warn=history.warn if history is not None else lambda _name, _words: None,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
@@ -256,7 +256,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
         )
         return {str(name): str(kind).lower() for name, kind in self._database.rows(query, database, table)}
 
-    def _filled_of(self, database: str, table: str) -> dict[str, bool]:
+    def _read_filled(self, database: str, table: str) -> dict[str, bool]:
         # MariaDB writes the default NULL as a word; a column that may not be null gets its type's own default.
         query = (
             "select column_name, coalesce(column_default, 'NULL') <> 'NULL' or is_nullable = 'NO' or extra <> '' "

@@ -47,7 +47,7 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def note_dump_thread(folder: Path, database: Database, number: int) -> None:
     """Note that a connection carries the binlog from now on; a disk that is full leaves the former note."""
-    data = msgspec.json.encode(_Note(number=number, server_started=_started(database)))
+    data = msgspec.json.encode(_Note(number=number, server_started=_read_start(database)))
     try:
         files.write_private(folder / _NAME, data)
     except NoSpace as error:
@@ -63,7 +63,7 @@ def noted_dump_thread(folder: Path, database: Database) -> int:
     except (OSError, *UNREADABLE) as error:
         _log.warning("the note of the server's thread in %s is not read: %s", folder / _NAME, error)
         return 0
-    is_same = abs(note.server_started - _started(database)) <= _TOLERANCE_SECONDS
+    is_same = abs(note.server_started - _read_start(database)) <= _TOLERANCE_SECONDS
     return note.number if is_same else 0
 
 
@@ -97,7 +97,7 @@ def replicas(database: Database) -> list[tuple[Any, ...]]:
     return database.rows("show replicas" if newer else "show slave hosts")
 
 
-def _started(database: Database) -> int:
+def _read_start(database: Database) -> int:
     """Return when the server was started, in seconds since 1970 by its clock."""
     ((_, seconds),) = database.rows("show global status like 'Uptime'")
     return int(database.value("select unix_timestamp()")) - int(seconds)
@@ -207,7 +207,7 @@ class ReplicationStream:
                 if kind != _OK:
                     self._rest = b""
                     self._ended(kind, event)
-                if length := self._checked(event):
+                if length := self._check(event):
                     feed(event, length, now_ms)
                     fed += 1
             data = data[at:] if at else data
@@ -225,7 +225,7 @@ class ReplicationStream:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._database._connection._force_close()  # noqa: SLF001 - the driver's close sends COM_QUIT.
 
-    def _checked(self, event: bytes) -> int:
+    def _check(self, event: bytes) -> int:
         """Return where an event ends without its checksum; raise CorruptInput when it is not whole."""
         size = len(event)
         if size < events.HEADER_SIZE or events.HEADER(event)[3] != size:
@@ -286,7 +286,7 @@ class ReplicationStream:
         host = b"headrace"
         body = struct.pack("<BIB", _REGISTER, self._server_id, len(host)) + host + struct.pack("<BBHII", 0, 0, 0, 0, 0)
         self._send(body)
-        with self._database._translated():  # noqa: SLF001 - one package.
+        with self._database._translate():  # noqa: SLF001 - one package.
             self._database._connection._read_ok_packet()  # noqa: SLF001 - the driver has no command for it.
 
     def _begin(self, command: bytes, since: str) -> None:

@@ -262,11 +262,11 @@ class Table:
         head = event[at : at + size]
         if head in self._heads:
             return at + size
-        end = self._checked(event, at, is_update=is_update)
+        end = self._check_text(event, at, is_update=is_update)
         self._heads.add(head)
         return end
 
-    def _checked(self, event: bytes, at: int, *, is_update: bool) -> int:
+    def _check_text(self, event: bytes, at: int, *, is_update: bool) -> int:
         width, at = packed(event, at)
         if width != self._width:
             raise ValueError("rows have another number of columns than their table map")

@@ -46,19 +46,19 @@ class Images(dict[bytes, Image]):
     def __missing__(self, nulls: bytes) -> Image:
         """Make the function for a pattern that was not met before."""
         if len(self) < _MOST_PATTERNS:
-            image: Image = _compiled(self._names, self._codes, self._key, nulls, taken=self._taken)
+            image: Image = _compile(self._names, self._codes, self._key, nulls, taken=self._taken)
             self[nulls] = image
             return image
         if self._any is None:
-            self._any = _compiled(self._names, self._codes, self._key, None, taken=self._taken)
+            self._any = _compile(self._names, self._codes, self._key, None, taken=self._taken)
         for_any = self._any
         return lambda m, p: for_any(m, p, nulls)
 
 
-def _compiled(names: list[bytes], codes: list[ColumnCodec], key: list[int], nulls: bytes | None, *, taken: bool) -> Any:
+def _compile(names: list[bytes], codes: list[ColumnCodec], key: list[int], nulls: bytes | None, *, taken: bool) -> Any:
     """Return a function for one pattern of nulls, or for all of them."""
     scope: dict[str, Any] = {
-        **SHARED, "encode": json.encode, "base64": b2a_base64, "comma": b",".join, "escape": _escaped,
+        **SHARED, "encode": json.encode, "base64": b2a_base64, "comma": b",".join, "escape": _escape,
     }  # fmt: skip
     body = [f"{', '.join(f'c{number}' for number in range(len(codes)))}, = m"] if taken else []
     texts: list[str] = []
@@ -154,7 +154,7 @@ def _object(names: list[bytes], forms: list[tuple[str, list[str]]], which: Itera
     return f"{template!r} % ({', '.join(arguments)},)" if arguments else repr(template.replace(b"%%", b"%"))
 
 
-def _escaped(texts: tuple[bytes, ...]) -> list[bytes]:
+def _escape(texts: tuple[bytes, ...]) -> list[bytes]:
     """Return texts as they are between the quotes of JSON."""
     return [json.encode(str(text, "utf-8"))[1:-1] for text in texts]
 

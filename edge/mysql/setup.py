@@ -54,7 +54,7 @@ def initialise(
     for line in unmatched(database, names):
         report(f"Nothing to capture yet: {line}")
     if adoption is not None:
-        new_checkpoint = _adopted(source, engine, database, state, checkpoint, adoption)
+        new_checkpoint = _adopt(source, engine, database, state, checkpoint, adoption)
     elif checkpoint is not None:
         check_identity(database, checkpoint)
         check_log(database, checkpoint)
@@ -107,7 +107,7 @@ def _checkpoint(
     )
 
 
-def _adopted(
+def _adopt(
     source: str,
     engine: Literal["mariadb", "mysql"],
     database: Database,
@@ -119,7 +119,7 @@ def _adopted(
     if checkpoint is not None:
         if position is not None:
             raise adoption.refused(state)
-        return _carried_over(source, engine, database, checkpoint)
+        return _carry_over(source, engine, database, checkpoint)
     if position is None:
         raise NeedsOperator(
             "there is no checkpoint whose GTID a new epoch could go on after",
@@ -160,7 +160,7 @@ def _boundary_before(database: Database, file: str, offset: int) -> tuple[str, i
     )
 
 
-def _carried_over(
+def _carry_over(
     source: str, engine: Literal["mariadb", "mysql"], database: Database, checkpoint: MysqlCheckpoint
 ) -> MysqlCheckpoint:
     """Return a checkpoint of a new epoch after the GTIDs of the former one, on the server as it is now.

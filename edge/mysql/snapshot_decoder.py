@@ -249,7 +249,7 @@ class SnapshotDecoder(Decoder):
         window = self._window
         if window is None or not window.is_open or (self._of_moment and not window.keeps_changes):
             return
-        for table, kind, images, start, until in self._located(event, end):
+        for table, kind, images, start, until in self._locate(event, end):
             if (table.schema.schema, table.schema.table) != self._watched:
                 return
             if self._of_moment:

@@ -76,7 +76,7 @@ class Moment:
                 connection.rows(_BEGIN)
                 # What is not visible as executed by then was owned while the snapshot was made.
                 owned = str(connection.value("select @@global.gtid_owned") or "")
-                self.seen = Seen(certain, _owned(owned).joined(MysqlGtids.parse(executed(connection))))
+                self.seen = Seen(certain, _parse_owned(owned).joined(MysqlGtids.parse(executed(connection))))
                 check(connection, certain)
             self._packets: Iterator[bytes] = connection.selected_on(table.source.select_all())
         except BaseException:
@@ -128,7 +128,7 @@ class Moment:
         _log.info("the transaction of the copied moment has ended, after %.0f s", time.monotonic() - self._began)
 
 
-def _owned(text: str) -> MysqlGtids:
+def _parse_owned(text: str) -> MysqlGtids:
     """Return the GTIDs that threads own, `UUID:1#thread:2#thread,…`, as the server writes them."""
     parts = []
     for part in text.replace("\n", "").split(","):
@@ -204,7 +204,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
             return super().rows(table, where, after, count, limit_bytes)
         if after is None:
             self.leave()
-            self._moment = self._begun(table)
+            self._moment = self._begin(table)
         elif self._moment is None:
             raise MomentGone("rows without a key are of one moment, and the transaction that held it is gone")
         assert self._moment is not None
@@ -216,7 +216,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
         if moment is not None:
             moment.leave()
 
-    def _begun(self, table: Copied) -> Moment:
+    def _begin(self, table: Copied) -> Moment:
         def check(connection: SnapshotConnection, saw: int | MysqlGtids) -> None:
             self._check_behind(saw)
             # From here on its lock keeps the table as it is.

@@ -120,14 +120,14 @@ class TableCache:
             return table
         if len(self._described) >= _MOST:
             self._described.clear()
-        table = self._captured(body)
+        table = self._capture(body)
         if table is not None:
             self._make_current(table)
         self._described[description] = table
         self._last = description, table
         return table
 
-    def _described_by(self, body: bytes) -> TableMap:
+    def _describe(self, body: bytes) -> TableMap:
         """Return the table that a table map event describes; raise NoForm where its columns' signs are not known."""
         tables = readings(body, mariadb=self._connector == "mariadb", year_has_sign=self._year_has_sign)
         if len(tables) > 1:
@@ -137,16 +137,16 @@ class TableCache:
             raise NoForm("the log does not show which of its columns behind a YEAR have a sign")
         return tables[0]
 
-    def _captured(self, body: bytes) -> Table | None:
+    def _capture(self, body: bytes) -> Table | None:
         database, name, _ = parse_names(body)
         # Of a table that is not captured nothing else has to be understood.
         if not self.chosen(database, name):
             return None
-        described = self._described_by(body)
+        described = self._describe(body)
         if self._is_sequence(described):
             return None
         try:
-            return self._compiled(described)
+            return self._compile(described)
         except LeftOut as problem:
             _log.warning("%s. %s", problem.message, problem.hint)
             return None
@@ -205,7 +205,7 @@ class TableCache:
             codec = code(field, lambda _, of=of: of, column.data_type, where)  # type: ignore[misc]
             codecs.append(taken(codec, field, column, where.name))
         codecs = self._hidden(described, codecs)
-        table = self._made(described, codecs)
+        table = self._make(described, codecs)
         return Copied(source, table, Rows([field.name for field in described.fields], codecs, list(source.places)))
 
     def current_table(self, copied: Copied) -> Table:
@@ -237,7 +237,7 @@ class TableCache:
         self._sequences.add(name)
         return True
 
-    def _compiled(self, described: TableMap) -> Table:
+    def _compile(self, described: TableMap) -> Table:
         where = f"{described.database}.{described.table}"
         if not described.is_full:
             raise NeedsOperator(
@@ -252,7 +252,7 @@ class TableCache:
             for field in described.fields
         ):
             kinds = self._kinds_of(described.database, described.table)
-        left_out = self._left_out(described)
+        left_out = self._find_left_out(described)
         codes = [
             # Nothing of a column that is left out has to be understood but where it ends.
             code(replace(field, collation=types.BINARY) if field.name in left_out else field, self._charset_of,
@@ -262,13 +262,13 @@ class TableCache:
         shown = self._hidden(described, codes)
         columns = period(described, kinds) if versioned else None
         if columns is None:
-            return self._made(described, shown, depends_on_catalog=bool(kinds))
+            return self._make(described, shown, depends_on_catalog=bool(kinds))
         start, end = columns
         for number in columns:
             shown[number] = codes[number]._replace(policy="exclude")
         key = tuple(name for name in described.key if name != described.fields[end].name)
         versions = SystemVersioning(codes, start, end)
-        return self._made(replace(described, key=key), shown, versions, depends_on_catalog=True)
+        return self._make(replace(described, key=key), shown, versions, depends_on_catalog=True)
 
     def _place(self, described: TableMap, field: Field) -> Place:
         return Place(f"{described.database}.{described.table}.{field.name}", self._report_replaced)
@@ -281,7 +281,7 @@ class TableCache:
             _log.warning("%s", words)
             self._warn(f"text of {column}", words)
 
-    def _left_out(self, described: TableMap) -> set[str]:
+    def _find_left_out(self, described: TableMap) -> set[str]:
         names = [field.name for field in described.fields]
         treatments = self._policy.treatments(described.database, described.table, names, described.key)
         return {
@@ -290,7 +290,7 @@ class TableCache:
             if treatment is not None and treatment.action == "exclude"
         }
 
-    def _made(
+    def _make(
         self,
         described: TableMap,
         codes: list[ColumnCodec],

@@ -136,11 +136,11 @@ def learn(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch) -> Non
         return
     client = RegistryClient(lake.registry)
     schema_texts.keep_avro(
-        spark, lake, stream, {number: _looked_up(client, lake.registry.url, stream, number) for number in unknown}
+        spark, lake, stream, {number: _look_up(client, lake.registry.url, stream, number) for number in unknown}
     )
 
 
-def _looked_up(client: RegistryClient, url: str, stream: str, number: int) -> str:
+def _look_up(client: RegistryClient, url: str, stream: str, number: int) -> str:
     try:
         text = client.schema(number)
     except NotThere as error:

@@ -223,7 +223,7 @@ def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]], *, avro: bo
         "envelope",
         F.from_json(F.when(~plain, F.col("value")), _ENVELOPE, _JSON_OPTIONS),
     )
-    columns = {name: F.when(plain, F.col(name)).otherwise(slow) for name, slow in _parsed(F.col("envelope")).items()}
+    columns = {name: F.when(plain, F.col(name)).otherwise(slow) for name, slow in _parse(F.col("envelope")).items()}
     return frame.select(
         *("topic", "partition", "offset", "timestamp", "key", "value"), *(c.alias(n) for n, c in columns.items())
     ).select(
@@ -252,7 +252,7 @@ def ordered(batch: DataFrame) -> DataFrame:
     return batch.withColumn("loaded_at", loaded_at).sortWithinPartitions(F.xxhash64("table"))
 
 
-def _parsed(envelope: Column) -> dict[str, Column]:
+def _parse(envelope: Column) -> dict[str, Column]:
     return {
         "source_name": envelope["source"]["name"],
         "schema_name": envelope["source"]["schema"],

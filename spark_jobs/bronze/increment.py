@@ -149,13 +149,13 @@ def rows(spark: SparkSession, path: str, since: Since | None, upto: int) -> Data
     """Return the rows after a point, up to and including a version; all up to it when the point is None."""
     if since is None or (since.version < upto and not is_readable_after(spark, path, since.version)):
         return _whole(spark, path, upto)
-    frame = _added(spark, path, since.version, upto)
+    frame = _read_added(spark, path, since.version, upto)
     if not since.back:
         return frame
     frame = frame.filter(F.col("source").isNull() | ~F.col("source").isin(*(name for name, _ in since.back)))
     for version in sorted({version for _, version in since.back}):
         names = [name for name, after in since.back if after == version]
-        frame = frame.unionByName(_added(spark, path, version, upto).filter(F.col("source").isin(*names)))
+        frame = frame.unionByName(_read_added(spark, path, version, upto).filter(F.col("source").isin(*names)))
     return frame
 
 
@@ -204,7 +204,7 @@ def _whole(spark: SparkSession, path: str, upto: int) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", upto).load(path)
 
 
-def _added(spark: SparkSession, path: str, after: int, upto: int) -> DataFrame:
+def _read_added(spark: SparkSession, path: str, after: int, upto: int) -> DataFrame:
     """Return the rows of versions after one, up to another; all rows up to that one where they cannot be distinguished."""
     if after >= upto:
         return _whole(spark, path, upto).limit(0)
