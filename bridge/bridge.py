@@ -17,21 +17,18 @@ from typing import Any
 from bridge.amqp.receiver import Receiver
 from bridge.deliveries.worker import Deliveries
 from bridge.group.client import KafkaMember
-from bridge.group.membership import Membership
-from bridge.group.recovery import Recovery
+from bridge.group.membership import Membership, Recovery
 from bridge.kafka.client import admin
 from bridge.kafka.entries import call_within
 from bridge.kafka.errors import translated
 from bridge.kafka.producer import Leftovers, opener
-from bridge.kafka.record_limits import RecordLimits
-from bridge.kafka.topics import check, names, wanted
+from bridge.kafka.topics import RecordLimits, check, names, wanted
 from bridge.kafka.writing import Renewal
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.route import first_places, learn, routes
 from bridge.positions.read import Positions
 from bridge.reloader import Reloader
-from bridge.requests.kafka import TopicReader
-from bridge.requests.worker import RequestWorker
+from bridge.requests.worker import RequestWorker, TopicReader
 from bridge.routing.registered_schemas import RegisteredSchemas
 from bridge.service import BridgeService, Stalls
 from bridge.source.registry import SourceRegistry
@@ -57,7 +54,7 @@ _TURN_SECONDS = 0.25
 #: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
 _LOOKS = 3
 #: How often it is looked where the brokers are, and how long one may take to say so, in seconds.
-_BROKERS_SECONDS, _BROKERS_PATIENCE = 10.0, 5.0
+_BROKERS_SECONDS, _BROKERS_TIMEOUT = 10.0, 5.0
 
 
 class Bridge:
@@ -72,18 +69,18 @@ class Bridge:
         #: Identifies this run of a bridge; it goes with every committed position.
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}/{file.instance}"
         self._admin = admin(file.kafka)
-        known = routes(file)
+        source_routes = routes(file)
         leftovers = Leftovers(file.kafka, file.instance, [*map(str, range(file.kafka.lanes)), "isolated"])
         self._positions = positions = [
-            Positions(file.kafka, self._admin, file.group, known, leftovers, searches=searches)
+            Positions(file.kafka, self._admin, file.group, source_routes, leftovers, searches=searches)
             for searches in (False, True)
         ]
         self.recovery, self.search = map(Recovery, positions)
         self.recovery.search = self.search.add
-        self.receiver = Receiver(file.interconnect, known, f"headrace-bridge/{self.name}")
+        self.receiver = Receiver(file.interconnect, source_routes, f"headrace-bridge/{self.name}")
         self.deliveries = Deliveries(file, self.receiver.send)
         self.receiver.deliver(self.deliveries.outboxes)
-        self.registry = SourceRegistry(known.values(), self.receiver, self.recovery.add)
+        self.registry = SourceRegistry(source_routes.values(), self.receiver, self.recovery.add)
         for recovery in (self.recovery, self.search):
             recovery.serve, recovery.unreadable = self.registry.serve, self.registry.unreadable
         self.schemas = RegisteredSchemas(RegistryClient(file.registry)) if file.registry is not None else None
@@ -186,7 +183,7 @@ class Bridge:
         if file.requests is None:
             return None
         topics, leases = file.requests.topics(file.kafka.prefix), self.registry.ownership
-        made = RequestWorker(
+        worker = RequestWorker(
             file.kafka,
             topics,
             self.registry,
@@ -195,8 +192,8 @@ class Bridge:
             settle=self.receiver.settle_answer,
             open_reader=partial(TopicReader, admin=self._admin),
         )
-        self.receiver.carry(made.pending, made.received)
-        return made
+        self.receiver.carry(worker.pending, worker.received)
+        return worker
 
     def _lane(self, number: int | None) -> Lane:
         file = self._file
@@ -270,7 +267,7 @@ class Bridge:
         problem = ""
         try:
             with translated("look at the brokers", self._admin):
-                self._admin.note_brokers(_BROKERS_PATIENCE)
+                self._admin.note_brokers(_BROKERS_TIMEOUT)
         except (NotConnected, Retryable) as error:
             _log.debug("%s", error.message)
         except NeedsOperator as error:
@@ -285,7 +282,7 @@ class Bridge:
         with_patterns = any(self._file.patterns(stream) for stream in self._file.streams)
         there = names(self._admin, 2.0) if with_patterns else ()
         needed = wanted(self._file, there)
-        self._limits.load(check(self._admin, needed, patience=2.0), needed)
+        self._limits.load(check(self._admin, needed, timeout=2.0), needed)
         learn((state.route for state in self.registry.states.values()), there)
 
     def _watch(self) -> None:
@@ -318,17 +315,17 @@ class Bridge:
                 each.renew()
 
     def _report(self) -> None:
-        for name, known in self.figures().items():
+        for name, figures in self.figures().items():
             _log.info(
                 "%s: %s at %s; %d records in %d batches and %d transactions, %d repeats, %d released, %d rejected; %s",
                 name,
-                known["state"],
-                known["position"] or "no position",
-                *(known[key] for key in ("records", "batches", "transactions", "repeats", "released", "rejected")),
+                figures["state"],
+                figures["position"] or "no position",
+                *(figures[key] for key in ("records", "batches", "transactions", "repeats", "released", "rejected")),
                 "edge not heard yet"
-                if known["silent_seconds"] is None
-                else f"edge heard {known['silent_seconds']} s ago",
-                extra={"figures": known},
+                if figures["silent_seconds"] is None
+                else f"edge heard {figures['silent_seconds']} s ago",
+                extra={"figures": figures},
             )
 
     def _end(self) -> None:

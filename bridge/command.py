@@ -72,8 +72,8 @@ def init(path: Path, tables: tuple[str, ...]) -> None:
     from bridge.kafka.topics import make
 
     file = load(path, BridgeFile)
-    for made in make(admin(file.kafka), file, tables):
-        print(f"topic {made.topic}: {made.partitions} partitions, {made.what}")
+    for topic in make(admin(file.kafka), file, tables):
+        print(f"topic {topic.topic}: {topic.partitions} partitions, {topic.what}")
     for name, stream in file.streams.items():
         for source, partitions in stream.sources.items():
             print(f"source {source}: {', '.join(f'{topic}{list(partitions)}' for topic in file.topics(name))}")
@@ -111,14 +111,17 @@ def positions(path: Path, as_json: bool) -> None:
     """Show each source's committed position, by whom and when it was committed, and which tables are withheld."""
     from bridge.positions.survey import survey
 
-    known = survey(load(path, BridgeFile))
+    positions_of_sources = survey(load(path, BridgeFile))
     if as_json:
-        print(json.dumps(known, indent=2))
+        print(json.dumps(positions_of_sources, indent=2))
         return
     columns = ("source", "position", "epoch", "partitions", "committed_at", "bridge", "withheld")
     _table(
-        (*columns, "error") if any(each["error"] for each in known) else columns,
-        [{**each, "partitions": _listed(each["offsets"]), "withheld": ", ".join(each["withheld"])} for each in known],
+        (*columns, "error") if any(each["error"] for each in positions_of_sources) else columns,
+        [
+            {**each, "partitions": _listed(each["offsets"]), "withheld": ", ".join(each["withheld"])}
+            for each in positions_of_sources
+        ],
     )
 
 
@@ -131,11 +134,11 @@ def topics(path: Path, as_json: bool) -> None:
     from bridge.kafka.topics import owners
 
     file = load(path, BridgeFile)
-    known = owners(admin(file.kafka), file)
+    partitions = owners(admin(file.kafka), file)
     if as_json:
-        print(json.dumps(known, indent=2))
+        print(json.dumps(partitions, indent=2))
         return
-    _table(("stream", "topic", "holds", "partition", "source", "in_kafka"), known)
+    _table(("stream", "topic", "holds", "partition", "source", "in_kafka"), partitions)
 
 
 @bridge.command("dead-letters")
@@ -154,11 +157,11 @@ def dead_letters(path: Path, stream: str, *, as_json: bool, only_open: bool) -> 
 
     file = load(path, BridgeFile)
     file.stream(stream)
-    found = [each for each in letters.dead_letters(file, stream) if each["state"] == "open" or not only_open]
+    rows = [each for each in letters.dead_letters(file, stream) if each["state"] == "open" or not only_open]
     if as_json:
-        print(json.dumps(found, indent=2))
-    elif found:
-        _show(("state", "source", "table", "op", "bytes", "position", "offset", "sha256", "column", "key"), found)
+        print(json.dumps(rows, indent=2))
+    elif rows:
+        _show(("state", "source", "table", "op", "bytes", "position", "offset", "sha256", "column", "key"), rows)
     else:
         print(f"stream {stream}: no {'open ' * only_open}dead letters")
 
@@ -177,12 +180,12 @@ def schema(path: Path, form: str | None, table: str, source: str | None, *, of_k
 
     One of --connect, --json-schema, --avro and --sql has to be given. Reads all of the stream's own topic.
     """
-    from bridge.table_schemas import newest
+    from bridge.table_schemas import read_newest
     from headrace.schemas.printed import render_schema
 
     if form is None:
         raise click.UsageError("one of --connect, --json-schema, --avro, --sql is missing")
-    print(render_schema(form, *newest(load(path, BridgeFile), table, source), of_key=of_key))
+    print(render_schema(form, *read_newest(load(path, BridgeFile), table, source), of_key=of_key))
 
 
 @bridge.command()
@@ -262,8 +265,10 @@ def import_positions(path: Path, sources: tuple[str, ...], export: BinaryIO, *, 
     from bridge.positions import transfer
 
     file = load(path, BridgeFile)
-    found = transfer.read_export(export.read(), export.name)
-    for source, done in transfer.import_positions(file, admin(file.kafka), found, only=sources, accept_gap=accept_gap):
+    exported = transfer.read_export(export.read(), export.name)
+    for source, done in transfer.import_positions(
+        file, admin(file.kafka), exported, only=sources, accept_gap=accept_gap
+    ):
         print(f"source {source}: {done}")
 
 

@@ -1,7 +1,7 @@
 """Dead letters: records in place of a change whose row was too large or could not be decoded (docs/records.md), in the topics.
 
 They are in the source's own order, in the place of the change, so nothing is hidden and no chain is broken. What is left to do
-is the edge's: raise the limit, put the values right, and copy the rows again (edge/snapshot/dead_letters.py). Reads whole
+is the edge's: raise the limit, put the values right, and copy the rows again (edge/commands/snapshot.py). Reads whole
 topics; called by the command.
 
 Which dead letters are open, and which are replaced: a later record of the same key has brought the row, or removed it.
@@ -100,9 +100,9 @@ class DeadLetterIndex:
                 _raise(self._replaced, (change.source.of, key), change.source.position)
             self._leaves(change, key)
 
-    def found(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[dict[str, Any]]:
         """Return the contents of each dead letter, in the order in which they were fed, with its `state`: open or replaced."""
-        return [self._shown(letter) for letter in self._letters]
+        return [self._show(letter) for letter in self._letters]
 
     def _leaves(self, change: _Change, key: bytes | None) -> None:
         """Note that an update moves its row from the key that it had."""
@@ -116,7 +116,7 @@ class DeadLetterIndex:
         if former != key and former in self._keys:
             _raise(self._replaced, (change.source.of, former), change.source.position)
 
-    def _shown(self, letter: _Letter) -> dict[str, Any]:
+    def _show(self, letter: _Letter) -> dict[str, Any]:
         change, size, key, offset = letter
         source = change.source
         return {
@@ -139,9 +139,9 @@ class DeadLetterIndex:
         return change.op != "d" and max(later) <= position
 
 
-def _raise(known: dict[Any, str], what: Any, position: str) -> None:
+def _raise(positions: dict[Any, str], what: Any, position: str) -> None:
     # Positions sort as their texts do.
-    known[what] = max(known.get(what, ""), position)
+    positions[what] = max(positions.get(what, ""), position)
 
 
 def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
 
     Raises ConfigurationError for a stream that the file has not, NotConnected, or NeedsOperator.
     """
-    found = []
+    rows = []
     topics = topics_of(file, stream, admin(file.kafka))
     for partitions in file.streams[stream].sources.values():
         index = DeadLetterIndex()
@@ -157,5 +157,5 @@ def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
             for topic, partition in product(topics, partitions):
                 for record in records(client, topic, partition):
                     index.add(record.key(), record.value(), f"{topic}[{partition}]@{record.offset()}")
-        found += index.found()
-    return found
+        rows += index.rows()
+    return rows

@@ -15,7 +15,7 @@ from bridge.kafka.checks import deliveries as look_at_deliveries
 from bridge.kafka.checks import look_at_group, look_at_holders
 from bridge.kafka.checks import registry as look_at_registry
 from bridge.kafka.checks import requests as look_at_requests
-from bridge.kafka.client import PATIENCE, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource
+from bridge.kafka.client import TIMEOUT, TRANSACTION_TIMEOUT, admin, broker_resource, topic_resource
 from bridge.kafka.entries import read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.kafka.topics import Wanted, check, wanted
@@ -50,13 +50,13 @@ class Cluster(NamedTuple):
     def described(self, resource: Any) -> dict[str, str]:
         """Return the settings of a topic or broker."""
         with translated("read settings"):
-            asked = self.client.describe_configs([resource], request_timeout=PATIENCE)
+            asked = self.client.describe_configs([resource], request_timeout=TIMEOUT)
             return {name: entry.value for name, entry in next(iter(asked.values())).result().items()}
 
     def metadata(self) -> Any:
         """Return brokers and topics."""
         with translated("read the list of topics"):
-            return self.client.list_topics(timeout=PATIENCE)
+            return self.client.list_topics(timeout=TIMEOUT)
 
 
 def examine(file: BridgeFile) -> Iterator[Finding]:
@@ -221,7 +221,7 @@ def _group(cluster: Cluster) -> Iterator[Finding]:
 
 def _alone(name: str, check: Check[Cluster], cluster: Cluster) -> Iterator[Finding]:
     """Yield what a check of one thing finds, so that it does not end those of the others."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while True:
         try:
             yield from list(check(cluster))

@@ -1,7 +1,8 @@
 """Metrics of each source: what the bridge did since it started, the state of the source, what its edge reports of itself.
 
 Written by whoever serves the source; read by any thread, which may see one figure newer than another. What an edge reports is
-shown, and never trusted for anything else. docs/metrics.md explains each.
+shown, and never trusted for anything else. docs/metrics.md explains each. A transaction is of many sources, so its size and cost
+are a lane's and no source's: lanes have metrics of their own.
 """
 
 import math
@@ -11,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headrace.batch import Figures
-from headrace.metrics.figure import Metric, Rate, Seconds, counter, gauge, histogram, states, worked_out
+from headrace.metrics.collector import Metric, Rate, Seconds, counter, gauge, histogram, states, worked_out
 
 STATES = ("starting", "serving", "elsewhere", "not served", "gap", "waiting for Kafka", "needs an operator", "stopped")
 #: An edge that is silent for more heartbeats than this is not heard any more; a second more for the network.
@@ -149,7 +150,7 @@ class SourceMetrics:
         if self.complete is None:
             return now - self.started_at
         silent = now - self.complete.received_at
-        unheard = silent if silent > self._patience else 0.0
+        unheard = silent if silent > self._timeout else 0.0
         waited = now - self.waiting_since if self.waiting_since is not None else 0.0
         return self.complete.lag + max(unheard, waited)
 
@@ -175,7 +176,7 @@ class SourceMetrics:
     @worked_out("edge_heard", "1 while the edge is heard as often as it promises, 0 while not.")
     def heard(self) -> int | None:
         """Whether a batch came lately; None where another bridge has to know."""
-        return int(self.silent is not None and self.silent <= self._patience) if self.served else None
+        return int(self.silent is not None and self.silent <= self._timeout) if self.served else None
 
     @property
     @worked_out("edge_ready", "1 while the edge is heard and reports that it captures, 0 while not.")
@@ -206,7 +207,7 @@ class SourceMetrics:
         return self.waiting_since is not None or bool(unacknowledged and (self.silent or 0.0) > _QUIET_SECONDS)
 
     @property
-    def _patience(self) -> float:
+    def _timeout(self) -> float:
         return _HEARTBEATS * (number(self.edge, "heartbeat_seconds") or _HEARTBEAT_SECONDS) + 1.0
 
     @property
@@ -231,6 +232,11 @@ class SourceMetrics:
         self.received_rate.add(size)
         if figures:
             self.edge = figures
+
+    def read_report(self) -> Complete:
+        """Return what the edge reported last of the changes that it has sent."""
+        lag, commit_ms = number(self.edge, "captured_lag_seconds"), number(self.edge, "commit_ms")
+        return Complete(self.heard_at, lag or 0.0, commit_ms or 0.0)
 
     def commit(self, records: int, size: int, seconds: float) -> None:
         """Note a committed transaction: its records, their size before compression, and how long Kafka took."""
@@ -261,6 +267,26 @@ class SourceMetrics:
         names = ("state", "position", "records", "batches", "repeats", "released", "rejected", "transactions")
         silent = None if self.silent is None else round(self.silent, 1)
         return {name: getattr(self, name) for name in names} | {"edge": self.edge, "silent_seconds": silent}
+
+
+@dataclass(slots=True)
+class LaneMetrics:
+    """Counts since the bridge started; written by the lane's thread alone."""
+
+    transactions: int = counter("transactions_total", "Transactions committed.")
+    aborted: int = counter("aborted_transactions_total", "Transactions aborted, or whose outcome was not known.")
+    records: int = counter("records_total", "Records committed.")
+    sources: int = counter("sources_total", "Sources in committed transactions, counted in each.")
+    partitions: int = counter("partitions_total", "Partitions with records in committed transactions, counted in each.")
+    commit_seconds: Seconds = histogram("commit_seconds", "How long Kafka took to commit a transaction.")  # noqa: RUF009
+
+    def commit(self, records: int, sources: int, partitions: int, seconds: float) -> None:
+        """Note a committed transaction."""
+        self.transactions += 1
+        self.records += records
+        self.sources += sources
+        self.partitions += partitions
+        self.commit_seconds.add(seconds)
 
 
 def number(figures: Mapping[str, int | float | str], name: str) -> float | None:

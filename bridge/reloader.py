@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 
 from bridge.amqp.receiver import Receiver
 from bridge.group.membership import Membership
-from bridge.kafka.addresses import listed, other_addresses
-from bridge.kafka.client import PATIENCE, Administrator, admin
+from bridge.kafka.client import TIMEOUT, Administrator, admin, listed, other_addresses
 from bridge.kafka.errors import translated
-from bridge.kafka.record_limits import RecordLimits
-from bridge.kafka.topics import check, names, wanted
+from bridge.kafka.topics import RecordLimits, check, names, wanted
 from bridge.model.route import SourceRoute, first_places, learn, routes
 from bridge.positions.read import Positions
 from bridge.source.registry import SourceRegistry
@@ -96,7 +94,7 @@ def _differences(old: Any, new: Any, place: Place) -> Iterator[Place]:
 _log = logging.getLogger(__name__)
 
 #: Seconds that Kafka may take to describe the topics; the main thread waits meanwhile.
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 
 
 class Reloader:
@@ -131,14 +129,14 @@ class Reloader:
             moving = other_addresses(self._bootstrap, file.kafka.bootstrap) if changed.addresses else nullcontext()
             with moving:
                 client = self._at_other_addresses(file) if changed.addresses else self._admin
-                there = names(client, _PATIENCE) if any(file.patterns(stream) for stream in file.streams) else ()
+                there = names(client, _TIMEOUT) if any(file.patterns(stream) for stream in file.streams) else ()
                 needed = wanted(file, there)
-                self._limits.load(check(client, needed, patience=_PATIENCE), needed)
+                self._limits.load(check(client, needed, timeout=_TIMEOUT), needed)
         except ReplicationError as error:
             _log.error("reload: %s. %s", error.message, error.hint or "The bridge goes on with the former file.")
             return
-        known = routes(file)
-        learn(known.values(), there)
+        source_routes = routes(file)
+        learn(source_routes.values(), there)
         self._file = file
         if not changed.anything:
             _log.info("reload: nothing changed in %s", file.path)
@@ -146,26 +144,26 @@ class Reloader:
         if changed.addresses:
             _log.info("reload: brokers are looked for at %s from now on", file.kafka.bootstrap)
             self._renew()
-        membership.call(lambda: self._take_over(file, changed, known, membership))
+        membership.call(lambda: self._take_over(file, changed, source_routes, membership))
 
     @staticmethod
     def _at_other_addresses(file: BridgeFile) -> Administrator:
         """Return a client that found Kafka at the addresses of a changed file, and nowhere else."""
         client = admin(file.kafka)
         with translated(f"reach Kafka at {file.kafka.bootstrap}", client):
-            client.note_brokers(PATIENCE)
+            client.note_brokers(TIMEOUT)
         return client
 
     def _take_over(
-        self, file: BridgeFile, changed: Difference, known: dict[str, SourceRoute], membership: Membership
+        self, file: BridgeFile, changed: Difference, source_routes: dict[str, SourceRoute], membership: Membership
     ) -> None:
         """Go on with the file; in the membership's thread, so that the group does not change meanwhile."""
         self._registry.remove(changed.removed)
         for positions in self._positions:
-            positions.use(known)
-        self._receiver.use(known, file.interconnect)
-        self._registry.add(known[source] for source in changed.added)
-        membership.use(first_places(known))
+            positions.use(source_routes)
+        self._receiver.use(source_routes, file.interconnect)
+        self._registry.add(source_routes[source] for source in changed.added)
+        membership.use(first_places(source_routes))
         _log.info(
             "reload: took %s over: %d sources added (%s), %d removed (%s)",
             file.path,

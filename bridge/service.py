@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bridge.deliveries.record import DeliveryMetrics
-from bridge.lanes.state import LaneMetrics
-from bridge.metrics import SourceMetrics, number, words
+from bridge.metrics import LaneMetrics, SourceMetrics, number, words
 from bridge.model.position_text import Withheld
 from bridge.source.state import SourceState
 from headrace import __version__, doors
@@ -53,9 +52,9 @@ class Stalls:
                 continue
             position, withheld, since = self._since.get(source, ("", None, now))
             # A table that is released moves, and the position waits for it.
-            known = session.withheld if (session := state.session) is not None else withheld
-            if (position, withheld) != (figures.position, known) or source not in self._since:
-                self._since[source] = (figures.position, known, now)
+            current = session.withheld if (session := state.session) is not None else withheld
+            if (position, withheld) != (figures.position, current) or source not in self._since:
+                self._since[source] = (figures.position, current, now)
                 figures.stalled_seconds = None
             elif now - since >= STALLED_SECONDS:
                 if figures.stalled_seconds is None:
@@ -133,19 +132,19 @@ class BridgeService:
             return Health(well=False, reason=self.waits_for)
         if not self._connected():
             return Health(well=False, reason="the interconnect is down")
-        known = self._figures()
-        elsewhere = [name for name, figures in known.items() if figures.state == "elsewhere"]
-        served = [name for name, figures in known.items() if figures.state == "serving"]
+        sources = self._figures()
+        elsewhere = [name for name, figures in sources.items() if figures.state == "elsewhere"]
+        served = [name for name, figures in sources.items() if figures.state == "serving"]
         troubled = [
             f"{name}: {figures.state}, {figures.reason or 'no reason given'}"
-            for name, figures in known.items()
+            for name, figures in sources.items()
             if figures.state not in {"serving", "elsewhere"}
         ]
-        shown = f"{len(served)} of {len(known)} sources are served"
+        shown = f"{len(served)} of {len(sources)} sources are served"
         shown += f", {len(elsewhere)} by other bridges" if elsewhere else ""
         trouble = self._trouble()
         # A bridge without sources is ready to take some over, if the group has admitted it.
-        well = bool(served) or (len(elsewhere) == len(known) and not trouble)
+        well = bool(served) or (len(elsewhere) == len(sources) and not trouble)
         return Health(
             well=well, reason="; ".join([shown, *filter(None, [trouble, self.requests_trouble()]), *troubled])
         )

@@ -18,7 +18,7 @@ from headrace.schema import TableSchema
 _HINT = b'"tableChanges"'
 
 
-class Found(NamedTuple):
+class SourceSchema(NamedTuple):
     """A table's schema, and where its topic's name and engine come from."""
 
     schema: TableSchema
@@ -39,36 +39,36 @@ class _Head(msgspec.Struct):
     tableChanges: msgspec.Raw = msgspec.Raw()  # noqa: N815 - Debezium's name.
 
 
-def newest(file: BridgeFile, table: str, source: str | None = None) -> Found:
+def read_newest(file: BridgeFile, table: str, source: str | None = None) -> SourceSchema:
     """Return the newest schema of a table, SCHEMA.TABLE; of one source, or the one that all sources share.
 
     Raises ConfigurationError for a source that the file has not, NeedsOperator when there is no schema or sources differ,
     NotConnected.
     """
     wanted = {source: file.stream_of(source)} if source else {each: file.stream_of(each) for each in _sources(file)}
-    found: dict[str, Found] = {}
+    schemas: dict[str, SourceSchema] = {}
     with reading(file.kafka, file.group) as client:
         for each, stream in wanted.items():
             topic = file.topic(stream)
             for partition in file.stream(stream).sources[each]:
                 for record in records(client, topic, partition):
                     if (schema := schema_in(record.value(), table)) is not None:
-                        found[each] = Found(*schema, file.prefix(stream))
-    return shared(found, table)
+                        schemas[each] = SourceSchema(*schema, file.prefix(stream))
+    return shared_schema(schemas, table)
 
 
-def shared(found: Mapping[str, Found], table: str) -> Found:
+def shared_schema(schemas: Mapping[str, SourceSchema], table: str) -> SourceSchema:
     """Return the schema that all sources have; raise NeedsOperator when there is none, ConfigurationError when they differ."""
-    if not found:
+    if not schemas:
         raise NeedsOperator(
             f"no schema record of table {table!r} is in Kafka",
             hint="Write it as SCHEMA.TABLE. A schema record precedes a table's first change, and retention may have removed it: "
             "'headrace edge snapshot TABLE' writes another one.",
         )
-    first = next(iter(found.values()))
-    if any(other.schema.change() != first.schema.change() for other in found.values()):
+    first = next(iter(schemas.values()))
+    if any(other.schema.change() != first.schema.change() for other in schemas.values()):
         raise ConfigurationError(
-            f"table {table!r} is not the same in all sources: {', '.join(sorted(found))}",
+            f"table {table!r} is not the same in all sources: {', '.join(sorted(schemas))}",
             hint="Name one of them: --source REGION/NAME.",
         )
     return first

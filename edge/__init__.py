@@ -9,7 +9,7 @@ Its packages are layers; each imports only those to its right, and what they imp
     doctor                               looks at everything that a source needs
     engine_registry                      which engine a source has
     postgres/   mysql/                   the engines: neither imports the other
-    engine, watch                        what an engine gives to the agent
+    engine                               what an engine gives to the agent
     snapshot/                            copies of existing rows, chunk by chunk, of no engine
     progress/                            what survives a restart: checkpoint and spool
     delivery/                            batches in flight, and the AMQP link that carries them

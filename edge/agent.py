@@ -59,14 +59,14 @@ class _Failures:
 class Agent:
     """One source's edge. `run` blocks; `stop` may be called from any thread or a signal handler.
 
-    `stop_seconds`: how long stopping waits for acknowledgements. `patience_seconds`: how long a log that somebody else reads
+    `stop_seconds`: how long stopping waits for acknowledgements. `timeout_seconds`: how long a log that somebody else reads
     is waited for; None for as long as the server may take to notice that a former edge is gone.
     """
 
-    def __init__(self, config: EdgeFile, *, stop_seconds: float = 10.0, patience_seconds: float | None = None) -> None:
+    def __init__(self, config: EdgeFile, *, stop_seconds: float = 10.0, timeout_seconds: float | None = None) -> None:
         self._config = config
         self._stop_seconds = stop_seconds
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
         self._stopping = False
         self._wakeup = Wakeup()
         self._engine = engine_of(config)
@@ -81,7 +81,7 @@ class Agent:
         self._wakeup.notify()
 
     def run(self) -> None:
-        """CaptureSession and send until stopped; raise NeedsOperator or CorruptInput when a person has to act."""
+        """Capture and send until stopped; raise NeedsOperator or CorruptInput when a person has to act."""
         with self._state.locked():
             checkpoint = self._checkpoint()
             outbox = Outbox(
@@ -179,7 +179,7 @@ class Agent:
                 capture.finish(self._stop_seconds)
             except LogTaken as error:
                 taken_since = taken_since or time.monotonic()
-                timeout = error.may_last if self._patience_seconds is None else self._patience_seconds
+                timeout = error.may_last if self._timeout_seconds is None else self._timeout_seconds
                 if time.monotonic() - taken_since > timeout:
                     raise error.lasting() from error
                 self._pause(backoff.pause(), error, progress, outbox)

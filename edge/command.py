@@ -24,7 +24,7 @@ from headrace.configuration.new import new_edge
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
 from headrace.hold import HOLD
 from headrace.position import Position
-from headrace.requests.asking import caller
+from headrace.requests import caller
 from headrace.status.answer import SourceStatus
 
 _CONFIG = click.option(

@@ -38,14 +38,14 @@ class Format(NamedTuple):
     )
     older_hint: str = "Start the release that follows the one that wrote it; then upgrade one minor release at a time."
 
-    def check(self, found: int, where: str) -> None:
+    def check(self, version: int, where: str) -> None:
         """Raise NeedsOperator unless this release reads a version; `where` names the file, or what else it was found in."""
-        if self.oldest <= found <= self.version:
+        if self.oldest <= version <= self.version:
             return
         read = f"version {self.version}" if self.oldest == self.version else f"versions {self.oldest} to {self.version}"
         raise NeedsOperator(
-            f"{where} has version {str(found)[:20]} of the {self.name} format, and this release, {__version__}, reads {read}",
-            hint=f"{self.newer_hint if found > self.version else self.older_hint} See docs/upgrading.md.",
+            f"{where} has version {str(version)[:20]} of the {self.name} format, and this release, {__version__}, reads {read}",
+            hint=f"{self.newer_hint if version > self.version else self.older_hint} See docs/upgrading.md.",
         )
 
     def check_json(self, data: bytes, where: str) -> None:
@@ -77,7 +77,7 @@ COMMITTED_POSITION: Final = Format(
     newer_hint="A newer bridge wrote it: run that release of the bridge again, or a later one. Do not delete the group: "
     "its positions would be lost.",
 )
-#: What is asked of an edge, and what it answers (headrace/requests/message.py).
+#: What is asked of an edge, and what it answers (headrace/requests.py).
 REQUEST: Final = Format(
     "request",
     1,

@@ -3,8 +3,7 @@
 A module imports from the layers below its own, and within its own package (tests/unit/test_layers.py):
 
     command  submit  jvm_warmup        what is started: `headrace lake`, spark-submit, the set-up
-    query_command                      `headrace lake tables`, `sql` and `serve`
-    noop_check                         whether a load is needed at all
+    preflight                          whether a load can work, and whether it is needed at all
     load                               one load of a stream, or loads until stopped
     maintenance/                       compaction, vacuum, replays
     serve/  verify/                    SQL for many clients; comparison with the sources

@@ -16,7 +16,7 @@ from rich.console import Console
 from headrace.configuration.new import new_lake
 from headrace.errors import NotConnected, Retryable
 from headrace.waiting import StopRequest
-from spark_jobs import command_options, query_command, table_command
+from spark_jobs import command_options, table_command
 
 _log = logging.getLogger(__name__)
 
@@ -27,12 +27,12 @@ def lake() -> None:
 
 
 lake.add_command(new_lake)
-lake.add_command(query_command.tables)
-lake.add_command(query_command.changed)
-lake.add_command(query_command.register)
-lake.add_command(query_command.sql)
-lake.add_command(query_command.sources)
-lake.add_command(query_command.serve)
+lake.add_command(table_command.tables)
+lake.add_command(table_command.changed)
+lake.add_command(table_command.register)
+lake.add_command(table_command.sql)
+lake.add_command(table_command.sources)
+lake.add_command(table_command.serve)
 lake.add_command(table_command.drop)
 lake.add_command(table_command.erase)
 
@@ -61,7 +61,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
     if continuous and (only or accept_gap):
         raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
     file = command_options.file_of(config, stream)
-    from spark_jobs import load, noop_check
+    from spark_jobs import load, preflight
     from spark_jobs import load as job
     from spark_jobs.session import session
 
@@ -71,7 +71,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         else:
             load.show(Console(highlight=False, soft_wrap=True), done)
 
-    outlook = noop_check.Outlook() if continuous else noop_check.look(file, stream, only)
+    outlook = preflight.Outlook() if continuous else preflight.look(file, stream, only)
     if outlook.report:
         show(outlook.report)
         return
@@ -103,7 +103,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
 def check(stream: str, config: str, *, as_json: bool) -> None:
     """See whether STREAM can be loaded: Kafka answers, the topic is the same, and still holds what is needed next."""
     file = command_options.file_of(config, stream)
-    from spark_jobs.bronze import check as job
+    from spark_jobs import preflight as job
 
     result = job.check(file, stream)
     if as_json:

@@ -27,7 +27,7 @@ _PRODUCER = f"https://headrace.invalid/{__version__}"
 _SCHEMA = f"{_PRODUCER}/positions_facet.json#/$defs/HeadracePositionsDatasetFacet"
 _TIMEOUT_SECONDS = 5
 #: How long a load waits for all of it: a server may answer byte by byte, each in time.
-_PATIENCE_SECONDS = 20.0
+_CLOSE_SECONDS = 20.0
 
 
 def send_load(lake: LakeFile, stream: str, done: SilverReport) -> None:
@@ -63,9 +63,9 @@ class _Run(NamedTuple):
 def _send(lake: LakeFile, run: _Run) -> None:
     sending = Thread(target=_emit, args=(lake, run), name="lineage", daemon=True)
     sending.start()
-    sending.join(_PATIENCE_SECONDS)
+    sending.join(_CLOSE_SECONDS)
     if sending.is_alive():
-        _log.warning("events of lineage are not waited for any more after %.0f s", _PATIENCE_SECONDS)
+        _log.warning("events of lineage are not waited for any more after %.0f s", _CLOSE_SECONDS)
 
 
 def _emit(lake: LakeFile, run: _Run) -> None:

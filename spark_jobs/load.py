@@ -20,7 +20,6 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
 from headrace.waiting import StopRequest
 from spark_jobs import lineage, run_log, sizes
-from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
 from spark_jobs.command_options import Occasionally
@@ -140,7 +139,7 @@ def follow(
     problems: dict[str, str] = {}
     # Bronze and readers want cores too, and the end of a backlog is not urgent.
     side_by_side = min(sizes.tables_at_a_time(spark), max(1, spark.sparkContext.defaultParallelism // 2))
-    with continuous.following(spark, lake, stream) as check:
+    with bronze.following(spark, lake, stream) as check:
 
         def goes_on() -> bool:
             check()

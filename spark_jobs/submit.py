@@ -23,7 +23,7 @@ from rich.console import Console  # noqa: E402 - as above.
 from headrace.configuration.lake import LakeFile  # noqa: E402 - as above.
 from headrace.configuration.load import load as load_file  # noqa: E402 - as above.
 from headrace.errors import ReplicationError  # noqa: E402 - as above.
-from spark_jobs import load, noop_check  # noqa: E402 - as above.
+from spark_jobs import load, preflight  # noqa: E402 - as above.
 from spark_jobs.session import session  # noqa: E402 - as above.
 from spark_jobs.silver.tables_load import TableGroup  # noqa: E402 - as above.
 
@@ -46,7 +46,7 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None, 
         lake = load_file(find_file(config), LakeFile)
         lake.stream(stream)
         tables = TableGroup.parse(group) if group else None
-        outlook = noop_check.look(lake, stream, step)
+        outlook = preflight.look(lake, stream, step)
         done = outlook.report or _run(lake, stream, step, tables, few=outlook.few)
         load.show(Console(highlight=False, soft_wrap=True), done)
         if not report_stopped:

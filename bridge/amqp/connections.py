@@ -189,31 +189,31 @@ class AttachLimits:
     def attach(self, number: int, connection: object, address: str, links: int = 1) -> None:
         """Note that a connection attaches a link to an address; more than so many `links` are in vain."""
         now = self._clock()
-        found = self._all.get(number)
-        if found is None or (found.since + _MINUTE_SECONDS <= now and not found.is_over):
-            found = self._all[number] = _Attached(now)
-        found.links += 1
+        attached = self._all.get(number)
+        if attached is None or (attached.since + _MINUTE_SECONDS <= now and not attached.is_over):
+            attached = self._all[number] = _Attached(now)
+        attached.links += 1
         which = hash(address)
-        found.addresses[which] = count = found.addresses.get(which, 0) + 1
-        found.in_vain += count > links
-        self._judge(found, connection)
+        attached.addresses[which] = count = attached.addresses.get(which, 0) + 1
+        attached.in_vain += count > links
+        self._judge(attached, connection)
 
     def refuse(self, number: int, connection: object) -> None:
         """Note that a link was refused."""
-        found = self._all.get(number)
-        if found is not None:
-            found.in_vain += 1
-            self._judge(found, connection)
+        attached = self._all.get(number)
+        if attached is not None:
+            attached.in_vain += 1
+            self._judge(attached, connection)
 
-    def _judge(self, found: _Attached, connection: object) -> None:
-        if not found.is_over and (found.links > MOST_LINKS or found.in_vain > MOST_LINKS_IN_VAIN):
-            found.is_over = True
+    def _judge(self, attached: _Attached, connection: object) -> None:
+        if not attached.is_over and (attached.links > MOST_LINKS or attached.in_vain > MOST_LINKS_IN_VAIN):
+            attached.is_over = True
             self._end(connection)
 
     def is_over(self, number: int) -> bool:
         """Whether a connection was ended: links that came in one piece with the last one cost no more work."""
-        found = self._all.get(number)
-        return found is not None and found.is_over
+        attached = self._all.get(number)
+        return attached is not None and attached.is_over
 
     def forget(self, number: int) -> None:
         """Forget a connection that is gone."""

@@ -20,7 +20,7 @@ from headrace.amqp.connection import Connection
 from headrace.amqp.errors import TOO_LARGE
 from headrace.amqp.links import TRANSFER_LIMIT, Arriving, close, decode, discard, settle
 from headrace.errors import CorruptInput
-from headrace.requests.message import ANSWERS, REQUESTS
+from headrace.requests import ANSWERS, REQUESTS
 
 _log = logging.getLogger(__name__)
 

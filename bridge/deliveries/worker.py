@@ -15,10 +15,9 @@ import time
 from collections.abc import Callable, Container, Iterable
 from functools import partial
 
-from bridge.deliveries.kafka import End, TopicReader
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.pending import Entry
-from bridge.deliveries.record import DeliveryMetrics, Headers
+from bridge.deliveries.record import DeliveryMetrics, End, Headers, TopicReader
 from bridge.kafka.writing import RecordWriter, Usability
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError

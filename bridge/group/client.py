@@ -3,8 +3,8 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, member
-from bridge.kafka.consuming import leave_group
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, member
+from bridge.kafka.entries import leave_group
 from bridge.kafka.errors import is_instance_fenced, translated
 from bridge.model.ports import GroupMetadata, InstanceFenced, Partition
 from headrace.configuration.kafka import KafkaConnection
@@ -162,7 +162,7 @@ class KafkaMember:
 
     def _described(self) -> Any:
         with translated(f"read who is in group {self._group}", self._admin):
-            return self._admin.describe_consumer_groups([self._group], request_timeout=PATIENCE)[self._group].result()
+            return self._admin.describe_consumer_groups([self._group], request_timeout=TIMEOUT)[self._group].result()
 
     def _noted(self, error: Any) -> None:
         if is_instance_fenced(error):

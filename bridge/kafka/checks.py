@@ -10,7 +10,7 @@ What `headrace bridge doctor` looks at of the schema registry. Called by bridge/
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer
+from bridge.kafka.client import TIMEOUT, KafkaException, TopicPartition, consumer
 from bridge.kafka.entries import NOBODY, Entries
 from bridge.kafka.errors import translated
 from bridge.kafka.topics import Wanted, check
@@ -18,7 +18,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.sections import Registry
 from headrace.findings import Finding
 from headrace.registry.client import RegistryClient
-from headrace.requests.message import LARGEST_REQUEST
+from headrace.requests import LARGEST_REQUEST
 
 _SHOWN = 3
 _OWN = "Give each environment a prefix of its own in [kafka] prefix"
@@ -27,7 +27,7 @@ _OWN = "Give each environment a prefix of its own in [kafka] prefix"
 def look_at_group(admin: Any, group: str, topics: Collection[str]) -> Iterator[Finding]:
     """Yield what is wrong with the members of a group, which is to have those of some topics alone."""
     with translated(f"read who is in group {group}"):
-        description = admin.describe_consumer_groups([group], request_timeout=PATIENCE)[group].result()
+        description = admin.describe_consumer_groups([group], request_timeout=TIMEOUT)[group].result()
     others = {
         each.topic
         for member in description.members
@@ -72,8 +72,8 @@ def deliveries(file: BridgeFile, name: str) -> Iterator[Finding]:
             _partitions(client, dead_letters)
         with translated(f"look at topic {topic} of delivery {name}"):
             partitions = _partitions(client, topic)
-            committed = client.committed([TopicPartition(topic, number) for number in partitions], timeout=PATIENCE)
-            ends = {place.partition: client.get_watermark_offsets(place, timeout=PATIENCE) for place in committed}
+            committed = client.committed([TopicPartition(topic, number) for number in partitions], timeout=TIMEOUT)
+            ends = {place.partition: client.get_watermark_offsets(place, timeout=TIMEOUT) for place in committed}
     finally:
         client.close()
     behind = sum(max(0, ends[place.partition][1] - max(place.offset, ends[place.partition][0])) for place in committed)
@@ -90,7 +90,7 @@ def deliveries(file: BridgeFile, name: str) -> Iterator[Finding]:
 
 
 def _partitions(client: Any, topic: str) -> list[int]:
-    metadata = client.list_topics(topic, timeout=PATIENCE).topics[topic]
+    metadata = client.list_topics(topic, timeout=TIMEOUT).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)
     return sorted(metadata.partitions)

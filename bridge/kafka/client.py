@@ -1,14 +1,18 @@
-"""Kafka's clients and their settings. The one module of the bridge that imports confluent_kafka.
+"""Kafka's clients and their settings, and where the brokers are. The one module of the bridge that imports confluent_kafka.
 
-What its errors mean is in bridge/kafka/errors.py.
+A client that is made after all brokers have moved finds none of them at the addresses of the file. So new clients ask at those
+that were reported last, too. Guarantees that addresses of another cluster are not taken: a file's new ones, or an old one that
+somebody else has by now. One `Addresses` for each [kafka] bootstrap of a process; safe for threads. What errors of clients mean
+is in bridge/kafka/errors.py.
 """
 
 import logging
+import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import (
@@ -22,10 +26,14 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
-from bridge.kafka.addresses import addresses
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import ConfigurationError, ReplicationError
+from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
 
+_log = logging.getLogger(__name__)
+
+#: What a client takes as a broker's address; and how many are kept.
+_ADDRESS = re.compile(r"\[?[A-Za-z0-9._:%-]+\]?:[0-9]{1,5}")
+_MOST = 50
 __all__ = [
     "TIMESTAMP_NOT_AVAILABLE",
     "Consumer",
@@ -49,7 +57,7 @@ __all__ = [
 ]
 
 #: Seconds that any one request to Kafka may take before it counts as unreachable.
-PATIENCE = 10.0
+TIMEOUT = 10.0
 #: After this long without an end Kafka itself aborts a transaction, in milliseconds: the longest that a bridge which
 #: died and that nobody replaced can hold back `read_committed` readers.
 TRANSACTION_TIMEOUT = 10_000
@@ -61,6 +69,67 @@ _LARGEST_REQUEST = 16_000_000
 # librdkafka's own lines are for --verbose: what matters of them is logged once, by us.
 _client_log = logging.getLogger("bridge.kafka.librdkafka")
 _client_log.addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.DEBUG))
+
+
+def listed(bootstrap: str) -> list[str]:
+    """Return the addresses that a text of the file lists."""
+    return [each.strip() for each in bootstrap.split(",")]
+
+
+class Addresses:
+    """The addresses of one cluster."""
+
+    def __init__(self, named: str, cluster: str = "") -> None:
+        self._named = listed(named)
+        self.cluster = cluster
+        self._reported: tuple[str, ...] = ()
+        # Those that were logged.
+        self._logged: set[str] = set()
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client that is made now asks."""
+        return ",".join([*self._named, *(each for each in self._reported if each not in self._named)])
+
+    def note(self, cluster: str, brokers: Iterable[str]) -> None:
+        """Note what a broker reported; raise NeedsOperator where it is one of another cluster than those before."""
+        if cluster and self.cluster and cluster != self.cluster:
+            raise NeedsOperator(
+                f"Kafka: a broker is of the cluster {cluster}, and those before were of {self.cluster}",
+                hint="Another cluster has none of the sources' positions. Put brokers of the former one into [kafka] bootstrap.",
+            )
+        reported = tuple(sorted(each for each in brokers if _ADDRESS.fullmatch(each)))[:_MOST]
+        if not reported:
+            return
+        # One that is down is not reported.
+        if self._reported and set(reported) - self._logged:
+            _log.info("Kafka's brokers are now at %s", ", ".join(reported))
+        self._logged = (self._logged if len(self._logged) < 2 * _MOST else set()) | set(reported)
+        self.cluster, self._reported = self.cluster or cluster, reported
+
+
+_books: dict[str, Addresses] = {}
+
+
+def addresses(bootstrap: str) -> Addresses:
+    """Return the book of those connections whose file named these addresses when they were made."""
+    return _books.setdefault(bootstrap, Addresses(bootstrap))
+
+
+@contextmanager
+def other_addresses(before: str, named: str) -> Iterator[None]:
+    """Have connections go on with the addresses of a changed file, once what is done with these has shown that they are right.
+
+    Another cluster's are found out by `Addresses.note`.
+    """
+    former = addresses(before)
+    changed = _books[named] = Addresses(named, former.cluster)
+    try:
+        yield
+    except BaseException:
+        _books[before] = former
+        raise
+    _books[before] = changed
 
 
 def producer(connection: KafkaConnection, transactional_id: str, smallest: int) -> Any:
@@ -86,7 +155,7 @@ def producer(connection: KafkaConnection, transactional_id: str, smallest: int) 
         "retry.backoff.ms": 5,
         "batch.size": min(_LARGEST_REQUEST, smallest - 512),
         "batch.num.messages": 100_000,
-        # Each topic has its own limit, which is checked before (bridge/kafka/record_limits.py).
+        # Each topic has its own limit, which is checked before (bridge/kafka/topics.py).
         "message.max.bytes": 1_000_000_000,
         "queue.buffering.max.messages": 0,
         "queue.buffering.max.kbytes": 1024 * 1024,
@@ -158,16 +227,16 @@ class Administrator:
     def renew(self, *, at_once: bool = False) -> None:
         """Go on with a new client, unless this one is new, or `at_once`."""
         with self._lock:
-            if at_once or time.monotonic() - self._made_at >= PATIENCE:
+            if at_once or time.monotonic() - self._made_at >= TIMEOUT:
                 # Without a password or a token there is no other client yet.
                 with suppress(ReplicationError):
                     self._make()
 
     def note_brokers(self, seconds: float) -> None:
         """Note where the brokers are now, for clients that are made later."""
-        found = self._client.describe_cluster(request_timeout=seconds).result()
-        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in found.nodes)
-        addresses(self._connection.bootstrap).note(found.cluster_id or "", [f"{host}:{port}" for host, port in hosts])
+        cluster = self._client.describe_cluster(request_timeout=seconds).result()
+        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in cluster.nodes)
+        addresses(self._connection.bootstrap).note(cluster.cluster_id or "", [f"{host}:{port}" for host, port in hosts])
 
     def _make(self) -> None:
         refusals: deque[tuple[float, Any]] = deque(maxlen=4)

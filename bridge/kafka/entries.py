@@ -1,29 +1,73 @@
 """What a consumer group has committed in the partitions of topics: for each an offset, with a position in its metadata.
 
 Commits of offsets, and calls of Kafka's client that have no time limit of their own: a broker that hangs holds them.
-Reads all that is in a partition now, for commands that look for records in topics.
+
+And how consumers are read, all that is in a partition now or what comes, and how they leave their group. librdkafka can wait
+without end in `close`: the answer to the second of two changes of its assignment may be lost while it closes, and the call holds
+Python's lock. So a consumer that takes part in a group has no assignment when it is closed.
 """
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer, uncommitted_consumer
-from bridge.kafka.consuming import describe
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartition, consumer, uncommitted_consumer
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import PositionText, parse
 from bridge.model.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 
+#: Seconds that leaving a group may take.
+_LEAVE_SECONDS = 2.0
+_TURN_SECONDS = 0.05
+#: Seconds for an assignment that was on its way when the consumer unsubscribed.
+_LAST_SECONDS = 0.2
 #: Seconds that positions of one request may be in doubt before it is tried again: an open transaction holds them back.
 _STABLE_SECONDS = 2.0
 #: The source of an entry whose partition belongs to nobody any more.
 NOBODY = "-"
 
 Entries = dict[Partition, tuple[int, PositionText]]
+
+
+def describe(client: Any, topic: str, seconds: float) -> Any:
+    """Return what Kafka says of a topic; raise the client's error where it cannot be read, Retryable for another topic's."""
+    metadata = client.list_topics(topic, timeout=seconds).topics.get(topic)
+    if metadata is None:
+        raise Retryable(f"Kafka answered about another topic than {topic}")
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    return metadata
+
+
+def events(consumer: Any, topic: str, most: int, seconds: float) -> Iterator[tuple[Any, bool]]:
+    """Yield at most `most` events, and of each whether it is the end of its partition instead of a record.
+
+    Waits for the first at most `seconds`; raises what Kafka reports (headrace/errors.py).
+    """
+    for number in range(most):
+        event = consumer.poll(0 if number else seconds)
+        if event is None:
+            return
+        error = event.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
+            raise error_of(KafkaException(error), f"read {topic}")
+        yield event, error is not None
+
+
+def leave_group(consumer: Any) -> None:
+    """Leave the group and wait until nothing is assigned; the consumer's callbacks run meanwhile."""
+    # One that another client has fenced since it was polled last is in no group any more.
+    with suppress(KafkaException):
+        consumer.unsubscribe()
+    until = time.monotonic() + _LEAVE_SECONDS
+    while time.monotonic() < until and consumer.assignment():
+        consumer.poll(_TURN_SECONDS)
+    consumer.poll(_LAST_SECONDS)
 
 
 class ForeignOffset(NeedsOperator):
@@ -88,7 +132,7 @@ def partitions_of(client: Any, group: str, topics: Collection[str]) -> list[Part
     places: list[Partition] = []
     with _hinted(group), translated(f"read the committed positions of group {group}"):
         for topic in sorted(topics):
-            places += [(topic, partition) for partition in describe(client, topic, PATIENCE).partitions]
+            places += [(topic, partition) for partition in describe(client, topic, TIMEOUT).partitions]
     return places
 
 
@@ -254,7 +298,7 @@ _MANY, _TRIES = 5000, 100
 def records(client: Any, topic: str, partition: int) -> Iterator[Any]:
     """Yield the records of a partition up to its present end; raise NotConnected, or NeedsOperator."""
     with translated(f"read {topic}"):
-        low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
+        low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
         client.assign([TopicPartition(topic, partition, low)])
         tries = 0
         while low < high and tries < _TRIES:

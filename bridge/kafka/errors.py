@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException
 from bridge.model.ports import Fenced, OldGeneration
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
@@ -113,7 +113,7 @@ def is_instance_fenced(error: Any) -> bool:
 def _distrust(client: Any) -> str:
     """Return what a broker, or we, refused in the last seconds; empty when nothing."""
     client.poll(0)
-    since = time.monotonic() - 2 * PATIENCE
+    since = time.monotonic() - 2 * TIMEOUT
     return next((error.str()[:300] for at, error in reversed(client.refusals) if at > since), "")
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, producer
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartition, producer
 from bridge.kafka.entries import metadata_of, reading
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
@@ -44,7 +44,7 @@ class KafkaProducer:
         self._ends: dict[Partition, int] = {}
         self._failed: dict[Partition, ReplicationError] = {}
         with translated(f"initialise transactions of {transactional_id}"):
-            self._producer.init_transactions(PATIENCE)
+            self._producer.init_transactions(TIMEOUT)
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -212,7 +212,7 @@ def opener(connection: KafkaConnection, smallest_limit: Callable[[], int]) -> Op
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 #: A bridge's transactions are not ended again before so many seconds.
 _AGAIN_SECONDS = 15.0
 _SMALLEST = 1 << 20
@@ -243,7 +243,7 @@ class Leftovers:
 
     def _instances(self, group: str, places: Collection[Partition]) -> set[str]:
         with reading(self._connection, group, stable=False) as client:
-            answered = client.committed([TopicPartition(*place) for place in places], timeout=_PATIENCE)
+            answered = client.committed([TopicPartition(*place) for place in places], timeout=_TIMEOUT)
         instances = set()
         for each in answered:
             try:

@@ -1,22 +1,33 @@
-"""Topics: made on request, checked before use, never changed silently (design decision 6).
+"""Topics: made on request, checked before use, never changed silently (design decision 6); and how large a record each takes.
 
-`headrace bridge init` is the only place that makes a topic or adds partitions to one. Everybody else only looks.
+`headrace bridge init` is the only place that makes a topic or adds partitions to one. Everybody else only looks. What was read of
+the largest records is shared by all lanes.
 """
 
+import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any, Final, NamedTuple
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
 from bridge.kafka.errors import translated
+from bridge.model.ports import Share
 from bridge.model.route import TablePatterns
 from headrace.configuration.bridge import BridgeFile, Stream
 from headrace.configuration.sections import Delivery, Requests
-from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
 
 #: Settings of a topic from which Kafka removes nothing.
 _UNLIMITED: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
+#: Kafka's limit is on a batch of records, which has a frame around a single one.
+FRAME_BYTES = 512
+#: Seconds that a lane waits for an answer: only a record that is too large makes it ask.
+_TIMEOUT = 2.0
+#: Seconds within which a topic is not asked about again: all that the lane's other sources have waits for the answer, and a batch
+#: that says it is too large costs its sender nothing.
+_AGAIN_SECONDS = 1.0
 
 
 class Wanted(NamedTuple):
@@ -46,9 +57,9 @@ def wanted(file: BridgeFile, there: Collection[str] = ()) -> dict[str, Wanted]:
     return {topic: need for stream in file.streams for topic, need in _wanted(file, stream, there).items()}
 
 
-def names(admin: Any, patience: float = PATIENCE) -> Collection[str]:
+def names(admin: Any, timeout: float = TIMEOUT) -> Collection[str]:
     """Return the topics that are in Kafka; raise NotConnected when it cannot be reached."""
-    return _partitions(admin, patience).keys()
+    return _partitions(admin, timeout).keys()
 
 
 def topics_of(file: BridgeFile, stream: str, admin: Any) -> list[str]:
@@ -57,7 +68,7 @@ def topics_of(file: BridgeFile, stream: str, admin: Any) -> list[str]:
     return [topic for topic in _wanted(file, stream, there) if topic != file.withheld_topic(stream)]
 
 
-def _found(file: BridgeFile, stream: str, there: Collection[str]) -> dict[str, str]:
+def _find_topics(file: BridgeFile, stream: str, there: Collection[str]) -> dict[str, str]:
     """Return the topics that patterns of a stream are for, each with its `cleanup.policy`."""
     others = {topic for each in file.streams for topic in file.topics(each)}
     return TablePatterns(file.prefix(stream), file.patterns(stream)).topics(set(there) - others)
@@ -74,26 +85,19 @@ def _wanted(file: BridgeFile, stream: str, there: Collection[str] = ()) -> dict[
         | {
             topic: Wanted(partitions, cleanup)
             for topic, cleanup in [
-                *_found(file, stream, there).items(),
+                *_find_topics(file, stream, there).items(),
                 *((each.topic, each.cleanup) for each in tables),
             ]
         }
     )
 
 
-def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) -> dict[str, int]:
-    """Return the largest record, in bytes, that each topic takes.
+def check(admin: Any, topics: Mapping[str, Wanted], timeout: float = TIMEOUT) -> dict[str, int]:
+    """Return the largest record, in bytes, that each topic takes; `timeout` is for one answer, in seconds.
 
-    Args:
-        admin: an administration client.
-        topics: what each topic has to be.
-        patience: seconds to wait for an answer.
-
-    Raises:
-        NotConnected: Kafka cannot be reached.
-        NeedsOperator: a topic is missing, has too few partitions, or has another cleanup.policy than the file.
+    Raises NotConnected, and NeedsOperator for a topic that is missing, has too few partitions, or another cleanup.policy.
     """
-    there = _partitions(admin, patience)
+    there = _partitions(admin, timeout)
     for topic, need in topics.items():
         if topic not in there:
             raise NeedsOperator(f"topic {topic!r} is not in Kafka", hint="Run 'headrace bridge init' to make it.")
@@ -104,12 +108,12 @@ def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) 
             )
     limits = {}
     with translated("read the topics' configuration"):
-        asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=patience)
+        asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=timeout)
         for resource, answer in asked.items():
             settings, need = answer.result(), topics[resource.name]
             setting = partial(_setting, settings, resource.name)
             if not (largest := setting("max.message.bytes")).isascii() or not largest.isdigit():
-                raise _not_said("max.message.bytes", resource.name)
+                raise _not_stated("max.message.bytes", resource.name)
             limits[resource.name] = int(largest)
             _check_cleanup(resource.name, setting("cleanup.policy"), need.cleanup)
             if need.keeps:
@@ -120,13 +124,13 @@ def check(admin: Any, topics: Mapping[str, Wanted], patience: float = PATIENCE) 
 def _setting(settings: Mapping[str, Any], topic: str, name: str) -> str:
     entry = settings.get(name)
     if entry is None or entry.value is None:
-        raise _not_said(name, topic)
+        raise _not_stated(name, topic)
     return str(entry.value)
 
 
-def _not_said(name: str, topic: str) -> NeedsOperator:
+def _not_stated(name: str, topic: str) -> NeedsOperator:
     return NeedsOperator(
-        f"Kafka does not say what {name} of topic {topic!r} is",
+        f"Kafka does not state {name} of topic {topic!r}",
         hint="The cluster has to answer DescribeConfigs as Apache Kafka does: look at what is in front of it.",
     )
 
@@ -171,7 +175,9 @@ def make(admin: Any, file: BridgeFile, tables: Sequence[str] = ()) -> list[Made]
                 topics.append(Made(topic, needed, f"grown from {there[topic]}"))
             else:
                 topics.append(Made(topic, there[topic], "already there"))
-    topics += _make_for_deliveries(admin, file, there)
+    # Those that are there are others' to change.
+    for name, section in file.deliveries.items():
+        topics += _make_missing(admin, section, section.topics(name), there)
     if file.requests is not None:
         topics += _make_missing(admin, file.requests, file.requests.topics(file.kafka.prefix), there)
     _wait_until_seen(admin, file)
@@ -190,15 +196,6 @@ def _of_patterns(file: BridgeFile, tables: Sequence[str]) -> set[str]:
             )
         expected |= topics
     return expected
-
-
-def _make_for_deliveries(admin: Any, file: BridgeFile, there: Mapping[str, int]) -> list[Made]:
-    """Make the topics of deliveries that are missing; those that are there are others' to change."""
-    return [
-        made
-        for name, section in file.deliveries.items()
-        for made in _make_missing(admin, section, section.topics(name), there)
-    ]
 
 
 def _make_missing(
@@ -228,7 +225,7 @@ def _settings(stream: Stream | Delivery | Requests) -> dict[str, str]:
 
 def _wait_until_seen(admin: Any, file: BridgeFile) -> None:
     """Return once what was made is known to those who ask; raise NeedsOperator when something is not as it must be."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while True:
         try:
             check(admin, wanted(file))
@@ -240,9 +237,9 @@ def _wait_until_seen(admin: Any, file: BridgeFile) -> None:
             return
 
 
-def _partitions(admin: Any, patience: float = PATIENCE) -> dict[str, int]:
+def _partitions(admin: Any, timeout: float = TIMEOUT) -> dict[str, int]:
     with translated("read the list of topics", admin):
-        listed = admin.list_topics(timeout=patience).topics
+        listed = admin.list_topics(timeout=timeout).topics
     return {name: len(topic.partitions) for name, topic in listed.items() if topic.error is None}
 
 
@@ -278,8 +275,75 @@ def owners(admin: Any, file: BridgeFile) -> list[dict[str, Any]]:
 
 def _holds(file: BridgeFile, stream: str, there: Collection[str]) -> list[tuple[str, str]]:
     """Return the topics of a stream, each with the table that it is of, or `all`, `transactions`, `withheld` or `the rest`."""
-    named = {found.topic: table for table, found in file.tables(stream).items()}
-    matched = {topic: topic.removeprefix(f"{file.prefix(stream)}.") for topic in _found(file, stream, there)}
+    named = {settings.topic: table for table, settings in file.tables(stream).items()}
+    matched = {topic: topic.removeprefix(f"{file.prefix(stream)}.") for topic in _find_topics(file, stream, there)}
     own = (file.topic(stream), "the rest" if file.stream(stream).tables else "all")
     others = ((file.transaction_topic(stream), "transactions"), (file.withheld_topic(stream), "withheld"))
     return [own, *(each for each in others if each[0]), *(matched | named).items()]
+
+
+class RecordLimits:
+    """The largest record of each topic, in bytes."""
+
+    def __init__(self, admin: object, topics: Mapping[str, Wanted], limits: Mapping[str, int] | None = None) -> None:
+        self._admin = admin
+        self._topics = topics
+        self._lock = threading.Lock()
+        self._limits = dict(limits or {})
+        # By topic: when it was asked about, and whether it had grown.
+        self._asked: dict[str, tuple[float, bool]] = {}
+
+    @property
+    def smallest(self) -> int:
+        """The smallest of all topics' limits."""
+        return min(self._limits.values(), default=1 << 20)
+
+    @property
+    def largest(self) -> int:
+        """The largest of all topics' limits."""
+        return max(self._limits.values(), default=1 << 20)
+
+    def load(self, limits: Mapping[str, int], topics: Mapping[str, Wanted] | None = None) -> None:
+        """Take limits that were just read, and which topics there are."""
+        with self._lock:
+            self._topics = topics or self._topics
+            self._limits = self._limits | dict(limits)
+
+    def exceeded_by(self, share: Share) -> bool:
+        """Whether a record is larger than its topic takes."""
+        limit = self._limits.get(share.topic, 1 << 30) - FRAME_BYTES - _largest_headers(share)
+        # Without a line of Python for each record.
+        if (
+            max(map(len, filter(None, share.values)), default=0) + max(map(len, filter(None, share.keys)), default=0)
+            <= limit
+        ):
+            return False
+        pairs = zip(share.keys, share.values, repeat(b""), strict=False)
+        return any(len(key or empty) + len(value or empty) > limit for key, value, empty in pairs)
+
+    def refresh(self, topics: Iterable[str]) -> bool:
+        """Read the limits of some topics again, unless they were just read; return whether one has grown, or is not known."""
+        now = time.monotonic()
+        grew, names = False, set()
+        for name in topics:
+            at, grown = self._asked.get(name, (-_AGAIN_SECONDS, False))
+            if at + _AGAIN_SECONDS > now:
+                grew |= grown
+            else:
+                names.add(name)
+        if not names:
+            return grew
+        try:
+            limits = check(self._admin, {name: self._topics[name] for name in names}, timeout=_TIMEOUT)
+        except ReplicationError:
+            return True
+        has_grown = {name: limits[name] > self._limits.get(name, 0) for name in names}
+        self._asked |= {name: (now, grown) for name, grown in has_grown.items()}
+        self.load(limits)
+        return grew or any(has_grown.values())
+
+
+def _largest_headers(share: Share) -> int:
+    """Return the size of a record's headers, of the one with the largest, in bytes."""
+    given = share.headers.values() if share.headers else ()
+    return max((sum(len(name) + len(value) for name, value in headers) for headers in given), default=0)

@@ -3,8 +3,8 @@
 A transaction names the group's generation, so the broker refuses a bridge that has lost its sources (design decision 4). After
 any error nothing is trusted: the transaction is aborted, or the producer replaced and its id initialised again; the sessions in
 it end, and their positions are read again. Sources that may be the reason go on in an isolated lane, one in a transaction, so
-that the others go on at once. No thread of its own: one thread calls `turn`. Its phases are in bridge/lanes/state.py: where a
-call does not return, whatever call it is, a successor has its sources.
+that the others go on at once. No thread of its own: one thread calls `turn`. Its phases are in bridge/lanes/transaction.py: where
+a call does not return, whatever call it is, a successor has its sources.
 """
 
 import logging
@@ -12,10 +12,10 @@ import time
 from collections.abc import Collection
 from typing import NamedTuple
 
-from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.topics import RecordLimits
 from bridge.lanes.part import Part
-from bridge.lanes.state import HUNG_SECONDS, LaneMetrics, LaneState, Phase, Waiting
-from bridge.lanes.transaction import COMMIT_SECONDS, Pacing, Transaction
+from bridge.lanes.transaction import COMMIT_SECONDS, HUNG_SECONDS, LaneState, Pacing, Phase, Transaction, Waiting
+from bridge.metrics import LaneMetrics
 from bridge.model.delivery import Deliverer
 from bridge.model.ports import Fenced, OldGeneration, OpenProducer, PartitionsFailed, TransactionalProducer
 from bridge.source.registry import NotOwner, SourceRegistry

@@ -9,19 +9,19 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from bridge.kafka.record_limits import RecordLimits
-from bridge.metrics import Complete, number
+from bridge.kafka.topics import RecordLimits
+from bridge.metrics import Complete
 from bridge.model.chain import Gap, Next, Repeat, Stale, judge
 from bridge.model.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.model.ports import Partition, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import WithheldTable, position_text
-from bridge.routing.partitioner import TableRefused
+from bridge.routing.partitioner import TableRefused, share_out_whole
 from bridge.routing.registered_schemas import SchemaIds
-from bridge.routing.withheld_records import divide, whole
+from bridge.routing.withheld_records import Divided, divide
 from bridge.source.session import Released, Session
 from bridge.source.state import SourceState
 from headrace import doors
-from headrace.batch import Batch, TooLarge, decode, unpacked_size
+from headrace.batch import Batch, Figures, TooLarge, decode, unpacked_size
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.logs import printable
 
@@ -33,6 +33,14 @@ _BESIDES_BYTES = 16 << 20
 _CLOCK_SECONDS = 2 * 86_400.0
 #: The pause of an edge whose batch found no memory, in seconds.
 _MEMORY_SECONDS = 1.0
+
+
+class _NotTaken(Exception):  # noqa: N818 - an outcome, and no error of ours.
+    """A delivery of which nothing is written, with its outcome."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
 
 
 class Part:
@@ -89,7 +97,7 @@ class Part:
         if step.batch is not None:
             complete = step.batch.last
             try:
-                shares = whole(step.batch, 0, self._state.route, self._schemas)
+                shares = share_out_whole(step.batch, 0, self._state.route, self._schemas)
             except TableRefused as refused:
                 # Its schema was altered once more, while it was withheld.
                 self._reasons[step.table] = refused.message
@@ -124,56 +132,49 @@ class Part:
         return shares
 
     def take(self, delivery: Delivery) -> Sequence[Share]:
-        """Judge one delivery; return the records to write. Whatever it raises becomes its outcome."""
-        count = len(self._outcomes)
+        """Judge one delivery; return the records to write. Whatever is raised becomes its outcome."""
+        outcome: Outcome = Accept()
+        shares: Sequence[Share] = ()
         try:
-            return self._take(delivery)
+            shares = self._take(delivery)
+        except _NotTaken as reason:
+            outcome = reason.outcome
         except MemoryError:
-            del self._outcomes[count:]
-            self._outcomes.append((delivery.ticket, Release(_MEMORY_SECONDS)))
+            outcome = Release(_MEMORY_SECONDS)
         except Exception as error:  # noqa: BLE001 - nothing is changed before all of the batch was checked.
-            del self._outcomes[count:]
-            self._refuse(delivery, error, "headrace:unreadable")
-        return ()
+            outcome = self._refuse(error, "headrace:unreadable")
+        self._outcomes.append((delivery.ticket, outcome))
+        return shares
 
     def _take(self, delivery: Delivery) -> Sequence[Share]:
-        figures = self._state.figures
-        try:
-            batch = self._decode(delivery)
-        except TooLarge as error:
-            figures.hear({}, len(delivery.body))
-            self._too_large(delivery, error)
-            return ()
-        except CorruptInput as error:
-            figures.hear({}, len(delivery.body))
-            figures.undecodable += 1
-            self._refuse(delivery, error, "amqp:decode-error")
-            return ()
-        except NeedsOperator as error:
-            figures.hear({}, len(delivery.body))
-            figures.undecodable += 1
-            self._refuse(delivery, error, "headrace:unknown-version")
-            return ()
-        figures.hear(batch.figures, len(delivery.body))
+        batch, unpacked = self._decode(delivery)
         verdict = judge(self.tail, batch)
         if isinstance(verdict, Next | Repeat) and batch.figures:
-            lag, commit_ms = number(batch.figures, "captured_lag_seconds"), number(batch.figures, "commit_ms")
-            self._complete = Complete(figures.heard_at, lag or 0.0, commit_ms or 0.0)
-        if isinstance(verdict, Next):
-            return self._next(delivery, batch, verdict)
+            self._complete = self._state.figures.read_report()
         if isinstance(verdict, Gap):
-            self._outcomes.append((delivery.ticket, Release(self._state.note_gap(verdict))))
-        elif isinstance(verdict, Stale):
-            self._reject(
-                delivery,
-                "headrace:stale-epoch",
-                f"the batch is of epoch {verdict.epoch:08x}, the source is at {verdict.tail}: an edge with an old checkpoint "
-                "is alive. Stop it, and see 'headrace edge init --adopt'",
+            raise _NotTaken(Release(self._state.note_gap(verdict)))
+        if isinstance(verdict, Stale):
+            raise _NotTaken(
+                self._reject(
+                    "headrace:stale-epoch",
+                    f"the batch is of epoch {verdict.epoch:08x}, the source is at {verdict.tail}: an edge with an old checkpoint "
+                    "is alive. Stop it, and see 'headrace edge init --adopt'",
+                )
             )
-        else:
-            figures.repeats += 1
-            self._outcomes.append((delivery.ticket, Accept()))
-        return ()
+        if isinstance(verdict, Repeat):
+            self._state.figures.repeats += 1
+            return ()
+        shares, withheld, reasons = self._divide(batch, verdict.begin)
+        if verdict.starts_epoch:
+            _log.warning("%s: epoch %08x begins after %s", batch.source, batch.last.epoch, self.tail or "nothing")
+        self._state.next_link(batch.follows)
+        self.tail, self.withheld = batch.last, withheld
+        self._reasons |= reasons
+        self.bytes += len(delivery.body)
+        self.unpacked += unpacked
+        self.records += len(batch) - verdict.begin
+        self.partitions |= {(share.topic, share.partition) for share in shares}
+        return shares
 
     def has_end(self, ends: Mapping[Partition, int]) -> bool:
         """Whether offsets after its records have the one that a commit needs."""
@@ -220,9 +221,32 @@ class Part:
         self._outcomes = []
         return outcomes
 
-    def _decode(self, delivery: Delivery) -> Batch:
-        largest = self._limits.largest + _BESIDES_BYTES
-        batch = decode(delivery.properties, delivery.content_encoding, delivery.body, largest)
+    def _decode(self, delivery: Delivery) -> tuple[Batch, int]:
+        """Return the batch of a delivery, and the size of its body once it is unpacked; note that it came."""
+        figures, unpacked = self._state.figures, unpacked_size(delivery.body)
+        reported: Figures = {}
+        try:
+            batch = decode(
+                delivery.properties, delivery.content_encoding, delivery.body, self._limits.largest + _BESIDES_BYTES
+            )
+            self._check(batch)
+            reported = batch.figures
+        except TooLarge as error:
+            # Unless the source's topics take more now: then the edge sends it again.
+            if self._limits.refresh(self._state.route.topics) and unpacked <= self._limits.largest + _BESIDES_BYTES:
+                raise _NotTaken(Release()) from error
+            hint = f"Raise max.message.bytes on the topic {self._state.route.topic}, then start the edge again."
+            corrupt = CorruptInput(error.message, hint=hint)
+            raise _NotTaken(self._refuse(corrupt, "headrace:record-too-large")) from error
+        except (CorruptInput, NeedsOperator) as error:
+            figures.undecodable += 1
+            condition = "amqp:decode-error" if isinstance(error, CorruptInput) else "headrace:unknown-version"
+            raise _NotTaken(self._refuse(error, condition)) from error
+        finally:
+            figures.hear(reported, len(delivery.body))
+        return batch, unpacked
+
+    def _check(self, batch: Batch) -> None:
         if batch.source != self.session.source:
             raise CorruptInput(
                 f"a batch of {batch.source!r} came on the link of {self.session.source!r}",
@@ -234,77 +258,47 @@ class Part:
                 f"the batch is of epoch {batch.last.epoch:08x}, which is in the future",
                 hint="Correct the clock of the edge's machine, and see 'headrace edge init'.",
             )
-        return batch
 
-    def _too_large(self, delivery: Delivery, error: TooLarge) -> None:
-        """Refuse a batch that unpacks to more than the source's topics can take, unless they take more now."""
-        topics = self._state.route.topics
-        grown = self._limits.refresh(topics)
-        if grown and unpacked_size(delivery.body) <= self._limits.largest + _BESIDES_BYTES:
-            # The edge sends it again.
-            self._outcomes.append((delivery.ticket, Release()))
-            return
-        hint = f"Raise max.message.bytes on the topic {self._state.route.topic}, then start the edge again."
-        self._refuse(delivery, CorruptInput(error.message, hint=hint), "headrace:record-too-large")
-
-    def _next(self, delivery: Delivery, batch: Batch, verdict: Next) -> Sequence[Share]:
-        tables = self._state.route.tables
+    def _divide(self, batch: Batch, begin: int) -> Divided:
+        """Return what is written of a batch, from a record on, and what is withheld."""
         if self._state.names is not None:
             try:
-                self._state.names.check(batch, verdict.begin)
+                self._state.names.check(batch, begin)
             except CorruptInput as error:
-                self._refuse(delivery, error, "headrace:other-source")
-                return ()
+                raise _NotTaken(self._refuse(error, "headrace:other-source")) from error
+        route = self._state.route
         try:
             # An empty batch starts an epoch, too: then the position moves without records.
-            shares, withheld, reasons = divide(
-                batch, verdict.begin, self._state.route, self._schemas, self.withheld, self.tail or batch.follows
-            )
-            shares = [share for share in shares if share.values]
+            divided = divide(batch, begin, route, self._schemas, self.withheld, self.tail or batch.follows)
         except (NotConnected, Retryable, NeedsOperator) as error:
             self.refused = error
-            self._outcomes.append((delivery.ticket, Release()))
-            return ()
+            raise _NotTaken(Release()) from error
         except CorruptInput as error:
-            self._refuse(
-                delivery,
-                CorruptInput(f"between {batch.first} and {batch.last} {error.message}", hint=error.hint),
-                "headrace:no-table",
-            )
-            return ()
-        if tables is not None:
-            self._state.figures.without_topic = tables.without_topic
+            corrupt = CorruptInput(f"between {batch.first} and {batch.last} {error.message}", hint=error.hint)
+            raise _NotTaken(self._refuse(corrupt, "headrace:no-table")) from error
+        if route.tables is not None:
+            self._state.figures.without_topic = route.tables.without_topic
+        shares = [share for share in divided.shares if share.values]
         if large := [share.topic for share in shares if self._limits.exceeded_by(share)]:
             if self._limits.refresh(share.topic for share in shares):
                 # The topic takes larger records now: the edge sends the batch again.
-                self._outcomes.append((delivery.ticket, Release()))
-            else:
+                raise _NotTaken(Release())
+            raise _NotTaken(
                 self._reject(
-                    delivery,
                     "headrace:record-too-large",
                     f"a record between {batch.first} and {batch.last} is larger than the topic's max.message.bytes. "
                     f"Raise it on the topic {large[0]}, then start the edge again",
                 )
-            return ()
-        if verdict.starts_epoch:
-            _log.warning("%s: epoch %08x begins after %s", batch.source, batch.last.epoch, self.tail or "nothing")
-        self._state.next_link(batch.follows)
-        self._outcomes.append((delivery.ticket, Accept()))
-        self.tail, self.withheld = batch.last, withheld
-        self._reasons |= reasons
-        self.bytes += len(delivery.body)
-        self.unpacked += unpacked_size(delivery.body)
-        self.records += len(batch) - verdict.begin
-        self.partitions |= {(share.topic, share.partition) for share in shares}
-        return shares
+            )
+        return divided._replace(shares=shares)
 
-    def _refuse(self, delivery: Delivery, error: Exception, condition: str) -> None:
+    def _refuse(self, error: Exception, condition: str) -> Reject:
         """Reject a delivery that cannot be what it should be, as its door has it."""
         answer = doors.BATCH.refuse(error, self.session.source)
         # It may name what came, and the log of its receiver is read by others.
-        self._reject(delivery, condition, printable(f"{answer.message}. {answer.hint}".rstrip(" ")))
+        return self._reject(condition, printable(f"{answer.message}. {answer.hint}".rstrip(" ")))
 
-    def _reject(self, delivery: Delivery, condition: str, description: str) -> None:
+    def _reject(self, condition: str, description: str) -> Reject:
         self._state.figures.rejected += 1
         _log.error("%s: batch rejected at %s: %s", self.session.source, self.tail or "no position", description)
-        self._outcomes.append((delivery.ticket, Reject(condition, description)))
+        return Reject(condition, description)

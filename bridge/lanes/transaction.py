@@ -1,20 +1,31 @@
-"""One transaction of a lane: the records and positions of all sources that are ready, within bounds.
+"""One transaction of a lane, with the records and positions of all sources that are ready, within bounds; and what the lane does
+with it.
 
-It holds the parts of sources, also when a call fails in the middle, so that the lane can give each back to its edge. Made by a
-lane (bridge/lanes/lane.py), which decides what an error means.
+    CLOSED ──▶ OPENING ──▶ IDLE ──▶ COLLECTING ──▶ COMMITTING ──▶ SETTLING ──▶ IDLE
+      ▲           │         │           └───────────────┬─────────────▲│
+      └───────────┴─────────┴──── DISCARDING ◀──────────│─────────────┘▼
+                                      ▲                 ▼          ABORTING ──▶ IDLE
+                                      └──────── (any of them that calls Kafka) ──▶ GIVEN_UP
 
-When a lane begins its next transaction: not while Kafka still ends the one before, and with several sources not at once.
+The transaction holds the parts of sources, also when a call fails in the middle, so that the lane can give each back to its edge.
+The lane (bridge/lanes/lane.py) makes it, and decides what an error means.
+
+The lane's thread enters phases; the bridge's main thread gives the lane up while it is in one that calls Kafka. Both under one
+lock, so that what a transaction holds is always one lane's: once given up, a lane enters nothing more, and whatever its call
+returns later is ignored.
 
 A transaction costs Kafka some milliseconds whatever it holds, so many small ones fill a processor that fewer, larger ones would
 leave idle. A lane that serves several sources therefore lets more of them become ready before it takes them: for a multiple of
-the time that its last transaction took, so that a slow Kafka gets fewer. Called by the lane's thread.
+the time that its last transaction took, so that a slow Kafka gets fewer. The next transaction never begins while Kafka still ends
+the one before.
 """
 
 import threading
 import time
 from collections.abc import Callable, Collection
+from enum import Enum, auto
 
-from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.topics import RecordLimits
 from bridge.lanes.part import Part
 from bridge.model.ports import Partition, TransactionalProducer
 from bridge.source.registry import SourceRegistry
@@ -25,6 +36,8 @@ from bridge.source.session import Session
 ENDING_SECONDS = 0.004
 #: How many times as long as its last transaction took a lane waits for more sources.
 _TIMES = 2.0
+#: Seconds after which a call counts as hung: librdkafka can hang when a broker dies in a commit.
+HUNG_SECONDS = 20.0
 
 
 class Pacing:
@@ -190,3 +203,80 @@ class Transaction:
             self._pacing.wait_for_end()
             self._producer.begin()
             self.has_begun = True
+
+
+class Phase(Enum):
+    """What a lane does."""
+
+    #: It has no producer.
+    CLOSED = auto()
+    #: Its transactional id is initialised.
+    OPENING = auto()
+    #: It has a producer and waits for something to commit.
+    IDLE = auto()
+    #: It takes deliveries, and writes their records.
+    COLLECTING = auto()
+    COMMITTING = auto()
+    #: Its edges are answered; no call to Kafka.
+    SETTLING = auto()
+    ABORTING = auto()
+    #: Its producer is given up.
+    DISCARDING = auto()
+    #: A call did not return; a successor has its sources.
+    GIVEN_UP = auto()
+
+
+_NEXT = {
+    Phase.CLOSED: {Phase.OPENING, Phase.CLOSED, Phase.DISCARDING},
+    Phase.OPENING: {Phase.IDLE, Phase.CLOSED},
+    Phase.IDLE: {Phase.COLLECTING, Phase.DISCARDING},
+    Phase.COLLECTING: {Phase.COMMITTING, Phase.SETTLING},
+    Phase.COMMITTING: {Phase.SETTLING},
+    Phase.SETTLING: {Phase.IDLE, Phase.ABORTING, Phase.DISCARDING},
+    Phase.ABORTING: {Phase.IDLE, Phase.DISCARDING},
+    Phase.DISCARDING: {Phase.CLOSED},
+    Phase.GIVEN_UP: set(),
+}
+_AT_KAFKA = frozenset({Phase.OPENING, Phase.COLLECTING, Phase.COMMITTING, Phase.ABORTING, Phase.DISCARDING})
+#: In these no edge has been answered yet.
+_UNSETTLED = frozenset({Phase.COLLECTING, Phase.COMMITTING})
+
+#: What has positions read again: a source, its lease, and the seconds until then.
+Waiting = list[tuple[str, int, float]]
+
+
+class LaneState:
+    """The phase of one lane, and what it holds."""
+
+    def __init__(self) -> None:
+        self.phase = Phase.CLOSED
+        #: What is collected, committed or aborted now.
+        self.transaction: Transaction | None = None
+        #: The sources that go on once what their last transaction did is known: when the transactional id is initialised again.
+        self.waiting: Waiting = []
+        self._since = time.monotonic()
+        self._lock = threading.Lock()
+
+    def enter(self, phase: Phase) -> bool:
+        """Go on with a phase; return False when the lane was given up meanwhile: then its thread touches nothing more."""
+        with self._lock:
+            if self.phase is Phase.GIVEN_UP:
+                return False
+            assert phase in _NEXT[self.phase], f"{self.phase.name} to {phase.name}"
+            self.phase, self._since = phase, time.monotonic()
+            return True
+
+    def hangs(self) -> bool:
+        """Whether a call to Kafka has not returned for far too long."""
+        return self.phase in _AT_KAFKA and time.monotonic() - self._since > HUNG_SECONDS
+
+    def give_up(self) -> tuple[Transaction | None, bool] | None:
+        """Give the lane up if it is at Kafka; return its transaction, and whether its edges still have to be answered."""
+        with self._lock:
+            if self.phase not in _AT_KAFKA:
+                # Its call has returned after all.
+                return None
+            is_unsettled, self.phase = self.phase in _UNSETTLED, Phase.GIVEN_UP
+            if self.transaction is not None:
+                self.transaction.end()
+            return self.transaction, is_unsettled

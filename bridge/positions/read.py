@@ -15,7 +15,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bridge.kafka.client import PATIENCE, KafkaException, TopicPartition, consumer
+from bridge.kafka.client import TIMEOUT, KafkaException, TopicPartition, consumer
 from bridge.kafka.entries import (
     Entries,
     ForeignOffset,
@@ -29,12 +29,11 @@ from bridge.kafka.entries import (
     restore,
 )
 from bridge.kafka.errors import translated
-from bridge.kafka.last_record import Bounds, bounds, read_last_record
 from bridge.kafka.producer import KafkaProducer, Leftovers
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
-from bridge.positions.withheld_survey import known_withheld
+from bridge.positions.last_record import Bounds, bounds, known_withheld, read_last_record
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
@@ -132,7 +131,7 @@ class Positions:
         elif without:
             committed |= self._search(without)
         return committed | known_withheld(
-            self._connected() if self._searches else None, self._admin, self._routes, committed
+            self._connect() if self._searches else None, self._admin, self._routes, committed
         )
 
     def close(self) -> None:
@@ -141,7 +140,7 @@ class Positions:
         if gone is not None:
             gone.close()
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         if self._client is None:
             self._client = consumer(self._connection, self._group)
         return self._client
@@ -164,7 +163,7 @@ class Positions:
         The others are those of sources that work, of which some are in an open transaction at any time: a moment without any may
         never come. They only show which source had which partition, which does not change while bridges run.
         """
-        client = self._connected()
+        client = self._connect()
         there = partitions_of(client, self._group, {topic})
         refused: dict[Partition, ReplicationError] = {}
         # A reload of the file, in another thread, replaces it.
@@ -234,7 +233,7 @@ class Positions:
         with_records = [topic for topic in route.topics if any(_has_records(ends[topic, n]) for n in route.partitions)]
         tail = None
         if with_records:
-            tail = read_last_record(self._connected(), source, with_records, route.partitions)
+            tail = read_last_record(self._connect(), source, with_records, route.partitions)
         if tail is not None:
             _log.warning("%s: no committed position in Kafka; its last record is at %s", source, tail)
         offsets = dict(own.offsets) if own is not None else {place: _end(ends[place]) for place in route.places}
@@ -243,7 +242,7 @@ class Positions:
     def _former_groups(self) -> Collection[str] | None:
         """Return the groups that there are; None when it is not known of all brokers, and each has to be asked for."""
         try:
-            listed = self._admin.list_consumer_groups(request_timeout=PATIENCE).result()
+            listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT).result()
         except KafkaException:
             return None
         return None if listed.errors else {each.group_id for each in listed.valid}

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from bridge.kafka.entries import read_entries, reading
-from bridge.kafka.last_record import read_last_record
 from bridge.kafka.topics import names
 from bridge.model.ports import Committed
 from bridge.model.route import learn, routes
+from bridge.positions.last_record import read_last_record
 from bridge.positions.read import check_free, check_order
 from bridge.positions.survey import commit_positions, positions_of, withheld_tables
 from headrace.configuration.bridge import BridgeFile

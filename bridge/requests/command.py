@@ -55,15 +55,14 @@ def ask(
     Needs nothing but Kafka: the request is a record that the bridge passes on, and the edge's file decides which kinds it answers
     (docs/requests.md). Exit codes are those of the command in the region; and 3 where the edge refuses, 5 where no answer comes.
     """
-    from bridge.requests.kafka import AskingTopics
-    from headrace.requests import asking
-    from headrace.requests.asking import show
-    from headrace.requests.message import new_request
+    from bridge.requests.worker import AskingTopics
+    from headrace import requests
+    from headrace.requests import new_request, show
 
     arguments = _arguments(kind, tables, **flags)
     connection, topics = _topics(path, source)
     with closing(AskingTopics(connection, topics)) as wire:
-        content = asking.ask(wire, new_request(source, kind, asking.caller(), timeout, arguments))
+        content = requests.ask(wire, new_request(source, kind, requests.caller(), timeout, arguments))
     show(kind, content, as_json=as_json)
     sys.exit(content.exit_code)
 

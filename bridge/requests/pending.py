@@ -15,7 +15,7 @@ from enum import Enum, auto
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import Record
 from headrace.amqp.transport import Message, symbol
-from headrace.requests.message import (
+from headrace.requests import (
     CONTENT_TYPE,
     LONGEST_SECONDS,
     REQUESTS,

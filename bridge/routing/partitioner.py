@@ -24,6 +24,18 @@ from headrace.registry.client import Incompatible
 from headrace.schema import COPY_MARK_HEAD
 
 
+def share_out_whole(
+    batch: Batch, begin: int, route: SourceRoute, schemas: SchemaIds, skipped: Collection[int] = ()
+) -> list[Share]:
+    """Return all of a batch from a record on, but for those `skipped`, by topic and partition.
+
+    Raises CorruptInput, and, for records in Avro, what keeps their schemas from being registered.
+    """
+    if batch.written:
+        return share_out_avro(batch, begin, route, schemas, skipped)
+    return share_out(batch, begin, route.topic, route.partitions, route.tables, skipped)
+
+
 def share_out(
     batch: Batch,
     index: int,

@@ -130,21 +130,21 @@ class SourceNames:
 
     def _is_of_an_edge(self, schema: str) -> bool:
         digest = sha256(schema.encode(errors="surrogatepass")).digest()
-        known = self._schemas.get(digest)
-        if known is None:
+        is_in_place = self._schemas.get(digest)
+        if is_in_place is None:
             if len(self._schemas) >= _MOST_SCHEMAS:
                 self._schemas.clear()
-            known = self._schemas[digest] = _has_name_in_place(schema)
-        return known
+            is_in_place = self._schemas[digest] = _has_name_in_place(schema)
+        return is_in_place
 
 
 def _has_no_other_case(values: list[bytes | None]) -> bool:
     """Whether each of some records in JSON that has a `source` has no member beside it whose name is that in another case."""
-    found = [value for value in values if value is not None and value[:1] != AVRO_MARK]
-    text = b"".join(found)
+    texts = [value for value in values if value is not None and value[:1] != AVRO_MARK]
+    text = b"".join(texts)
     if (b"\\" in text and _ESCAPE in text) or (b"\xc5" in text and _LONG_S.encode() in text):
         return False
-    return text.lower().count(b'"source"') == len(found)
+    return text.lower().count(b'"source"') == len(texts)
 
 
 def _length(size: int) -> bytes:
@@ -155,12 +155,12 @@ def _length(size: int) -> bytes:
 def _has_name_in_place(schema: str) -> bool:
     """Whether the schema of a table's values has all up to the source's name as an edge's has it."""
     try:
-        found = msgspec.json.decode(schema)
-        fields = found["fields"]
+        decoded = msgspec.json.decode(schema)
+        fields = decoded["fields"]
         source = fields[len(_FIELDS)]
         return bool(
             # Nothing is in it twice.
-            msgspec.json.encode(found).decode() == schema
+            msgspec.json.encode(decoded).decode() == schema
             and fields[: len(_FIELDS)] == _FIELDS
             and (source["name"], source["type"]["type"]) == ("source", "record")
             and source["type"]["fields"][: len(_SOURCE_FIELDS)] == _SOURCE_FIELDS

@@ -16,8 +16,7 @@ from typing import NamedTuple
 from bridge.model.ports import Share
 from bridge.model.position_text import Withheld, WithheldTable
 from bridge.model.route import SourceRoute
-from bridge.routing import partitioner
-from bridge.routing.partitioner import TableRefused, find_joined
+from bridge.routing.partitioner import TableRefused, find_joined, share_out_whole
 from bridge.routing.registered_schemas import SchemaIds
 from headrace.batch import AVRO_MARK, CONTENT_ENCODING, Batch, decode, encode
 from headrace.errors import CorruptInput
@@ -54,7 +53,7 @@ def divide(
         former: which tables are withheld, by the last committed transaction and what this one holds ahead of the batch.
         tail: the position ahead of the batch, or what it follows where none is known.
 
-    Raises errors as `partitioner.share_out_avro`; TableRefused too, for a table that would be one too many.
+    Raises errors as `share_out_whole`; TableRefused too, for a table that would be one too many.
     """
     reasons: dict[str, str] = {}
     withheld = former
@@ -63,7 +62,7 @@ def divide(
     while True:
         skipped = tables.indexes_of(withheld.tables) if tables is not None else set()
         try:
-            shares = whole(batch, begin, route, schemas, skipped)
+            shares = share_out_whole(batch, begin, route, schemas, skipped)
         except TableRefused as refused:
             tables = tables or _Tables(batch, route, begin)
             more = withheld.put(refused.table, WithheldTable(tables.before(refused.table) or tail, former.end))
@@ -76,18 +75,6 @@ def divide(
             if parts and place is not None:
                 shares.append(share_of(place, parts))
             return Divided(shares, withheld, reasons)
-
-
-def whole(
-    batch: Batch, begin: int, route: SourceRoute, schemas: SchemaIds, skipped: Collection[int] = ()
-) -> list[Share]:
-    """Return all of a batch from a record on, but for those `skipped`, by topic and partition.
-
-    Raises CorruptInput, and, for records in Avro, what keeps their schemas from being registered.
-    """
-    if batch.written:
-        return partitioner.share_out_avro(batch, begin, route, schemas, skipped)
-    return partitioner.share_out(batch, begin, route.topic, route.partitions, route.tables, skipped)
 
 
 class _Tables:
@@ -128,9 +115,9 @@ class _Tables:
     def parts(self, tables: Collection[str]) -> list[tuple[str, Batch]]:
         """Return what some tables have, each as a batch of its own, or several in order."""
         there = [table for table in tables if table in self._indexes]
-        return [(table, self._batch.part(part)) for table in there for part in self._bounded(self._indexes[table])]
+        return [(table, self._batch.part(part)) for table in there for part in self._cut(self._indexes[table])]
 
-    def _bounded(self, indexes: list[int]) -> Iterator[list[int]]:
+    def _cut(self, indexes: list[int]) -> Iterator[list[int]]:
         """Yield indexes in parts that are no larger than they have to be; records of one position stay together."""
         batch, positions = self._batch, list(self._batch.positions())
         part: list[int] = []

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, TopicPartition, consumer
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartition, consumer
 from bridge.kafka.errors import translated
 from bridge.model.ports import Partition
 from bridge.model.route import SourceRoute
@@ -83,7 +83,7 @@ class KafkaReader:
                 self.close()
             if self._client is None:
                 self._client = consumer(self._connection, self._group)
-            low, _ = self._client.get_watermark_offsets(TopicPartition(*place), timeout=PATIENCE)
+            low, _ = self._client.get_watermark_offsets(TopicPartition(*place), timeout=TIMEOUT)
             if low > begin:
                 raise NeedsOperator(
                     f"withheld records of {key.decode()} are gone from {place[0]}[{place[1]}]: they began at offset {begin} or "
@@ -99,7 +99,7 @@ class KafkaReader:
     def _read(self, place: Partition, key: bytes, begin: int, end: int, most: int) -> tuple[list[WithheldRecord], int]:
         own_records: list[WithheldRecord] = []
         size, at = 0, begin
-        until, enough = time.monotonic() + PATIENCE, time.monotonic() + _STEP_SECONDS
+        until, enough = time.monotonic() + TIMEOUT, time.monotonic() + _STEP_SECONDS
         while size < most and not (at > begin and time.monotonic() > enough):
             if time.monotonic() > until:
                 # A transaction that is committed may lack its marker in this partition for a moment.
@@ -109,7 +109,7 @@ class KafkaReader:
                     if record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
                         continue
                     raise KafkaException(record.error())
-                until = time.monotonic() + PATIENCE
+                until = time.monotonic() + TIMEOUT
                 if record.offset() >= end:
                     return own_records, end
                 at = record.offset() + 1
@@ -128,7 +128,7 @@ class KafkaReader:
     def delete(self, place: Partition, end: int) -> None:
         """Delete what is before an offset."""
         with translated(f"delete released records in {place[0]}[{place[1]}]", self._admin):
-            for answer in self._admin.delete_records([TopicPartition(*place, end)], request_timeout=PATIENCE).values():
+            for answer in self._admin.delete_records([TopicPartition(*place, end)], request_timeout=TIMEOUT).values():
                 answer.result()
 
     def close(self) -> None:

@@ -36,9 +36,9 @@ from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, Rep
 from headrace.findings import is_wrong
 from headrace.formats import UNREADABLE
 from headrace.process import PROCESS
-from headrace.requests.message import Request
+from headrace.requests import Request
 from headrace.status.answer import Answer, Health, SourceStatus, refused_inputs, snapshot_of
-from headrace.verify import contract, engines
+from headrace.verify import contract, sources
 from headrace.verify.comparison import Database, Reading, SourceTable
 from headrace.verify.contract import IDLE_SECONDS, Reply
 
@@ -178,7 +178,7 @@ class VerifyRequests:
                 mine = self._current = Verification(
                     arguments.session,
                     request.caller,
-                    engines.engine_of(self._source),
+                    sources.engine_of(self._source),
                     self._connect,
                     self._leaving,
                     checkpoint=self._checkpoint,
@@ -195,7 +195,7 @@ class VerifyRequests:
         return mine.ask(arguments.step, arguments.what, min(_WAIT_SECONDS, request.seconds_left() * _SHARE))
 
     def _connect(self, placed: bool) -> AbstractContextManager[Database]:
-        return engines.connect(self._source.name, self._source, placed=placed, reading=self._reading)
+        return sources.connect(self._source.name, self._source, placed=placed, reading=self._reading)
 
 
 def _busy(current: Verification, source: str) -> Retryable:

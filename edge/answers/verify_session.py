@@ -15,9 +15,8 @@ from typing import Any
 from edge.progress.checkpoint import Checkpoint
 from headrace.errors import UNEXPECTED, CorruptInput, ReplicationError
 from headrace.verify import contract
-from headrace.verify.comparison import Database, SourceSide, SourceTable
+from headrace.verify.comparison import Database, Engine, SourceSide, SourceTable
 from headrace.verify.contract import IDLE_SECONDS, MOST_COLUMNS, Failure, Reply
-from headrace.verify.engines import Engine
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from headrace.certificates import files
 from headrace.configuration.edge import EdgeFile, Mysql, Postgresql
 from headrace.findings import Check, Finding
 from headrace.position import Position
-from headrace.status.client import fetch
+from headrace.status.command import fetch
 
 #: Addresses of this machine; PostgreSQL's may be a socket's folder.
 _LOCAL = ("127.", "localhost", "::1", "/")

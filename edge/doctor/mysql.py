@@ -11,11 +11,10 @@ from edge.doctor.machine import policy_findings, tls
 from edge.mysql import charset, checks
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
-from edge.mysql.coverage import gaps, unmatched
-from edge.mysql.ddl import tokens
+from edge.mysql.coverage import SYSTEM, Chosen, described_columns, gaps, unmatched
 from edge.mysql.replication import dump_threads, noted_dump_thread, replicas
 from edge.mysql.snapshot_columns import quoted
-from edge.mysql.table_cache import SYSTEM, Chosen, described_columns
+from edge.mysql.sql_tokens import tokens
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
 from headrace.findings import Check, Finding
@@ -161,7 +160,7 @@ def tables(context: CheckContext) -> Iterator[Finding]:
             f"{len(by_statement)} tables have versions by transaction and are logged as statements: {_names(by_statement)}",
             "Let ROW START and ROW END be timestamp(6).",
         )
-    readable = charset.known()
+    readable = charset.list_names()
     unread = {
         (str(database), str(table), str(name))
         for database, table, name in context.database.rows(_CHARSETS)

@@ -55,18 +55,18 @@ class BinlogReader:
 
     def find(self, xid: str, before: int) -> Generator[None, None, dict[str, int]]:
         """Return where transactions begin that are undecided at a place, at least from where this one was prepared on."""
-        found: dict[str, int] = {}
+        places: dict[str, int] = {}
         newest = before >> 32
         for number in range(newest, log(self._database).first - 1, -1):
-            known = self._undecided.get(number) if number < newest else None
-            if known is None:
-                known = yield from self._search(number, before)
+            undecided = self._undecided.get(number) if number < newest else None
+            if undecided is None:
+                undecided = yield from self._search(number, before)
             if number < newest:
-                self._undecided[number] = known
-            found = known | found
-            if xid in found:
+                self._undecided[number] = undecided
+            places = undecided | places
+            if xid in places:
                 break
-        return found
+        return places
 
     def first(self) -> str:
         """Return the log's oldest file."""
@@ -87,20 +87,20 @@ class BinlogReader:
                 if arrived is None:
                     yield
                     continue
-                found, end = arrived
-                kind = found[4]
-                if kind == event.ROTATE and event.rotated(found, end)[0] != file:
+                data, end = arrived
+                kind = data[4]
+                if kind == event.ROTATE and event.rotated(data, end)[0] != file:
                     break
                 if kind in _BEGINNINGS:
-                    start = place(number, int.from_bytes(found[13:17], "little")) - len(found)
+                    start = place(number, int.from_bytes(data[13:17], "little")) - len(data)
                     if start >= before:
                         break
                 elif kind == event.XA_PREPARE:
-                    prepared = event.prepared(found, end)
+                    prepared = event.prepared(data, end)
                     if not prepared.one_phase:
                         undecided[prepared.xid] = start
                 elif kind in _QUERIES:
-                    query = event.query(found, end, compressed=kind == event.QUERY_COMPRESSED)
+                    query = event.query(data, end, compressed=kind == event.QUERY_COMPRESSED)
                     statement = read_statement(query.words.decode("utf-8", "replace"))
                     if statement.kind in _DECISIONS:
                         undecided.pop(statement.xid, None)
@@ -121,11 +121,11 @@ class BinlogReader:
             stream.start_at(file_name(self._base, start >> 32), start & 0xFFFFFFFF)
             while goes_on:
                 try:
-                    fed = stream.read(lambda found, end, _: arrived.append((found, end)), 0)
+                    fed = stream.read(lambda data, end, _: arrived.append((data, end)), 0)
                 except LogEnded:
                     goes_on = False
-                for found, end in arrived:
-                    yield from _unpacked(found, end)
+                for data, end in arrived:
+                    yield from _unpack(data, end)
                 arrived.clear()
                 if fed or not goes_on or arrives.poll(_ROUND_SECONDS * 1000):
                     heard_at = time.monotonic()
@@ -136,13 +136,13 @@ class BinlogReader:
             stream.close()
 
 
-def _unpacked(found: bytes, end: int) -> Iterator[Event]:
+def _unpack(data: bytes, end: int) -> Iterator[Event]:
     """Yield an event, or those of a compressed transaction."""
-    if found[4] != event.TRANSACTION_PAYLOAD:
-        yield found, end
+    if data[4] != event.TRANSACTION_PAYLOAD:
+        yield data, end
         return
     try:
-        for inner in event.Payload(found[event.HEADER_SIZE : end]).events():
+        for inner in event.Payload(data[event.HEADER_SIZE : end]).events():
             yield inner, len(inner)
     except (ValueError, IndexError) as error:
         raise CorruptInput(

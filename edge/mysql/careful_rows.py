@@ -191,7 +191,7 @@ class LargeRows:
                 p = new.end
             images = [image for image in (old, new) if image is not None]
             takes_out = sum(size for image in images for size in self._sizes(image).values()) > largest
-            was, now = (image and self._decoded(view, image, takes_out=takes_out) for image in (old, new))
+            was, now = (image and self._decode_values(view, image, takes_out=takes_out) for image in (old, new))
             lacks = _lacking([row for row in (was, now) if row is not None]) if takes_out else None
             yield was and was.key, was and was.row, now and now.key, now and now.row, lacks
 
@@ -212,7 +212,7 @@ class LargeRows:
                 at = place
         return sizes
 
-    def _decoded(self, m: memoryview, image: _Image, *, takes_out: bool) -> _Row:
+    def _decode_values(self, m: memoryview, image: _Image, *, takes_out: bool) -> _Row:
         if not takes_out:
             _, key, row = self._images[image.nulls](bytes(m[image.start : image.end]), 0)
             return _Row(key, row, {})
@@ -235,7 +235,7 @@ def _lacking(rows: list[_Row]) -> LargeRow:
     values = [(name, *value) for row in rows for name, value in row.large.items()]
     # In place of nulls.
     more = sum(sum(map(len, _pieces(is_text, value))) - len(b"null") for _, is_text, value in values)
-    return LargeRow(more, _digest(rows[-1]), max(values, key=lambda found: len(found[2]))[0])
+    return LargeRow(more, _digest(rows[-1]), max(values, key=lambda column: len(column[2]))[0])
 
 
 def _digest(row: _Row) -> str:

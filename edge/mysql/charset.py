@@ -40,7 +40,7 @@ _LATIN1 = "".join(
 )
 
 
-def known() -> frozenset[str]:
+def list_names() -> frozenset[str]:
     """Return the character sets that are read."""
     return UTF8 | _CODECS.keys() | {"latin1", BINARY}
 

@@ -81,8 +81,8 @@ class MariadbGtids:
         """
         if not isinstance(whole, MariadbGtids):
             return False
-        known = whole._last  # noqa: SLF001 - of one kind.
-        return self._last.items() <= known.items() and bool(self._last or not known)
+        last = whole._last  # noqa: SLF001 - of one kind.
+        return self._last.items() <= last.items() and bool(self._last or not last)
 
     def joined(self, other: "MariadbGtids") -> Self:
         """Return the set that reaches as far as either does, in each domain."""
@@ -112,7 +112,7 @@ class MysqlGtids:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the set that a text names; raise CorruptInput when it is none."""
-        found = cls({})
+        gtids = cls({})
         for part in text.replace("\n", "").split(",") if text.strip() else []:
             match = _MYSQL.fullmatch(part.strip())
             if match is None or not match[2]:
@@ -121,10 +121,10 @@ class MysqlGtids:
             for bounds in match[2][1:].split(":"):
                 if bounds[0].isdigit():
                     first, _, last = bounds.partition("-")
-                    found = found._with(origin, int(first), int(last or first))
+                    gtids = gtids._with(origin, int(first), int(last or first))
                 else:
                     origin = f"{server}:{bounds.lower()}"
-        return found
+        return gtids
 
     def __str__(self) -> str:
         """Return the set as the server writes it: a server's own numbers first, then those of its tags."""
@@ -155,11 +155,11 @@ class MysqlGtids:
 
     def joined(self, other: "MysqlGtids") -> Self:
         """Return the set with everything of another one."""
-        found = self
+        gtids = self
         for origin, ranges in other._ranges.items():  # noqa: SLF001 - of one kind.
             for first, last in ranges:
-                found = found._with(origin, first, last)
-        return found
+                gtids = gtids._with(origin, first, last)
+        return gtids
 
     def encoded(self) -> bytes:
         """Int64 origins, then for each Byte16 UUID, Int64 ranges, and for each Int64 first, Int64 after the last.
@@ -177,11 +177,11 @@ class MysqlGtids:
 
     def _with(self, origin: str, first: int, last: int) -> Self:
         kept: list[tuple[int, int]] = []
-        for known in self._ranges.get(origin, ()):
-            if known[1] + 1 < first or last + 1 < known[0]:
-                kept.append(known)
+        for part in self._ranges.get(origin, ()):
+            if part[1] + 1 < first or last + 1 < part[0]:
+                kept.append(part)
             else:
-                first, last = min(first, known[0]), max(last, known[1])
+                first, last = min(first, part[0]), max(last, part[1])
         return type(self)(self._ranges | {origin: tuple(sorted([*kept, (first, last)]))})
 
 
@@ -190,10 +190,10 @@ Gtids = MariadbGtids | MysqlGtids
 
 def listed_gtid(kind: str, info: str) -> Gtids | None:
     """Return the set of the one transaction that an event begins, as the server lists it; None for any other event."""
-    found = _LISTED.search(info) if kind.startswith("Gtid") else None
-    if found is None:
+    match = _LISTED.search(info) if kind.startswith("Gtid") else None
+    if match is None:
         return None
-    return MysqlGtids.parse(found[1]) if found[1] else MariadbGtids.parse(found[2])
+    return MysqlGtids.parse(match[1]) if match[1] else MariadbGtids.parse(match[2])
 
 
 _NAME = re.compile(r"(.*)\.(\d{1,9})")

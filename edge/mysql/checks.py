@@ -100,9 +100,9 @@ def check_settings(database: Database, *, mariadb: bool) -> None:
         raise NeedsOperator(f"the server is {database.version}, not {named}", hint=f"Name it in [source.{other}].")
     wrong = [setting for setting in settings(database) if not setting.holds]
     if wrong:
-        found = ", ".join(f"{setting.name} is {setting.found or 'not set'!r}" for setting in wrong)
+        words = ", ".join(f"{setting.name} is {setting.found or 'not set'!r}" for setting in wrong)
         raise NeedsOperator(
-            f"the server's log does not carry what an edge needs: {found}",
+            f"the server's log does not carry what an edge needs: {words}",
             hint="Run as an administrator, and keep it in the server's configuration: "
             + "; ".join(setting.sql for setting in wrong)
             + "; then let the writers connect again.",
@@ -142,23 +142,23 @@ def log_status(database: Database) -> dict[str, Any]:
 
 def check_log(database: Database, checkpoint: MysqlCheckpoint) -> Log:
     """Return the binlog; raise NeedsOperator unless it still continues the checkpoint."""
-    found = log(database)
+    binlog = log(database)
     number = split_name(checkpoint.file)[1]
-    if found.base != checkpoint.base or split_name(found.end[0])[1] < number or (
-        (found.end[0], found.end[1]) < (checkpoint.file, checkpoint.offset) and found.end[0] == checkpoint.file
+    if binlog.base != checkpoint.base or split_name(binlog.end[0])[1] < number or (
+        (binlog.end[0], binlog.end[1]) < (checkpoint.file, checkpoint.offset) and binlog.end[0] == checkpoint.file
     ):  # fmt: skip
         raise NeedsOperator(
-            f"the binlog ends at {found.end[0]}:{found.end[1]}, before the checkpoint's {checkpoint.file}:{checkpoint.offset}: "
+            f"the binlog ends at {binlog.end[0]}:{binlog.end[1]}, before the checkpoint's {checkpoint.file}:{checkpoint.offset}: "
             "it was reset, or the server was restored from a backup",
             hint=CAPTURE_AGAIN,
         )
-    if found.first > number:
+    if binlog.first > number:
         raise NeedsOperator(
-            f"the binlog was purged: it begins with {found.files[0][0]}, and the changes from "
+            f"the binlog was purged: it begins with {binlog.files[0][0]}, and the changes from "
             f"{checkpoint.file}:{checkpoint.offset} (after GTID {checkpoint.gtids or 'none'}) to there are lost",
             hint=CAPTURE_AGAIN,
         )
-    return found
+    return binlog
 
 
 def check_identity(database: Database, checkpoint: MysqlCheckpoint) -> None:
@@ -167,13 +167,13 @@ def check_identity(database: Database, checkpoint: MysqlCheckpoint) -> None:
     MariaDB makes its name of the port and of a network card, so a MariaDB that was moved has another one: there the same
     server_id and the same transactions at the checkpoint's place are enough.
     """
-    found = identity(database)
-    if found == (checkpoint.server_id, checkpoint.server):
+    server = identity(database)
+    if server == (checkpoint.server_id, checkpoint.server):
         return
-    if database.is_mariadb and found[0] == checkpoint.server_id and _has_place(database, checkpoint):
+    if database.is_mariadb and server[0] == checkpoint.server_id and _has_place(database, checkpoint):
         return
     raise NeedsOperator(
-        f"the server is another one: its server_id is {found[0]} and its name {found[1]!r}, the checkpoint was made with "
+        f"the server is another one: its server_id is {server[0]} and its name {server[1]!r}, the checkpoint was made with "
         f"{checkpoint.server_id} and {checkpoint.server!r}; offsets in its binlog are others",
         hint=f"Connect to the former server. {NEW_EPOCH}",
     )
@@ -182,10 +182,10 @@ def check_identity(database: Database, checkpoint: MysqlCheckpoint) -> None:
 def _has_place(database: Database, checkpoint: MysqlCheckpoint) -> bool:
     """Return whether the binlog of a MariaDB has the checkpoint's place, after the same transactions."""
     offset = checkpoint.offset if _is_offset(checkpoint) else FIRST
-    found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, offset)
-    if found is None:
+    gtids = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, offset)
+    if gtids is None:
         return False
-    at_place = MariadbGtids.parse(str(found))
+    at_place = MariadbGtids.parse(str(gtids))
     if _is_offset(checkpoint):
         return at_place.is_left_of(checkpoint.gtid_set)
     # The set is ahead of such a place.
@@ -207,13 +207,13 @@ def missing(database: Database, checkpoint: MysqlCheckpoint) -> str:
     """
     if not database.is_mariadb:
         return str(database.value("select gtid_subtract(%s, @@global.gtid_executed)", checkpoint.gtids) or "")
-    known = checkpoint.gtid_set
+    gtids = checkpoint.gtid_set
     # The one may lack what the server took over from another, the other what it wrote itself.
     logged, applied = (
         MariadbGtids.parse(str(database.value(f"select @@global.{name}") or ""))
         for name in ("gtid_binlog_pos", "gtid_current_pos")
     )
-    return known.missing_in(logged.joined(applied)) if isinstance(known, MariadbGtids) else ""
+    return gtids.missing_in(logged.joined(applied)) if isinstance(gtids, MariadbGtids) else ""
 
 
 def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
@@ -241,9 +241,9 @@ def check_gtids(database: Database, checkpoint: MysqlCheckpoint) -> None:
     if not database.is_mariadb:
         _check_next(database, checkpoint)
     elif not _has_place(database, checkpoint):
-        found = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
+        gtids = database.value("select binlog_gtid_pos(%s, %s)", checkpoint.file, checkpoint.offset)
         raise NeedsOperator(
-            f"at {checkpoint.file}:{checkpoint.offset} the binlog is after GTID {found or 'none'}, the checkpoint after "
+            f"at {checkpoint.file}:{checkpoint.offset} the binlog is after GTID {gtids or 'none'}, the checkpoint after "
             f"{checkpoint.gtids or 'none'}: the binlog was reset, or the server was restored from a backup",
             hint=CAPTURE_AGAIN,
         )
@@ -275,13 +275,13 @@ def _check_next(database: Database, checkpoint: MysqlCheckpoint) -> None:
 def gtids_at(database: Database, file: str, offset: int) -> str:
     """Return the GTID set of everything ahead of a place of the binlog."""
     if database.is_mariadb:
-        found = database.value("select binlog_gtid_pos(%s, %s)", file, offset)
-        if found is None:
+        gtids = database.value("select binlog_gtid_pos(%s, %s)", file, offset)
+        if gtids is None:
             raise NeedsOperator(
                 f"{file}:{offset} is no place in the binlog",
                 hint="Run 'headrace edge init' again, or look at the files.",
             )
-        return str(MariadbGtids.parse(str(found)))
+        return str(MariadbGtids.parse(str(gtids)))
     return executed(database)
 
 
@@ -300,5 +300,5 @@ def retention_seconds(database: Database) -> float | None:
 
 def retention_bytes(database: Database) -> tuple[int, str]:
     """Return how much of its binlog the server keeps, in bytes, and the setting; 0 where size removes nothing."""
-    found = ((int(database.variable(name) or 0), name) for name in ("max_binlog_total_size", "binlog_space_limit"))
-    return next((each for each in found if each[0]), (0, ""))
+    limits = ((int(database.variable(name) or 0), name) for name in ("max_binlog_total_size", "binlog_space_limit"))
+    return next((each for each in limits if each[0]), (0, ""))

@@ -89,24 +89,24 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: Place
 
 
 def _python(field: Field, charset_of: Callable[[int], str], kind: str, where: Place) -> ColumnCodec:
-    known = field.type
-    if known in {types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED}:
+    number = field.type
+    if number in {types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED}:
         return _string(field, charset_of, kind, where)
-    if known in _INTEGERS or known == types.INT24:
+    if number in _INTEGERS or number == types.INT24:
         return _integer(field)
-    if known in _BLOBS or known == types.BLOB_COMPRESSED:
+    if number in _BLOBS or number == types.BLOB_COMPRESSED:
         blob, text = _BLOB_NAMES.get(field.meta, _BLOB_NAMES[4])
         size = field.meta
         read = (f"n = number(m[p:p + {size}], 'little')", f"p += {size}", "{v} = m[p:(p := p + n)]")
-        codec = _characters(field, charset_of, where, read, (blob, text), compressed=known == types.BLOB_COMPRESSED)
-        plain = known != types.BLOB_COMPRESSED and (codec.is_text or codec.type_name == blob)
+        codec = _characters(field, charset_of, where, read, (blob, text), compressed=number == types.BLOB_COMPRESSED)
+        plain = number != types.BLOB_COMPRESSED and (codec.is_text or codec.type_name == blob)
         return codec._replace(length_bytes=size) if plain else codec
-    if known in {types.ENUM, types.SET}:
-        return _membered(field, charset_of, where)
-    if (simple := _SIMPLE.get(known)) is not None:
+    if number in {types.ENUM, types.SET}:
+        return _with_members(field, charset_of, where)
+    if (simple := _SIMPLE.get(number)) is not None:
         return simple(field)
     raise NoForm(
-        f"column {where.name} is of a type that this release does not read ({known})",
+        f"column {where.name} is of a type that this release does not read ({number})",
         hint="Alter the column, or leave its table out of the source's tables.",
     )
 
@@ -217,7 +217,7 @@ def _refuse(problem: NoForm) -> None:
     raise problem
 
 
-def _membered(field: Field, charset_of: Callable[[int], str], where: Place) -> ColumnCodec:
+def _with_members(field: Field, charset_of: Callable[[int], str], where: Place) -> ColumnCodec:
     of = "utf8mb4" if not field.collation else charset_of(field.collation)
     # Members of binary columns are names all the same.
     codec = "utf-8" if of in charset.UTF8 else "latin1" if of == charset.BINARY else charset.decoder(of, where.name)
@@ -291,7 +291,7 @@ def _bit(field: Field) -> ColumnCodec:
     return ColumnCodec("BIT", f"{whole + bool(bits)}s", (), (line,), _QUOTED, length=length)
 
 
-def _sized(type_name: str, line: str, form: str) -> Callable[[Field], ColumnCodec]:
+def _with_size(type_name: str, line: str, form: str) -> Callable[[Field], ColumnCodec]:
     """Return the codec of a column whose metadata has the number of bytes of its length."""
 
     def codec(field: Field) -> ColumnCodec:
@@ -316,7 +316,7 @@ _SIMPLE: dict[int, Callable[[Field], ColumnCodec]] = {
     types.DATETIME: lambda _: ColumnCodec("DATETIME", "Q", (), ("{v} = old_moment({v})",), _QUOTED, length=0),
     types.TIMESTAMP: lambda _: ColumnCodec("TIMESTAMP", "I", (), ("{v} = old_timestamp({v})",), _QUOTED, length=0),
     types.TIME: lambda _: ColumnCodec("TIME", "3s", (), ("{v} = old_duration({v})",), _QUOTED, length=0),
-    types.GEOMETRY: _sized("GEOMETRY", "{v} = base64({v}, newline=False)", _QUOTED),
-    types.VECTOR: _sized("VECTOR", "{v} = vector({v})", _QUOTED),
-    types.JSON: _sized("JSON", "{v} = encode(json_text({v}))", "%b"),
+    types.GEOMETRY: _with_size("GEOMETRY", "{v} = base64({v}, newline=False)", _QUOTED),
+    types.VECTOR: _with_size("VECTOR", "{v} = vector({v})", _QUOTED),
+    types.JSON: _with_size("JSON", "{v} = encode(json_text({v}))", "%b"),
 }

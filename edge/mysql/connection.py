@@ -66,13 +66,13 @@ class Database(ports.Database):
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows, none for a statement without a result."""
-        with self._translated(), self._connection.cursor() as cursor:
+        with self._translate(), self._connection.cursor() as cursor:
             cursor.execute(query, parameters or None)
             return list(cursor.fetchall())
 
     def dictionaries(self, query: str) -> list[dict[str, Any]]:
         """Run a statement and return its rows by the names of their columns."""
-        with self._translated(), self._connection.cursor(DictCursor) as cursor:
+        with self._translate(), self._connection.cursor(DictCursor) as cursor:
             cursor.execute(query)
             return list(cursor.fetchall())
 
@@ -90,7 +90,7 @@ class Database(ports.Database):
         return running(number, words, self._address, self._user)
 
     @contextlib.contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate(self) -> Iterator[None]:
         try:
             yield
         except MySQLError as error:
@@ -125,7 +125,7 @@ class SnapshotConnection(Database):
         Where they grow beyond the limit the rest is left to come: the connection is of no more use then.
         """
         connection = self._connection
-        with self._translated():
+        with self._translate():
             connection._execute_command(_QUERY, statement)  # noqa: SLF001 - the driver's own answer decodes every value.
             connection._sock.settimeout(_SILENCE_SECONDS)  # noqa: SLF001 - as above.
         packets = self._packets()
@@ -147,7 +147,7 @@ class SnapshotConnection(Database):
     def selected_on(self, statement: str) -> Iterator[bytes]:
         """Run a select, and return its row packets as they are taken: the server waits for that. Raises as `rows` does."""
         connection = self._connection
-        with self._translated():
+        with self._translate():
             connection._execute_command(_QUERY, statement)  # noqa: SLF001 - as in `selected`.
             connection._sock.settimeout(_SILENCE_SECONDS)  # noqa: SLF001 - as above.
         packets = self._packets()

@@ -1,20 +1,63 @@
-"""Whether a server's log has the changes of what is captured, and whether what is captured is there.
+"""What is captured of a server, whether its log has the changes of that, and whether it is there.
 
 Guarantees that nothing is changed. A server may keep databases out of its log, and a replica what it applies; a copy of their
 tables would succeed, and nothing would follow it. Called by `init`, when a connection begins, and by the doctor.
 """
 
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from edge.mysql.checks import SHOW_REPLICAS, log_status
 from edge.mysql.connection import Database
-from edge.mysql.table_cache import SYSTEM
+from edge.records.column_policy import Policy, PolicyTable
 from headrace.configuration.edge import Mysql
+from headrace.configuration.edge import Policy as Section
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)
+
+#: The servers' own.
+SYSTEM: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+_CATALOG = """
+select c.table_schema, c.table_name, c.column_name, c.column_key = 'PRI'
+from information_schema.columns c join information_schema.tables t
+    on t.table_schema = c.table_schema and t.table_name = c.table_name
+where t.table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2
+"""
+
+
+class Chosen:
+    """Which tables are captured: of some databases or all, of these some tables or all, and what the policy admits."""
+
+    def __init__(self, databases: list[str], tables: list[str], policy: Policy) -> None:
+        self._databases, self._tables, self._policy = frozenset(databases), frozenset(tables), policy
+
+    def __call__(self, database: str, table: str) -> bool:
+        """Return whether a table is captured."""
+        name = f"{database}.{table}"
+        if self._tables:
+            chosen = name in self._tables
+        else:
+            chosen = database in self._databases if self._databases else database not in SYSTEM
+        return chosen and self._policy.admits(database, table)
+
+    def has_some_of(self, database: str) -> bool:
+        """Return whether tables of a database may be captured."""
+        if self._tables:
+            return any(name.startswith(f"{database}.") for name in self._tables)
+        return database in self._databases if self._databases else database not in SYSTEM
+
+
+def described_columns(database: Database, names: Mysql) -> Iterator[PolicyTable]:
+    """Yield the captured tables, and those that the policy keeps back, with columns and primary key."""
+    chosen = Chosen(names.databases, names.tables, Policy(Section()))
+    for (schema, table), rows in groupby(database.rows(_CATALOG), key=lambda row: (str(row[0]), str(row[1]))):
+        if chosen(schema, table):
+            columns = [(str(name), bool(keyed)) for _, _, name, keyed in rows]
+            yield PolicyTable(schema, table, [name for name, _ in columns], [name for name, keyed in columns if keyed])
 
 
 class Gap(NamedTuple):
@@ -39,32 +82,32 @@ def check_logged(database: Database, names: Mysql, *, new: bool) -> None:
 
 def gaps(database: Database, names: Mysql) -> list[Gap]:
     """Return what the log lacks of what is captured."""
-    found = []
+    lacking = []
     status = log_status(database)
-    only, ignored = (_listed(status.get(name)) for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"))
+    only, ignored = (_split_list(status.get(name)) for name in ("Binlog_Do_DB", "Binlog_Ignore_DB"))
     named = {name.partition(".")[0] for name in names.tables} or set(names.databases)
     captured = named or databases(database)
     if out := sorted(captured - only if only else captured & ignored):
         setting = (
             f"binlog_do_db = {','.join(sorted(only))}" if only else f"binlog_ignore_db = {','.join(sorted(ignored))}"
         )
-        found.append(
+        lacking.append(
             Gap(
-                f"{setting} keeps {_shown(out)} out of it",
+                f"{setting} keeps {_join_names(out)} out of it",
                 "Take the setting out of the server's configuration and restart it, or name those databases alone that its log "
                 "has in the source's databases.",
                 bool(named),
             )
         )
     if (database.variable("log_slave_updates") or "").upper() in {"OFF", "0"} and _is_replica(database):
-        found.append(
+        lacking.append(
             Gap(
                 "it is a replica with log_slave_updates = OFF, so what it applies is not in its own log",
                 "Set log_slave_updates = ON in its configuration and restart it, or capture the server that it replicates.",
                 False,
             )
         )
-    return found
+    return lacking
 
 
 def databases(database: Database) -> set[str]:
@@ -82,7 +125,7 @@ def unmatched(database: Database, names: Mysql) -> list[str]:
         lines = [_line("database", name, there) for name in names.databases if name not in there]
     query = "select table_name from information_schema.tables where table_schema = %s"
     tables = {
-        of: {f"{of}.{found}" for (found,) in database.rows(query, of)}
+        of: {f"{of}.{table}" for (table,) in database.rows(query, of)}
         for of in {name.partition(".")[0] for name in names.tables}
         if of in there
     }
@@ -96,9 +139,9 @@ def unmatched(database: Database, names: Mysql) -> list[str]:
 
 
 def _line(kind: str, name: str, there: set[str]) -> str:
-    alike = sorted(found for found in there if found.lower() == name.lower())
+    alike = sorted(other for other in there if other.lower() == name.lower())
     if alike:
-        return f"there is no {kind} {name}, but {_shown(alike)}: names are compared exactly"
+        return f"there is no {kind} {name}, but {_join_names(alike)}: names are compared exactly"
     return f"there is no {kind} {name}, or the edge's user may not see it"
 
 
@@ -111,9 +154,9 @@ def _is_replica(database: Database) -> bool:
     return bool(database.rows("show replica status" if database.release >= SHOW_REPLICAS else "show slave status"))
 
 
-def _listed(setting: object) -> set[str]:
+def _split_list(setting: object) -> set[str]:
     return {name.strip() for name in str(setting or "").split(",") if name.strip()}
 
 
-def _shown(names: list[str]) -> str:
+def _join_names(names: list[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")

@@ -1,9 +1,8 @@
-"""Statements in the log, read only as far as they bear on rows: where a transaction ends, which tables are emptied, what a
-row-based log cannot hold.
+"""Statements in the log, as far as they bear on rows: where a transaction ends, which tables are emptied, what no log can hold.
 
-Assumes that servers write what they were sent, comments and all, or `DROP TABLE` with names in backticks. What is not
-recognised as harmless is refused: a change that came as a statement would be lost. Where a statement empties tables and their
-names cannot be read, it counts as one that moves rows, which is reported.
+Assumes that servers write what they were sent, comments and all, or `DROP TABLE` with names in backticks. What is not recognised
+as harmless is refused: a change that came as a statement would be lost. Where a statement empties tables and their names cannot
+be read, it counts as one that moves rows, which is reported.
 """
 
 import re
@@ -12,77 +11,7 @@ from enum import Enum
 from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
 
-#: Bits of `sql_mode` that change how text is read.
-ANSI_QUOTES: Final = 0x4
-NO_BACKSLASH_ESCAPES: Final = 0x100000
-
-_SPACE = re.compile(r"[\x00-\x20]+")
-_EXECUTABLE = re.compile(r"/\*M?!\d{0,6}")
-_COMMENT = re.compile(r"/\*.*?(?:\*/|$)", re.DOTALL)
-_LINE = re.compile(r"(?:#|--(?=[\x00-\x20]|$))[^\n]*")
-_WORD = re.compile("[0-9A-Za-z_$\u0080-\U0010ffff]+")
-_TICKED = re.compile(r"`((?:[^`]|``)*)(?:`|$)", re.DOTALL)
-_DOUBLE = re.compile(r'"((?:[^"]|"")*)(?:"|$)', re.DOTALL)
-_SINGLE = re.compile(r"'((?:[^']|'')*)(?:'|$)", re.DOTALL)
-_DOUBLE_ESCAPED = re.compile(r'"((?:[^"\\]|""|\\.)*)(?:"|$)', re.DOTALL)
-_SINGLE_ESCAPED = re.compile(r"'((?:[^'\\]|''|\\.)*)(?:'|$)", re.DOTALL)
-
-
-class Form(Enum):
-    """What a token is."""
-
-    #: A keyword, a name without quotes, or a number.
-    WORD = "word"
-    #: A name in quotes. Whether one in double quotes is a string depends on where it is.
-    NAME = "name"
-    STRING = "string"
-    #: One character of punctuation.
-    SIGN = "sign"
-
-
-class Token(NamedTuple):
-    """A token, without its quotes."""
-
-    form: Form
-    text: str
-
-    @property
-    def keyword(self) -> str:
-        """The word in capitals; empty for anything that cannot be a keyword."""
-        return self.text.upper() if self.form is Form.WORD else ""
-
-    def is_sign(self, sign: str) -> bool:
-        """Return whether it is this character of punctuation."""
-        return self.form is Form.SIGN and self.text == sign
-
-
-def tokens(text: str, sql_mode: int = 0) -> Iterator[Token]:
-    """Yield the tokens of a statement."""
-    double = _DOUBLE if sql_mode & (ANSI_QUOTES | NO_BACKSLASH_ESCAPES) else _DOUBLE_ESCAPED
-    single = _SINGLE if sql_mode & NO_BACKSLASH_ESCAPES else _SINGLE_ESCAPED
-    at, size, in_executable = 0, len(text), 0
-    while at < size:
-        if in_executable and text.startswith("*/", at):
-            at, in_executable = at + 2, in_executable - 1
-        elif opened := _EXECUTABLE.match(text, at):
-            at, in_executable = opened.end(), in_executable + 1
-        elif passed := _SPACE.match(text, at) or _COMMENT.match(text, at) or _LINE.match(text, at):
-            at = passed.end()
-        elif word := _WORD.match(text, at):
-            at = word.end()
-            yield Token(Form.WORD, word[0])
-        elif quoted := _TICKED.match(text, at):
-            at = quoted.end()
-            yield Token(Form.NAME, quoted[1].replace("``", "`"))
-        elif quoted := double.match(text, at):
-            at = quoted.end()
-            yield Token(Form.NAME, quoted[1].replace('""', '"'))
-        elif quoted := single.match(text, at):
-            at = quoted.end()
-            yield Token(Form.STRING, quoted[1])
-        else:
-            yield Token(Form.SIGN, text[at])
-            at += 1
+from edge.mysql.sql_tokens import Form, Token, tokens
 
 
 class Kind(Enum):
@@ -188,9 +117,9 @@ def read_statement(text: str, sql_mode: int = 0, database: str = "", *, lower_ca
 class _Reader:
     """Reads one statement."""
 
-    def __init__(self, found: list[Token], database: str, *, lower_case: bool) -> None:
-        self._tokens, self._database, self._lower_case = found, database, lower_case
-        self._words = [token.keyword for token in found]
+    def __init__(self, tokens: list[Token], database: str, *, lower_case: bool) -> None:
+        self._tokens, self._database, self._lower_case = tokens, database, lower_case
+        self._words = [token.keyword for token in tokens]
 
     def statement(self) -> Statement:
         """Return what it means."""
@@ -201,28 +130,28 @@ class _Reader:
             return Statement(kind, opening=_opening(self._tokens))
         if words[:2] == ["SET", "STATEMENT"]:
             # MariaDB's SET STATEMENT variable = value FOR statement.
-            return self._rest(words.index("FOR") + 1).statement() if "FOR" in words else self._refused()
+            return self._rest(words.index("FOR") + 1).statement() if "FOR" in words else self._read_refused()
         if word == "ANALYZE" and (inner := [at for at, of in enumerate(words[:5]) if of in _CHANGING]):
             # MariaDB's, which executes what it analyses.
             return self._rest(inner[0]).statement()
         moving = self._moving()
         if moving is not None:
             return moving
-        return Statement(Kind.HARMLESS, opening=_opening(self._tokens)) if word in _HARMLESS else self._refused()
+        return Statement(Kind.HARMLESS, opening=_opening(self._tokens)) if word in _HARMLESS else self._read_refused()
 
     def _moving(self) -> Statement | None:
         """Return a statement that empties tables, or moves rows without row events; None for any other one."""
         words = self._words
         if self._is("CREATE", "TABLE") and self._has_query():
-            return self._created()
-        tables = self._emptied()
+            return self._read_create()
+        tables = self._read_emptied()
         if tables is not None:
             return self._moves(tables=tables) if tables else Statement(Kind.MOVES, opening=_opening(self._tokens))
         if words[:1] == ["RENAME"] and words[1:2] != ["USER"]:
-            return self._renamed(list(self._pairs()))
+            return self._read_rename(list(self._pairs()))
         if words[:1] == ["DROP"] and words[1:2] in (["DATABASE"], ["SCHEMA"]):
-            return self._dropped()
-        return self._altered() if words[:1] == ["ALTER"] and "TABLE" in words[1:4] else None
+            return self._read_drop()
+        return self._read_alter() if words[:1] == ["ALTER"] and "TABLE" in words[1:4] else None
 
     def _rest(self, at: int) -> "_Reader":
         return _Reader(self._tokens[at:], self._database, lower_case=self._lower_case)
@@ -234,16 +163,16 @@ class _Reader:
 
     def _name(self, at: int) -> tuple[Name | None, int]:
         """Return the table that is named at a place, None where no name is, and the place after it."""
-        found = self._tokens[at : at + 3]
-        if not found or found[0].form not in {Form.WORD, Form.NAME}:
+        words = self._tokens[at : at + 3]
+        if not words or words[0].form not in {Form.WORD, Form.NAME}:
             return None, at
-        if len(found) < 2 or not found[1].is_sign("."):
-            return self._resolved(self._database, found[0].text), at + 1
-        if len(found) < 3:
+        if len(words) < 2 or not words[1].is_sign("."):
+            return self._resolve(self._database, words[0].text), at + 1
+        if len(words) < 3:
             return None, at
-        return self._resolved(found[0].text, found[2].text), at + 3
+        return self._resolve(words[0].text, words[2].text), at + 3
 
-    def _resolved(self, database: str, table: str) -> Name:
+    def _resolve(self, database: str, table: str) -> Name:
         return (database.lower(), table.lower()) if self._lower_case else (database, table)
 
     def _after(self, at: int, *words: str) -> int:
@@ -267,7 +196,7 @@ class _Reader:
         kind = Kind.EMPTIES if tables and not moved else Kind.MOVES
         return Statement(kind, tables, opening, moved=moved, dropped=dropped)
 
-    def _refused(self) -> Statement:
+    def _read_refused(self) -> Statement:
         """Return a statement that changed rows, with the table that it changed where it is only one."""
         words, opening = self._words, _opening(self._tokens)
         name: Name | None = None
@@ -299,7 +228,7 @@ class _Reader:
         is_other = any(first == "VALUES" and second == "ROW" for first, second in pairwise(rest))
         return "SELECT" in rest or is_other
 
-    def _created(self) -> Statement:
+    def _read_create(self) -> Statement:
         replaces = self._words[1:3] == ["OR", "REPLACE"]
         name, _ = self._name(self._after(4 if replaces else 2, "IF", "NOT", "EXISTS"))
         if name is None:
@@ -307,7 +236,7 @@ class _Reader:
         reason = "rows came with CREATE TABLE … SELECT, which was logged as a statement"
         return self._moves(tables=[name] if replaces else [], moved=[(name, reason)])
 
-    def _emptied(self) -> tuple[Name, ...] | None:
+    def _read_emptied(self) -> tuple[Name, ...] | None:
         """Return the tables that a statement empties; None where it empties none."""
         words = self._words
         replaces = words[:3] == ["CREATE", "OR", "REPLACE"]
@@ -346,7 +275,7 @@ class _Reader:
                 return
             at += 1
 
-    def _renamed(self, pairs: list[tuple[Name, Name]]) -> Statement:
+    def _read_rename(self, pairs: list[tuple[Name, Name]]) -> Statement:
         """Return what renames do one after another: who has no table any more is emptied, who has another one needs a copy."""
         present: dict[Name, Name | None] = {}
         existed: list[Name] = []
@@ -363,12 +292,12 @@ class _Reader:
         ]
         return self._moves(tables=emptied, moved=moved, several=True)
 
-    def _dropped(self) -> Statement:
+    def _read_drop(self) -> Statement:
         at = self._after(2, "IF", "EXISTS")
         name = self._tokens[at].text if at < len(self._tokens) else _UNREADABLE
         return self._moves(dropped=name.lower() if self._lower_case else name)
 
-    def _altered(self) -> Statement | None:
+    def _read_alter(self) -> Statement | None:
         """Return what ALTER TABLE does to rows without row events; None where it does nothing."""
         words = self._words
         start = words.index("TABLE") + 1
@@ -391,7 +320,11 @@ class _Reader:
                 if words[at] in {"TO", "AS"} or self._tokens[at].is_sign("="):
                     at += 1
                 name, _ = self._name(at)
-                return self._renamed([(table, name)]) if name else Statement(Kind.MOVES, opening=_opening(self._tokens))
+                return (
+                    self._read_rename([(table, name)])
+                    if name
+                    else Statement(Kind.MOVES, opening=_opening(self._tokens))
+                )
         return self._moves(tables=emptied, moved=moved) if emptied or moved else None
 
     def _other(self, pair: tuple[str, str], place: int) -> Name | None:
@@ -403,11 +336,11 @@ class _Reader:
         return None
 
 
-def _opening(found: list[Token], *, several: bool = False) -> str:
+def _opening(statement: list[Token], *, several: bool = False) -> str:
     """Return a statement's first keywords and the name after them; of `several` names all, as in RENAME TABLE a TO b."""
-    keywords = [token.keyword for token in takewhile(lambda token: token.keyword in _OPENING, found)]
+    keywords = [token.keyword for token in takewhile(lambda token: token.keyword in _OPENING, statement)]
     parts: list[str] = []
-    for token in found[len(keywords) :]:
+    for token in statement[len(keywords) :]:
         # After a name comes what joins it to another one, or the end.
         named = bool(parts) and parts[-1] not in _JOINS
         joins = token.text if token.form is Form.SIGN else token.keyword

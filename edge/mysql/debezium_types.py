@@ -14,7 +14,7 @@ from typing import Final
 
 from edge.mysql.column_codec import ColumnCodec
 from edge.records.form_limits import check_keys_differ, never_null, within
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 
 _CONNECT, _TIME_NAMES, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."
 #: Types that have a name in Debezium, and the values that they have otherwise.
@@ -42,18 +42,18 @@ def with_debezium_form(
 
     Raises ConfigurationError for a column of a key whose values `records` rounds.
     """
-    found: tuple[str, Write | None] | None
+    form: tuple[str, Write | None] | None
     if codec.type_name == "DECIMAL":
-        found = _decimal(records)
+        form = _decimal(records)
     elif codec.type_name in {"DATE", "DATETIME", "TIME"}:
-        found = _temporal(codec, records, column, zero=b"null" if nullable or in_key else b"0")
+        form = _temporal(codec, records, column, zero=b"null" if nullable or in_key else b"0")
     elif codec.type_name in _BYTES:
-        found = _binary(records)
+        form = _binary(records)
     else:
-        found = _other(codec, nullable=nullable or in_key) if records.types == "debezium" else None
-    if found is None:
+        form = _other(codec, nullable=nullable or in_key) if records.types == "debezium" else None
+    if form is None:
         return codec
-    name, write = found
+    name, write = form
     if write is None:
         return codec._replace(form_name=name)
     if in_key:
@@ -70,7 +70,7 @@ def with_debezium_form(
 
 def _decimal(records: Records) -> tuple[str, Write] | None:
     if records.decimal == "precise":
-        return f"{_CONNECT}Decimal", _unscaled
+        return f"{_CONNECT}Decimal", _unscale
     return ("double", _double) if records.decimal == "double" else None
 
 
@@ -118,7 +118,7 @@ def _binary(records: Records) -> tuple[str, Write] | None:
 def _other(codec: ColumnCodec, *, nullable: bool) -> tuple[str, Write | None] | None:
     kind, length = codec.type_name, codec.length or 0
     if kind == "TIMESTAMP":
-        return f"{_TIME_NAMES}ZonedTimestamp", partial(_zoned, b"null" if nullable else _EPOCH_MOMENT)
+        return f"{_TIME_NAMES}ZonedTimestamp", partial(_add_zone, b"null" if nullable else _EPOCH_MOMENT)
     if kind == "BIT":
         return ("boolean", _bit) if length == 1 else (f"{_DATA}Bits", partial(_bits, (length + 7) // 8))
     if kind == "GEOMETRY":
@@ -126,7 +126,7 @@ def _other(codec: ColumnCodec, *, nullable: bool) -> tuple[str, Write | None] | 
     return (_NAMED[kind], None) if kind in _NAMED else None
 
 
-def _zoned(zero: bytes, value: bytes) -> bytes:
+def _add_zone(zero: bytes, value: bytes) -> bytes:
     """Return a TIMESTAMP, which is in UTC; zero is no moment."""
     return value if value.endswith(b'Z"') else zero
 
@@ -147,7 +147,7 @@ def _geometry(value: bytes) -> bytes:
     return b'{"wkb":"%b","srid":%b}' % (b64encode(data[_SRID_BYTES:]), b"%d" % srid if srid else b"null")
 
 
-def _unscaled(value: bytes) -> bytes:
+def _unscale(value: bytes) -> bytes:
     """Return the number without its point in base64: big-endian, two's complement, in as few bytes as Java has."""
     whole = int(value[1:-1].replace(b".", b""))
     size = (whole if whole >= 0 else ~whole).bit_length() // 8 + 1

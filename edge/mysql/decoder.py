@@ -29,7 +29,7 @@ from edge.records.batcher import Batcher
 from edge.records.envelope import History
 from edge.records.form_limits import UNDECODABLE, NoForm
 from edge.records.transaction_writer import TransactionWriter
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 
@@ -109,36 +109,36 @@ class Decoder:
         """GTID of the transaction that is being decoded; empty for none."""
         return self._group.text if self._group is not None and self.in_transaction else ""
 
-    def feed(self, found: bytes, end: int, now_ms: int) -> None:
+    def feed(self, event: bytes, end: int, now_ms: int) -> None:
         """Decode one event, which ends at `end` without its checksum; raise CorruptInput or NeedsOperator."""
         intercept = self.xa.intercept
-        if intercept is not None and intercept(found, end):
+        if intercept is not None and intercept(event, end):
             return
         self._now_ms = self._writer.now_ms = now_ms
-        self._size += len(found)
+        self._size += len(event)
         try:
-            self._handlers.get(found[4], self._unknown)(found, end)
+            self._handlers.get(event[4], self._unknown)(event, end)
         except MissingColumns:
             self._mark_event(
-                found, "the log lacks columns of changed rows: binlog_row_image was not FULL", errors.missing_columns
+                event, "the log lacks columns of changed rows: binlog_row_image was not FULL", errors.missing_columns
             )
         except (struct.error, IndexError, KeyError, ValueError, OverflowError, RecursionError) as error:
-            raise self._corrupt(found, "cannot be decoded") from error
+            raise self._corrupt(event, "cannot be decoded") from error
 
-    def _pass(self, found: bytes, end: int) -> None:
+    def _pass(self, event: bytes, end: int) -> None:
         """Ignore an event without rows."""
 
-    def _note_version(self, found: bytes, _end: int) -> None:
-        self._tables.note_version(events.server_version(found))
+    def _note_version(self, event: bytes, _end: int) -> None:
+        self._tables.note_version(events.server_version(event))
 
-    def _unknown(self, found: bytes, _end: int) -> None:
-        if found[4] in errors.EVENTS:
-            raise errors.EVENTS[found[4]](self._where(found))
-        if not found[17] & events.MAY_BE_IGNORED:
-            raise self._corrupt(found, "is of an unknown type, and the log does not mark it as one to be ignored")
+    def _unknown(self, event: bytes, _end: int) -> None:
+        if event[4] in errors.EVENTS:
+            raise errors.EVENTS[event[4]](self._where(event))
+        if not event[17] & events.MAY_BE_IGNORED:
+            raise self._corrupt(event, "is of an unknown type, and the log does not mark it as one to be ignored")
 
-    def _map(self, found: bytes, end: int) -> None:
-        body = found[events.HEADER_SIZE : end]
+    def _map(self, event: bytes, end: int) -> None:
+        body = event[events.HEADER_SIZE : end]
         number = int.from_bytes(body[:6], "little")
         try:
             self._mapped[number] = self._tables.decode_table_map(body)
@@ -151,15 +151,15 @@ class Decoder:
             self._mapped[number] = None
             self._note_moved([(database, name)], f"its changes were left out: {why}", recurs=True)
 
-    def _rows(self, found: bytes, end: int) -> None:
+    def _rows(self, event: bytes, end: int) -> None:
         writer, now_ms = self._writer, self._now_ms
         transaction = writer.transaction
         if transaction is None:
             raise ValueError("rows outside a transaction")
         single = self._single
         if single is not None:
-            single.begin_event(transaction, found)
-        for table, kind, images, at, until in self._located(found, end):
+            single.begin_event(transaction, event)
+        for table, kind, images, at, until in self._locate(event, end):
             if single is not None or until - at > self._largest:
                 self._one_by_one.add(table, kind, images, at, until, now_ms)
                 continue
@@ -178,38 +178,38 @@ class Decoder:
                 continue
             writer.add_rows(table, keys, values, are_deletes=kind in events.DELETES)
 
-    def _partial_rows(self, found: bytes, _end: int) -> None:
+    def _partial_rows(self, event: bytes, _end: int) -> None:
         """Pass over rows that lack what did not change: a captured table needs a copy."""
-        if self._mapped[int.from_bytes(found[19:25], "little")] is not None:
+        if self._mapped[int.from_bytes(event[19:25], "little")] is not None:
             reason = "the log has only what changed in JSON values: binlog_row_value_options is PARTIAL_JSON"
-            self._mark_event(found, reason, errors.partial_json)
+            self._mark_event(event, reason, errors.partial_json)
 
-    def _mark_event(self, found: bytes, reason: str, refused: Callable[[str], NeedsOperator]) -> None:
+    def _mark_event(self, event: bytes, reason: str, refused: Callable[[str], NeedsOperator]) -> None:
         """Pass over a rows event of a captured table, which needs a copy; raise `refused` where no history keeps that."""
-        table = self._mapped[int.from_bytes(found[19:25], "little")]
+        table = self._mapped[int.from_bytes(event[19:25], "little")]
         if self._history is None or table is None or self._writer.transaction is None:
-            raise refused(self._where(found))
+            raise refused(self._where(event))
         self._note_moved([(table.schema.schema, table.schema.table)], reason, recurs=True)
 
-    def _located(self, found: bytes, end: int) -> Iterable[Located]:
+    def _locate(self, event: bytes, end: int) -> Iterable[Located]:
         """Return where the images of a rows event are that are sent; none of a table that is not captured."""
-        kind = found[4]
-        table = self._mapped[int.from_bytes(found[19:25], "little")]
+        kind = event[4]
+        table = self._mapped[int.from_bytes(event[19:25], "little")]
         if table is None:
             return ()
         at = events.HEADER_SIZE + 8
         if kind in events.SECOND:
-            at += int.from_bytes(found[at : at + 2], "little")
-        at = table.images_at(found, at, is_update=kind in events.UPDATES)
+            at += int.from_bytes(event[at : at + 2], "little")
+        at = table.images_at(event, at, is_update=kind in events.UPDATES)
         if kind in events.COMPRESSED:
-            found = events.unpacked(found[at:end])
-            at, end = 0, len(found)
+            event = events.unpacked(event[at:end])
+            at, end = 0, len(event)
         if table.versions is None:
-            return ((table, kind, found, at, end),)
-        return [(table, *run) for run in table.versions.runs(kind, found, at, end)]
+            return ((table, kind, event, at, end),)
+        return [(table, *run) for run in table.versions.runs(kind, event, at, end)]
 
-    def _rotate(self, found: bytes, end: int) -> None:
-        name, _ = events.rotated(found, end)
+    def _rotate(self, event: bytes, end: int) -> None:
+        name, _ = events.rotated(event, end)
         base, number = _split(name)
         if base != self._base or number < self._number:
             raise errors.another_log(name, file_name(self._base, self._number))
@@ -217,22 +217,22 @@ class Decoder:
             raise ValueError("a file ends within a transaction")
         self._number = number
 
-    def _beat(self, found: bytes, end: int) -> None:
+    def _beat(self, event: bytes, end: int) -> None:
         """Int32 end position in the header; the body is the file's name."""
         if not self.in_transaction:
-            _, number = _split(found[events.HEADER_SIZE : end].decode())
+            _, number = _split(event[events.HEADER_SIZE : end].decode())
             if number == self._number:
-                self.passed = max(self.passed, place(number, min(int.from_bytes(found[13:17], "little"), COUNTED)))
+                self.passed = max(self.passed, place(number, min(int.from_bytes(event[13:17], "little"), COUNTED)))
 
-    def _begin(self, found: bytes, end: int) -> None:
-        timestamp, kind, server_id, size, log_pos, _flags = events.HEADER(found)
+    def _begin(self, event: bytes, end: int) -> None:
+        timestamp, kind, server_id, size, log_pos, _flags = events.HEADER(event)
         if self.in_transaction:
             raise ValueError("a transaction begins within another")
         if kind == events.GTID_TAGGED:
-            group, committed = tagged_group(found, end)
+            group, committed = tagged_group(event, end)
         else:
-            group = events.mariadb_group(found, server_id) if self._mariadb else events.mysql_group(found)
-            committed = 0 if self._mariadb else events.mysql_committed(found, end)
+            group = events.mariadb_group(event, server_id) if self._mariadb else events.mysql_group(event)
+            committed = 0 if self._mariadb else events.mysql_committed(event, end)
         commit = self._place_of(log_pos)
         if commit <= self.passed:
             raise ValueError("a transaction begins before the one before it ended")
@@ -251,14 +251,14 @@ class Decoder:
         if self._over and (passed := self._over.get(group.text)) is not None:
             self._pass_over(passed, group)
         else:
-            self.xa.begun(commit - len(found), group)
+            self.xa.begun(commit - len(event), group)
 
     def _pass_over(self, passed: Passed, group: Group) -> None:
         """Follow the present transaction to its end, and put a message in its place."""
         followed = PassedEvents(self._tables, is_single=group.standalone or group.xa == "complete" or not self._mariadb)
 
-        def follow(found: bytes, end: int) -> None:
-            if not followed.ends(found, end):
+        def follow(event: bytes, end: int) -> None:
+            if not followed.ends(event, end):
                 return
             self._handlers = self._ordinary
             writer, transaction, touched = self._writer, self._writer.transaction, followed.touched
@@ -270,17 +270,17 @@ class Decoder:
             shared = self._tables.no_table.middle(transaction)
             writer.add(None, *message(PREFIX, content, shared, transaction, writer.ordinal, self._now_ms, numbers))
             _log.warning("%s; %d tables need a copy", passed.reason, len(touched))
-            self._end(found)
+            self._end(event)
 
         self._handlers = dict.fromkeys(range(256), follow)
 
-    def _end(self, found: bytes, _end: int = 0) -> None:
+    def _end(self, event: bytes, _end: int = 0) -> None:
         """End the transaction where an event in the file ends."""
         self.xa.check_end()
         transaction, group = self._writer.transaction, self._group
         if transaction is None or group is None:
             raise ValueError("a transaction ends that did not begin")
-        log_pos, start = int.from_bytes(found[13:17], "little"), transaction.commit & 0xFFFFFFFF
+        log_pos, start = int.from_bytes(event[13:17], "little"), transaction.commit & 0xFFFFFFFF
         if start > COUNTED:
             end = transaction.commit + 1
         else:
@@ -292,10 +292,10 @@ class Decoder:
         self._mapped.clear()
         self._writer.end(end)
 
-    def _end_xa(self, found: bytes) -> None:
+    def _end_xa(self, event: bytes) -> None:
         """End a transaction whose rows may have come from elsewhere."""
         self._size = 0
-        self._end(found)
+        self._end(event)
 
     def _place_of(self, offset: int) -> int:
         """Return the place of a transaction whose GTID event ends at an offset, of which the log has the lowest 32 bits."""
@@ -307,11 +307,11 @@ class Decoder:
             raise ValueError("a file has more transactions behind 4 GiB than there are places for")
         return place(self._number, counted)
 
-    def _query(self, found: bytes, end: int) -> None:
-        query = events.query(found, end, compressed=found[4] == events.QUERY_COMPRESSED)
+    def _query(self, event: bytes, end: int) -> None:
+        query = events.query(event, end, compressed=event[4] == events.QUERY_COMPRESSED)
         _, statement = self._tables.statement(query)
         if statement.kind is Kind.REFUSED and self._tables.is_changed_by(statement):
-            self._mark_changed(found, statement)
+            self._mark_changed(event, statement)
         group = self._group
         if group is None:
             if statement.kind in {Kind.HARMLESS, Kind.COMMIT}:
@@ -321,12 +321,12 @@ class Decoder:
         if isinstance(transaction, DebeziumTransaction):
             transaction.set_thread(query.thread)
         if statement.kind in self._statements:
-            self._statements[statement.kind](found, statement)
+            self._statements[statement.kind](event, statement)
             return
         if statement.kind is not Kind.REFUSED:
             self._apply(statement)
         if group.standalone or not (self._mariadb or self._explicit):
-            self._end(found)
+            self._end(event)
 
     def _begin_rows(self, _found: bytes, _statement: Statement) -> None:
         self._explicit = True
@@ -339,22 +339,22 @@ class Decoder:
     def _xa_end(self, _found: bytes, _statement: Statement) -> None:
         """Wait for what follows: the prepare."""
 
-    def _commit(self, found: bytes, _statement: Statement) -> None:
-        self._end(found)
+    def _commit(self, event: bytes, _statement: Statement) -> None:
+        self._end(event)
 
-    def _load(self, found: bytes, end: int) -> None:
+    def _load(self, event: bytes, end: int) -> None:
         """Pass over LOAD DATA that was logged as a statement, unless it is about a captured table."""
-        _, statement = self._tables.statement(events.loading_query(found, end))
+        _, statement = self._tables.statement(events.loading_query(event, end))
         if self._tables.is_changed_by(statement):
-            self._mark_changed(found, statement)
+            self._mark_changed(event, statement)
 
-    def _mark_changed(self, found: bytes, statement: Statement) -> None:
+    def _mark_changed(self, event: bytes, statement: Statement) -> None:
         """Note that a statement may have changed rows of its captured tables, or of all where it cannot be read which.
 
         Raises NeedsOperator where it may have ended a transaction, or where no history keeps that.
         """
         if self._history is None or self._writer.transaction is None or statement.opening.startswith("XA"):
-            raise errors.by_statement(statement, self._where(found))
+            raise errors.by_statement(statement, self._where(event))
         if statement.tables:
             tables = {name for name in statement.tables if self._tables.captures(*name)}
         else:
@@ -378,16 +378,16 @@ class Decoder:
         for database, table in names:
             self._tables.renew_schema(database, table)
 
-    def _roll_back(self, found: bytes, statement: Statement) -> None:
+    def _roll_back(self, event: bytes, statement: Statement) -> None:
         """End a transaction; where it has rows, and for a part of them (ROLLBACK TO a savepoint), their tables need a copy."""
         if self._writer.ordinal:
             if self._history is None:
-                raise errors.rolled_back(self._where(found))
+                raise errors.rolled_back(self._where(event))
             tables = {(table.schema.schema, table.schema.table) for table in self._mapped.values() if table is not None}
             reason = "a transaction was rolled back in part, and its rows are in the log all the same"
             self._note_moved(tables, reason, recurs=True)
         if " " not in statement.opening:
-            self._end(found)
+            self._end(event)
 
     def _apply(self, statement: Statement) -> None:
         """Empty the captured tables that a statement empties, and note those whose rows it moved."""
@@ -405,8 +405,8 @@ class Decoder:
             emptied += [(statement.dropped, name.removeprefix(prefix)) for name in names]
         for database, name in emptied:
             # What sent no row has none at the far side either.
-            known = history is None or history.knows(f"{database}.{name}", transaction.commit)
-            if known and tables.captures(database, name):
+            is_known = history is None or history.knows(f"{database}.{name}", transaction.commit)
+            if is_known and tables.captures(database, name):
                 self._empty(tables.emptied(database, name), transaction)
         for (database, name), reason in statement.moved:
             if history is not None and tables.captures(database, name):
@@ -420,10 +420,10 @@ class Decoder:
             emptied = table.truncate(transaction, self._writer.ordinal, self._now_ms, *numbers)
             self._writer.add(table, None, emptied)
 
-    def _payload(self, found: bytes, end: int) -> None:
+    def _payload(self, event: bytes, end: int) -> None:
         """Feed the events that a compressed transaction of MySQL's holds; of a large one round by round."""
-        packed = events.Payload(found[events.HEADER_SIZE : end])
-        inner = self._unpacked(packed, found)
+        packed = events.Payload(event[events.HEADER_SIZE : end])
+        inner = self._unpack(packed, event)
         first = next(inner, None)
         if first is None:
             return
@@ -431,29 +431,29 @@ class Decoder:
         if packed.size > ROUND_BYTES and not is_xa:
             self.xa.decode_in_rounds(chain([first], inner))
             return
-        for event, size in chain([first], inner):
-            self.feed(event, size, self._now_ms)
+        for each, size in chain([first], inner):
+            self.feed(each, size, self._now_ms)
 
-    def _unpacked(self, packed: events.Payload, found: bytes) -> Iterator[tuple[bytes, int]]:
+    def _unpack(self, packed: events.Payload, event: bytes) -> Iterator[tuple[bytes, int]]:
         """Yield the events that an event has compressed; raise CorruptInput where they are damaged."""
         size = self._size
         try:
-            for event in packed.events():
-                if event[4] == events.TRANSACTION_PAYLOAD:
+            for each in packed.events():
+                if each[4] == events.TRANSACTION_PAYLOAD:
                     raise ValueError("a compressed transaction within another")
-                if event[4] in {events.XID, events.QUERY, events.XA_PREPARE}:
+                if each[4] in {events.XID, events.QUERY, events.XA_PREPARE}:
                     # The transaction ends where the payload does.
-                    event = event[:13] + found[13:17] + event[17:]  # noqa: PLW2901
-                yield event, len(event)
+                    each = each[:13] + event[13:17] + each[17:]  # noqa: PLW2901
+                yield each, len(each)
                 # What the file has is the payload.
                 self._size = size
         except ValueError as error:
-            raise self._corrupt(found, "cannot be decoded") from error
+            raise self._corrupt(event, "cannot be decoded") from error
 
-    def _where(self, found: bytes) -> str:
+    def _where(self, event: bytes) -> str:
         # What was prepared may be in another file, and has only the offset of its end.
-        found = self.xa.decision or found
-        offset = int.from_bytes(found[13:17], "little")
+        event = self.xa.decision or event
+        offset = int.from_bytes(event[13:17], "little")
         file = file_name(self._base, self._number)
         ends = f", in an event that ends at {file}:{offset}" if offset else f", in {file}"
         transaction = self._writer.transaction
@@ -462,11 +462,11 @@ class Decoder:
         assert self._group is not None
         return f"at position {Position(self._epoch, transaction.commit, self._writer.ordinal)}, GTID {self._group.text}{ends}"
 
-    def _corrupt(self, found: bytes, wrong: str) -> CorruptInput:
-        table = self._mapped.get(int.from_bytes(found[19:25], "little")) if found[4] in events.ROWS else None
+    def _corrupt(self, event: bytes, wrong: str) -> CorruptInput:
+        table = self._mapped.get(int.from_bytes(event[19:25], "little")) if event[4] in events.ROWS else None
         of = f" of {table.schema.schema}.{table.schema.table}" if table is not None else ""
         return CorruptInput(
-            f"an event of type {found[4]}{of}, {len(found)} bytes long, {wrong} {self._where(found)}",
+            f"an event of type {event[4]}{of}, {len(event)} bytes long, {wrong} {self._where(event)}",
             hint="Nothing was skipped or confirmed: the log still holds it. Start the edge again; if it stops there again, look "
             "whether the server is of a kind that this release reads (docs/mariadb.md), and report it.",
         )

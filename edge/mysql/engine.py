@@ -7,22 +7,21 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Literal
 
-from edge import watch
 from edge.delivery.outbox import Outbox
-from edge.engine import Adoption, DecodedLog
+from edge.engine import Adoption, DecodedLog, ServerWatch
 from edge.mysql import setup
 from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, MysqlGtids, place, split_name
 from edge.mysql.checks import check_gtids, check_identity, check_log, check_settings, log, retention_seconds
 from edge.mysql.connection import Database, SnapshotConnection
-from edge.mysql.coverage import check_logged
+from edge.mysql.coverage import Chosen, check_logged, described_columns
 from edge.mysql.replication import ReplicationStream, check_server_id, note_dump_thread, noted_dump_thread
 from edge.mysql.setup import MysqlRetirement
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_reader import SnapshotReader
 from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.snapshot_table import condition
-from edge.mysql.table_cache import Chosen, TableCache, described_columns
+from edge.mysql.table_cache import TableCache
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
 from edge.progress.passed import PassedTransactions
@@ -102,15 +101,15 @@ class MysqlEngine:
     def server_status(self, checkpoint: MysqlCheckpoint | None) -> dict[str, str | int | None]:
         """Return the confirmed place and what the server has behind it."""
         with self._database() as database:
-            found = log(database)
+            binlog = log(database)
         return {
             "confirmed_gtids": checkpoint.gtids if checkpoint else None,
             "confirmed_file": checkpoint.file if checkpoint else None,
             "confirmed_offset": checkpoint.offset if checkpoint else None,
             "server_id": checkpoint.server_id if checkpoint else None,
-            "binlog_first": found.files[0][0],
-            "binlog_end": f"{found.end[0]}:{found.end[1]}",
-            "retained_wal_bytes": found.retained(checkpoint.confirmed) if checkpoint else None,
+            "binlog_first": binlog.files[0][0],
+            "binlog_end": f"{binlog.end[0]}:{binlog.end[1]}",
+            "retained_wal_bytes": binlog.retained(checkpoint.confirmed) if checkpoint else None,
         }
 
     def _database(self) -> Database:
@@ -160,7 +159,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             charset_of=self._charset_of,
             kinds_of=self._kinds_of,
             type_of=self._type_of,
-            filled_of=self._filled_of,
+            filled_of=self._read_filled,
             names_of=self._table_names,
             warn=history.warn if history is not None else lambda _name, _words: None,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
@@ -257,7 +256,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
         )
         return {str(name): str(kind).lower() for name, kind in self._database.rows(query, database, table)}
 
-    def _filled_of(self, database: str, table: str) -> dict[str, bool]:
+    def _read_filled(self, database: str, table: str) -> dict[str, bool]:
         # MariaDB writes the default NULL as a word; a column that may not be null gets its type's own default.
         query = (
             "select column_name, coalesce(column_default, 'NULL') <> 'NULL' or is_nullable = 'NO' or extra <> '' "
@@ -287,15 +286,15 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
 def _charsets(database: Database) -> dict[int, str]:
     """Return character sets by the numbers of their collations."""
     query = "select id, character_set_name from information_schema.collations where id is not null"
-    found = {int(number): str(name) for number, name in database.rows(query) if name}
+    names = {int(number): str(name) for number, name in database.rows(query) if name}
     if database.is_mariadb:
         # Collations of several character sets have a number for each.
         applicable = "select id, character_set_name from information_schema.collation_character_set_applicability"
-        found |= {int(number): str(name) for number, name in database.rows(applicable) if number is not None and name}
-    return found
+        names |= {int(number): str(name) for number, name in database.rows(applicable) if number is not None and name}
+    return names
 
 
-class Watch(watch.Watch[Database, MysqlCheckpoint]):
+class Watch(ServerWatch[Database, MysqlCheckpoint]):
     """Looks at settings and binlog."""
 
     def look(self, connection: Database) -> None:

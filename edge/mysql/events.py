@@ -189,19 +189,19 @@ def loading_query(event: bytes, end: int) -> Query:
     return query(event[: HEADER_SIZE + 13] + event[HEADER_SIZE + 26 : end], end - 13, compressed=False)
 
 
-def _variables(found: bytes) -> tuple[int, int | None]:
+def _variables(variables: bytes) -> tuple[int, int | None]:
     """Int8 code and a value for each variable, in this order: 0 flags, Int32; 1 sql_mode, Int64; 6 catalog, Int8 length and
     bytes; 3 auto increment, two Int16; 4 collations of client, connection and server, three Int16; and more that is not needed.
     """
     sql_mode, at = 0, 0
-    while at < len(found):
-        code = found[at]
+    while at < len(variables):
+        code = variables[at]
         if code == _CLIENT_COLLATION:
-            return sql_mode, int.from_bytes(found[at + 1 : at + 3], "little")
+            return sql_mode, int.from_bytes(variables[at + 1 : at + 3], "little")
         if code == _SQL_MODE:
-            sql_mode = int.from_bytes(found[at + 1 : at + 9], "little")
+            sql_mode = int.from_bytes(variables[at + 1 : at + 9], "little")
         if code == _CATALOG:
-            at += 2 + found[at + 1]
+            at += 2 + variables[at + 1]
         elif code in _VARIABLE_SIZES:
             at += 1 + _VARIABLE_SIZES[code]
         else:
@@ -287,11 +287,11 @@ def tagged_group(event: bytes, end: int) -> tuple[Group, int]:
         raise ValueError("a tagged GTID is of an unknown form")
     end = HEADER_SIZE + size
     _, at = _whole(event, at)
-    uuid, tag, found = b"", "", dict.fromkeys(_WHOLE, 0)
+    uuid, tag, numbers = b"", "", dict.fromkeys(_WHOLE, 0)
     while at < end:
         field, at = _whole(event, at)
         if field in _WHOLE:
-            found[field], at = _whole(event, at)
+            numbers[field], at = _whole(event, at)
         elif field == _UUID:
             parts = []
             for _ in range(16):
@@ -305,12 +305,12 @@ def tagged_group(event: bytes, end: int) -> tuple[Group, int]:
                 raise ValueError("a GTID's tag has an impossible length")
         else:
             break
-    if not uuid or at > end or found[_NUMBER] & 1 or not found[_NUMBER]:
+    if not uuid or at > end or numbers[_NUMBER] & 1 or not numbers[_NUMBER]:
         raise ValueError("a tagged GTID is cut short")
     digits = uuid.hex()
     server = "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
     origin = f"{server}:{tag}" if tag else server
-    return Group(0, origin, found[_NUMBER] >> 1), found[_COMMITTED_FIRST] or found[_COMMITTED_HERE]
+    return Group(0, origin, numbers[_NUMBER] >> 1), numbers[_COMMITTED_FIRST] or numbers[_COMMITTED_HERE]
 
 
 def _whole(event: bytes, at: int) -> tuple[int, int]:

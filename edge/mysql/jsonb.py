@@ -82,10 +82,10 @@ class _Document:
             byte = self._data[at + number]
             length |= (byte & 0x7F) << (7 * number)
             if byte < 0x80:
-                found = self._data[at + number + 1 : at + number + 1 + length]
-                if len(found) != length:
+                text = self._data[at + number + 1 : at + number + 1 + length]
+                if len(text) != length:
                     raise ValueError("a JSON string is cut short")
-                return found
+                return text
         raise ValueError("a JSON string has an impossible length")
 
 

@@ -47,7 +47,7 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def note_dump_thread(folder: Path, database: Database, number: int) -> None:
     """Note that a connection carries the binlog from now on; a disk that is full leaves the former note."""
-    data = msgspec.json.encode(_Note(number=number, server_started=_started(database)))
+    data = msgspec.json.encode(_Note(number=number, server_started=_read_start(database)))
     try:
         files.write_private(folder / _NAME, data)
     except NoSpace as error:
@@ -57,14 +57,14 @@ def note_dump_thread(folder: Path, database: Database, number: int) -> None:
 def noted_dump_thread(folder: Path, database: Database) -> int:
     """Return the number of the connection that was noted, 0 for none and for one of before the server's last start."""
     try:
-        found = msgspec.json.decode((folder / _NAME).read_bytes(), type=_Note)
+        note = msgspec.json.decode((folder / _NAME).read_bytes(), type=_Note)
     except FileNotFoundError:
         return 0
     except (OSError, *UNREADABLE) as error:
         _log.warning("the note of the server's thread in %s is not read: %s", folder / _NAME, error)
         return 0
-    is_same = abs(found.server_started - _started(database)) <= _TOLERANCE_SECONDS
-    return found.number if is_same else 0
+    is_same = abs(note.server_started - _read_start(database)) <= _TOLERANCE_SECONDS
+    return note.number if is_same else 0
 
 
 def check_server_id(database: Database, server_id: int, former: int) -> None:
@@ -97,7 +97,7 @@ def replicas(database: Database) -> list[tuple[Any, ...]]:
     return database.rows("show replicas" if newer else "show slave hosts")
 
 
-def _started(database: Database) -> int:
+def _read_start(database: Database) -> int:
     """Return when the server was started, in seconds since 1970 by its clock."""
     ((_, seconds),) = database.rows("show global status like 'Uptime'")
     return int(database.value("select unix_timestamp()")) - int(seconds)
@@ -107,7 +107,7 @@ _REGISTER, _DUMP, _DUMP_GTID = 0x15, 0x12, 0x1E
 #: An idle server sends a heartbeat so often, in seconds.
 HEARTBEAT_SECONDS = 1.0
 #: So long the server waits until more of the log is taken, in seconds.
-_PATIENCE_SECONDS = 3600
+_TIMEOUT_SECONDS = 3600
 #: A round of reading ends after so many bytes, so that other duties get their turn.
 _ROUND_BYTES = 1 << 20
 #: A packet of this length goes on in the next one.
@@ -198,17 +198,17 @@ class ReplicationStream:
                     # Of a large event as few copies as can be.
                     data, at = data[at:], 0
                     size = len(data)
-                    kind, found = self._kind, b"".join(self._parts)
+                    kind, event = self._kind, b"".join(self._parts)
                     self._parts = []
                 else:
-                    kind, found = data[at + 4] if length else _END, data[at + 5 : end]
+                    kind, event = data[at + 4] if length else _END, data[at + 5 : end]
                     at = end
                 self.frames += 1
                 if kind != _OK:
                     self._rest = b""
-                    self._ended(kind, found)
-                if length := self._checked(found):
-                    feed(found, length, now_ms)
+                    self._ended(kind, event)
+                if length := self._check(event):
+                    feed(event, length, now_ms)
                     fed += 1
             data = data[at:] if at else data
         self._rest = data
@@ -225,27 +225,27 @@ class ReplicationStream:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._database._connection._force_close()  # noqa: SLF001 - the driver's close sends COM_QUIT.
 
-    def _checked(self, found: bytes) -> int:
+    def _check(self, event: bytes) -> int:
         """Return where an event ends without its checksum; raise CorruptInput when it is not whole."""
-        size = len(found)
-        if size < events.HEADER_SIZE or events.HEADER(found)[3] != size:
-            raise self._corrupt(found, "an event is cut short")
+        size = len(event)
+        if size < events.HEADER_SIZE or events.HEADER(event)[3] != size:
+            raise self._corrupt(event, "an event is cut short")
         end = size
-        kind = found[4]
+        kind = event[4]
         if kind == events.FORMAT:
-            self._checksummed = size > events.HEADER_SIZE + 62 and events.is_checksummed(found)
+            self._checksummed = size > events.HEADER_SIZE + 62 and events.is_checksummed(event)
             end -= events.CHECKSUM_SIZE + 1
         elif self._checksummed:
             end -= events.CHECKSUM_SIZE
-        if self._checksummed and zlib.crc32(found) != _WHOLE:
-            raise self._corrupt(found, "the checksum of an event does not hold")
+        if self._checksummed and zlib.crc32(event) != _WHOLE:
+            raise self._corrupt(event, "the checksum of an event does not hold")
         return end
 
-    def _corrupt(self, found: bytes, what: str) -> CorruptInput:
-        end = int.from_bytes(found[13:17], "little") if len(found) >= events.HEADER_SIZE else 0
-        kind = found[4] if len(found) > 4 else 0
+    def _corrupt(self, event: bytes, what: str) -> CorruptInput:
+        end = int.from_bytes(event[13:17], "little") if len(event) >= events.HEADER_SIZE else 0
+        kind = event[4] if len(event) > 4 else 0
         return CorruptInput(
-            f"{what}: type {kind}, {len(found)} bytes, ending at offset {end} of a binlog file of {self._address}, "
+            f"{what}: type {kind}, {len(event)} bytes, ending at offset {end} of a binlog file of {self._address}, "
             f"somewhere after {self._since}",
             hint="Nothing was skipped or confirmed. Start the edge again; if it stops there again, the binlog file is damaged: "
             "look at it with mariadb-binlog --verify-binlog-checksum, start a new epoch and copy the tables again.",
@@ -262,11 +262,11 @@ class ReplicationStream:
             raise NotConnected(f"the connection to {self._address} was lost: the server closed it")
         return more
 
-    def _ended(self, kind: int, found: bytes) -> None:
+    def _ended(self, kind: int, body: bytes) -> None:
         if kind != _ERROR:
             raise LogEnded(f"server {self._address} ended the stream")
-        number = int.from_bytes(found[:2], "little")
-        words = found[2:].decode(errors="replace")
+        number = int.from_bytes(body[:2], "little")
+        words = body[2:].decode(errors="replace")
         words = words[6:] if words.startswith("#") else words
         raise streaming(number, words, self._address, self._user, self._server_id, self._since)
 
@@ -279,14 +279,14 @@ class ReplicationStream:
             self._database.rows(f"set @{name}_heartbeat_period = {nanoseconds}")
         # Nothing is read of it while a prepared transaction is decoded, or while what was read is not acknowledged: a server that
         # gives up after its usual 60 s would have all of that read again, and again.
-        self._database.rows(f"set session net_write_timeout = {_PATIENCE_SECONDS}")
+        self._database.rows(f"set session net_write_timeout = {_TIMEOUT_SECONDS}")
 
     def _register(self) -> None:
         """Int8 command, Int32 server id, strings host, user and password, Int16 port, Int32 rank, Int32 master id."""
         host = b"headrace"
         body = struct.pack("<BIB", _REGISTER, self._server_id, len(host)) + host + struct.pack("<BBHII", 0, 0, 0, 0, 0)
         self._send(body)
-        with self._database._translated():  # noqa: SLF001 - one package.
+        with self._database._translate():  # noqa: SLF001 - one package.
             self._database._connection._read_ok_packet()  # noqa: SLF001 - the driver has no command for it.
 
     def _begin(self, command: bytes, since: str) -> None:

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from msgspec import json
 
-from edge.mysql import envelope, events, rows_in_c, types
+from edge.mysql import envelope, events, rows_compiled, types
 from edge.mysql.careful_rows import CarefulRows, LargeRows, RowChange
 from edge.mysql.column_codec import ColumnCodec, blank
 from edge.mysql.envelope import Transaction
@@ -55,7 +55,7 @@ class SystemVersioning:
     def runs(self, kind: int, m: bytes, p: int, e: int) -> Iterator[Run]:
         """Yield what is sent of the images from `p` to `e`."""
         count = 2 if kind in events.UPDATES else 1
-        for kind_sent, images in groupby(self._sent(kind, m, p, e, count), key=lambda found: found[0]):
+        for kind_sent, images in groupby(self._sent(kind, m, p, e, count), key=lambda sent: sent[0]):
             if kind_sent:
                 joined = b"".join(image for _, image in images)
                 yield Run(kind_sent, joined, 0, len(joined))
@@ -78,8 +78,8 @@ class SystemVersioning:
     def _image(self, m: bytes, p: int) -> tuple[int, bool]:
         """Return where an image ends, and whether its row is current."""
         size = self._bytes
-        after, found, _ = self._ends[m[p : p + size]](m, p + size)
-        return after, found in _CURRENT
+        after, stamp, _ = self._ends[m[p : p + size]](m, p + size)
+        return after, stamp in _CURRENT
 
 
 def may_have_period(described: TableMap) -> bool:
@@ -107,8 +107,8 @@ def period(described: TableMap, kinds: dict[str, str]) -> tuple[int, int] | None
 _INSERTED, _DELETED = b'{"before":null,"after":%b,%b%d%b%08x%b%d}}', b'{"before":%b,"after":null,%b%d%b%08x%b%d}}'
 
 _KIND_IN_C: Final = {
-    **dict.fromkeys(events.INSERTS, rows_in_c.INSERT), **dict.fromkeys(events.UPDATES, rows_in_c.UPDATE),
-    **dict.fromkeys(events.DELETES, rows_in_c.DELETE),
+    **dict.fromkeys(events.INSERTS, rows_compiled.INSERT), **dict.fromkeys(events.UPDATES, rows_compiled.UPDATE),
+    **dict.fromkeys(events.DELETES, rows_compiled.DELETE),
 }  # fmt: skip
 
 KeysAndValues = tuple[list[bytes | None], list[bytes | None]]
@@ -176,7 +176,7 @@ class Table:
         self._keyed = Images(names, codes, key)
         self._bare = Images(names, codes, []) if key else self._keyed
         #: What decodes its rows events in C; None where that is Python alone.
-        self.in_c = rows_in_c.images(names, codes, key)
+        self.in_c = rows_compiled.images(names, codes, key)
         columns = list(index)
         self._careful = CarefulRows(self.schema, columns, codes, key)
         self._large = LargeRows(columns, codes, key, self._keyed)
@@ -217,17 +217,17 @@ class Table:
     ) -> list[bytes | None]:
         """Return the values of the changes that images are, as a part of a copy; the first of them has this ordinal."""
         middle, place, numbers = self.envelope.middle(transaction, copied=True), transaction.place, transaction.number
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         for number, (_, old, _, new, _) in enumerate(self.changes(kind, m, 0, len(m), careful=True)):
             op = b"r" if old is None else b"d" if new is None else b"u"
-            found.append(
+            values.append(
                 b'{"before":%b,"after":%b,%b%d%b%08x%b%b}}'
                 % (
                     *(old or b"null", new or b"null", middle, number, place, first + number),
                     *(envelope.end(op, transaction, now_ms), numbers(number + 1, number + 1)),
                 )
             )
-        return found
+        return values
 
     def large_changes(self, kind: int, m: bytes, p: int, e: int, largest: int) -> Iterator[RowChange]:
         """Yield each change of a large event, without large columns where its record would be beyond `largest` bytes."""
@@ -238,8 +238,8 @@ class Table:
         if careful:
             yield from self._careful.changes(kind, m, p, e)
             return
-        if self.in_c is not None and (made := self.in_c.changes(_KIND_IN_C[kind], m, p, e)) is not None:
-            yield from made
+        if self.in_c is not None and (decoded := self.in_c.changes(_KIND_IN_C[kind], m, p, e)) is not None:
+            yield from decoded
             return
         images, size = self._keyed, self._bytes
         while p < e:
@@ -262,11 +262,11 @@ class Table:
         head = event[at : at + size]
         if head in self._heads:
             return at + size
-        end = self._checked(event, at, is_update=is_update)
+        end = self._check_text(event, at, is_update=is_update)
         self._heads.add(head)
         return end
 
-    def _checked(self, event: bytes, at: int, *, is_update: bool) -> int:
+    def _check_text(self, event: bytes, at: int, *, is_update: bool) -> int:
         width, at = packed(event, at)
         if width != self._width:
             raise ValueError("rows have another number of columns than their table map")
@@ -285,56 +285,56 @@ class Table:
 
     def inserts(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the rows from `p` to `e`, the first of which has this ordinal."""
-        return self._single(rows_in_c.INSERT, m, p, e, transaction, first, now_ms)
+        return self._single(rows_compiled.INSERT, m, p, e, transaction, first, now_ms)
 
     def updates(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the pairs of rows from `p` to `e`."""
         middle, place = self._between(transaction), transaction.place
         end = envelope.end(b"u", transaction, now_ms)
-        if (made := self._decode_in_c(rows_in_c.UPDATE, m, p, e, first, middle, place, end)) is not None:
-            return made
+        if (decoded := self._decode_in_c(rows_compiled.UPDATE, m, p, e, first, middle, place, end)) is not None:
+            return decoded
         keys: list[bytes | None] = []
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         images, bare, size, number = self._keyed, self._bare, self._bytes, first
         while p < e:
             p, _, old = bare[m[p : p + size]](m, p + size)
             p, key, row = images[m[p : p + size]](m, p + size)
             keys.append(key)
-            found.append(
+            values.append(
                 b'{"before":%b,"after":%b,%b%d%b%08x%b%d}}'
                 % (old, row, middle, number - first, place, number, end, (number := number + 1))
             )
         if p != e:
             raise ValueError("rows do not end where their event does")
-        return keys, found
+        return keys, values
 
     def deletes(self, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int) -> KeysAndValues:
         """Return keys and values of the rows from `p` to `e`."""
-        return self._single(rows_in_c.DELETE, m, p, e, transaction, first, now_ms)
+        return self._single(rows_compiled.DELETE, m, p, e, transaction, first, now_ms)
 
     def _single(
         self, kind: int, m: bytes, p: int, e: int, transaction: Transaction, first: int, now_ms: int
     ) -> KeysAndValues:
-        form, op = (_INSERTED, b"c") if kind == rows_in_c.INSERT else (_DELETED, b"d")
+        form, op = (_INSERTED, b"c") if kind == rows_compiled.INSERT else (_DELETED, b"d")
         middle, place = self._between(transaction), transaction.place
         end = envelope.end(op, transaction, now_ms)
-        if (made := self._decode_in_c(kind, m, p, e, first, middle, place, end)) is not None:
-            return made
+        if (decoded := self._decode_in_c(kind, m, p, e, first, middle, place, end)) is not None:
+            return decoded
         keys: list[bytes | None] = []
-        found: list[bytes | None] = []
+        values: list[bytes | None] = []
         images, size, number = self._keyed, self._bytes, first
         while p < e:
             p, key, row = images[m[p : p + size]](m, p + size)
             keys.append(key)
-            found.append(form % (row, middle, number - first, place, number, end, (number := number + 1)))
+            values.append(form % (row, middle, number - first, place, number, end, (number := number + 1)))
         if p != e:
             raise ValueError("rows do not end where their event does")
-        return keys, found
+        return keys, values
 
     def _decode_in_c(
         self, kind: int, m: bytes, p: int, e: int, first: int, middle: bytes, place: bytes, end: bytes
     ) -> KeysAndValues | None:
         """Return the same, made in C; None where that is not compiled, and for what is unusual."""
         in_c = self.in_c
-        made: KeysAndValues | None = in_c and in_c.decode(kind, m, p, e, first, middle, place, end)
-        return made
+        decoded: KeysAndValues | None = in_c and in_c.decode(kind, m, p, e, first, middle, place, end)
+        return decoded

@@ -1,17 +1,22 @@
-"""Row image decoders, generated for each table: from the image's bytes to the JSON of row and key.
+"""Row image decoders made for each table, from the image's bytes to the JSON of row and key: in Python, or in C.
 
-A table has a function for each pattern of nulls that its rows show: nulls are constants in it, fixed columns are read in runs
-by one struct, and one `%` makes the row. A table with more patterns than are worth a function each gets one that looks at
-every null. All UTF-8 texts of a row are checked for escapes and encoding at once.
+In Python a table has a generated function for each pattern of nulls that its rows show: nulls are constants in it, fixed columns
+are read in runs by one struct, and one `%` makes the row. A table with more patterns than are worth a function each gets one that
+looks at every null. All UTF-8 texts of a row are checked for escapes and encoding at once.
+
+In C, where edge/compiled/row_images.c was compiled, a table has a plan. It gives the bytes of edge/mysql/rows.py, or None for an
+event that holds something unusual, which is decoded there. A table with a column that C does not know (JSON of MySQL's,
+compressed ones, several bytes a character), or with a form of its own (`[records]`, `[policy]`), has no plan.
 """
 
 import struct
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from msgspec import json
 
+from edge import compiled
 from edge.mysql.column_codec import SHARED, ColumnCodec
 
 #: From an event's bytes and the place after an image's nulls to the place after the image, the key, and the row.
@@ -19,6 +24,12 @@ Image = Callable[[bytes, int], tuple[int, bytes | None, bytes]]
 
 #: More patterns of nulls than this are met by one function for all of them.
 _MOST_PATTERNS = 64
+#: The module in C, or None.
+module: Any = compiled.module
+
+INSERT, UPDATE, DELETE = range(3)
+_LEFT_OUT: Final = b"-"
+_COLUMN: Final = struct.Struct("<cBHHH")
 
 
 class Images(dict[bytes, Image]):
@@ -35,19 +46,19 @@ class Images(dict[bytes, Image]):
     def __missing__(self, nulls: bytes) -> Image:
         """Make the function for a pattern that was not met before."""
         if len(self) < _MOST_PATTERNS:
-            found: Image = _compiled(self._names, self._codes, self._key, nulls, taken=self._taken)
-            self[nulls] = found
-            return found
+            image: Image = _compile(self._names, self._codes, self._key, nulls, taken=self._taken)
+            self[nulls] = image
+            return image
         if self._any is None:
-            self._any = _compiled(self._names, self._codes, self._key, None, taken=self._taken)
+            self._any = _compile(self._names, self._codes, self._key, None, taken=self._taken)
         for_any = self._any
         return lambda m, p: for_any(m, p, nulls)
 
 
-def _compiled(names: list[bytes], codes: list[ColumnCodec], key: list[int], nulls: bytes | None, *, taken: bool) -> Any:
+def _compile(names: list[bytes], codes: list[ColumnCodec], key: list[int], nulls: bytes | None, *, taken: bool) -> Any:
     """Return a function for one pattern of nulls, or for all of them."""
     scope: dict[str, Any] = {
-        **SHARED, "encode": json.encode, "base64": b2a_base64, "comma": b",".join, "escape": _escaped,
+        **SHARED, "encode": json.encode, "base64": b2a_base64, "comma": b",".join, "escape": _escape,
     }  # fmt: skip
     body = [f"{', '.join(f'c{number}' for number in range(len(codes)))}, = m"] if taken else []
     texts: list[str] = []
@@ -143,6 +154,25 @@ def _object(names: list[bytes], forms: list[tuple[str, list[str]]], which: Itera
     return f"{template!r} % ({', '.join(arguments)},)" if arguments else repr(template.replace(b"%%", b"%"))
 
 
-def _escaped(texts: tuple[bytes, ...]) -> list[bytes]:
+def _escape(texts: tuple[bytes, ...]) -> list[bytes]:
     """Return texts as they are between the quotes of JSON."""
     return [json.encode(str(text, "utf-8"))[1:-1] for text in texts]
+
+
+def images(names: list[bytes], codes: list[ColumnCodec], key: list[int]) -> Any:
+    """Return what decodes a table's rows events; None where that is Python alone."""
+    if module is None or not codes:
+        return None
+    columns, members = [], []
+    for codec in codes:
+        wire, is_left_out = codec.wire, codec.policy == "exclude"
+        form = _LEFT_OUT if is_left_out else wire.form.encode()
+        if not form or not wire.size:
+            return None
+        columns.append(_COLUMN.pack(form, wire.is_sized, wire.size, wire.length, wire.scale))
+        members.append(() if is_left_out else wire.members)
+    try:
+        return module.Images(b"".join(columns), tuple(name + b":" for name in names), tuple(members), tuple(key))
+    except ValueError:
+        # A description that no server writes.
+        return None

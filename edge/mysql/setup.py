@@ -28,10 +28,9 @@ from edge.mysql.checks import (
     newest_file,
 )
 from edge.mysql.connection import Database
-from edge.mysql.coverage import check_logged, unmatched
+from edge.mysql.coverage import Chosen, check_logged, unmatched
 from edge.mysql.ddl import Kind, read_statement
 from edge.mysql.errors import CAPTURE_AGAIN
-from edge.mysql.table_cache import Chosen
 from edge.progress.checkpoint import State
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
@@ -55,7 +54,7 @@ def initialise(
     for line in unmatched(database, names):
         report(f"Nothing to capture yet: {line}")
     if adoption is not None:
-        made = _adopted(source, engine, database, state, checkpoint, adoption)
+        new_checkpoint = _adopt(source, engine, database, state, checkpoint, adoption)
     elif checkpoint is not None:
         check_identity(database, checkpoint)
         check_log(database, checkpoint)
@@ -63,11 +62,11 @@ def initialise(
         report(f"Already made: checkpoint {state.path}, after GTID {checkpoint.gtids or 'none'}")
         return checkpoint
     else:
-        made = _at_end(source, engine, database, Position.start(new_epoch()))
-    state.write(made)
-    report(f"Wrote checkpoint {state.path}: epoch {made.position.epoch}")
-    report(f"Changes that commit after {made.place} are captured")
-    return made
+        new_checkpoint = _at_end(source, engine, database, Position.start(new_epoch()))
+    state.write(new_checkpoint)
+    report(f"Wrote checkpoint {state.path}: epoch {new_checkpoint.position.epoch}")
+    report(f"Changes that commit after {new_checkpoint.place} are captured")
+    return new_checkpoint
 
 
 def _at_end(
@@ -108,7 +107,7 @@ def _checkpoint(
     )
 
 
-def _adopted(
+def _adopt(
     source: str,
     engine: Literal["mariadb", "mysql"],
     database: Database,
@@ -120,7 +119,7 @@ def _adopted(
     if checkpoint is not None:
         if position is not None:
             raise adoption.refused(state)
-        return _carried_over(source, engine, database, checkpoint)
+        return _carry_over(source, engine, database, checkpoint)
     if position is None:
         raise NeedsOperator(
             "there is no checkpoint whose GTID a new epoch could go on after",
@@ -131,15 +130,15 @@ def _adopted(
             "MySQL does not show the GTID set of a place in its binlog, so a lost checkpoint cannot be made again",
             hint="Run 'headrace edge init' without --adopt for a new epoch from now on, and copy the tables again.",
         )
-    found = log(database)
+    binlog = log(database)
     number, offset = position.commit >> 32, position.commit & 0xFFFFFFFF
-    if number < found.first:
+    if number < binlog.first:
         raise NeedsOperator(
-            f"the binlog begins with {found.files[0][0]}, and the position is in {file_name(found.base, number)}: it was purged",
+            f"the binlog begins with {binlog.files[0][0]}: {file_name(binlog.base, number)}, where the position is, was purged",
             hint=CAPTURE_AGAIN,
         )
     # The position is where its transaction began, or lies between two; the log is read again from a place ahead of that.
-    file, before = _boundary_before(database, file_name(found.base, number), offset)
+    file, before = _boundary_before(database, file_name(binlog.base, number), offset)
     return _checkpoint(source, engine, database, position, file, before, gtids_at(database, file, before))
 
 
@@ -161,7 +160,7 @@ def _boundary_before(database: Database, file: str, offset: int) -> tuple[str, i
     )
 
 
-def _carried_over(
+def _carry_over(
     source: str, engine: Literal["mariadb", "mysql"], database: Database, checkpoint: MysqlCheckpoint
 ) -> MysqlCheckpoint:
     """Return a checkpoint of a new epoch after the GTIDs of the former one, on the server as it is now.
@@ -178,14 +177,14 @@ def _carried_over(
     # Nothing of the new server's log is read yet: its first place is ahead of all of it.
     base, number = split_name(log(database).files[0][0])
     position = Position.start(new_epoch(checkpoint.position.epoch))
-    made = _checkpoint(source, engine, database, position, file_name(base, number), FIRST, checkpoint.gtids)
-    check_gtids(database, made)
-    return made
+    carried = _checkpoint(source, engine, database, position, file_name(base, number), FIRST, checkpoint.gtids)
+    check_gtids(database, carried)
+    return carried
 
 
 _EVENTS_AT_ONCE = 2000
 #: A binlog that takes longer to list, in seconds, is not listed to its end.
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 _TABLE_MAP = re.compile(r"table_id: \d+ \((.+)\)")
 _USE = re.compile(r"use `((?:[^`]|``)*)`; ?", re.IGNORECASE)
 
@@ -220,11 +219,11 @@ class MysqlRetirement:
         if checkpoint is None:
             return "there is no checkpoint, so what the binlog holds is not known to have been sent"
         try:
-            found = check_log(self._database, checkpoint)
+            binlog = check_log(self._database, checkpoint)
             check_gtids(self._database, checkpoint)
-            until = time.monotonic() + _PATIENCE_SECONDS
+            until = time.monotonic() + _TIMEOUT_SECONDS
             number = split_name(checkpoint.file)[1]
-            for file, _ in found.files:
+            for file, _ in binlog.files:
                 if split_name(file)[1] < number:
                     continue
                 start = checkpoint.offset if file == checkpoint.file and checkpoint.offset < COUNTED else FIRST

@@ -12,7 +12,7 @@ from edge.mysql.rows import Table
 from edge.records.envelope import TooLarge, Undecodable
 from edge.records.form_limits import UNDECODABLE
 from edge.records.transaction_writer import Instead, TransactionWriter
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 
 _NULL = b"null"
 
@@ -31,14 +31,14 @@ class SingleRows:
         """Whether changes have to be added so."""
         return records.envelope == "debezium" or records.key_change == "delete-create"
 
-    def begin_event(self, transaction: Transaction, found: bytes) -> None:
+    def begin_event(self, transaction: Transaction, event: bytes) -> None:
         """Note where the event begins whose rows follow.
 
         MariaDB does not write that within a transaction, nor MySQL in a compressed one: they have the place where it begins.
         """
-        end = int.from_bytes(found[13:17], "little")
+        end = int.from_bytes(event[13:17], "little")
         if isinstance(transaction, DebeziumTransaction) and end:
-            transaction.move_to(end - int.from_bytes(found[9:13], "little"))
+            transaction.move_to(end - int.from_bytes(event[9:13], "little"))
 
     def add(self, table: Table, kind: int, images: bytes, at: int, until: int, now_ms: int) -> None:
         """Add the changes that the images of a rows event of this kind are, or their dead letters.

@@ -138,9 +138,9 @@ def selected(column: Catalogued) -> str:
     return name
 
 
-def taken(codec: ColumnCodec, known: Field, column: Catalogued, where: str) -> ColumnCodec:
+def taken(codec: ColumnCodec, field: Field, column: Catalogued, where: str) -> ColumnCodec:
     """Return the codec of a column whose value is what `selected` gave."""
-    kind, lines, form, codec = known.type, codec.lines, '"%b"', codec._replace(wire=Wire())
+    kind, lines, form, codec = field.type, codec.lines, '"%b"', codec._replace(wire=Wire())
     if kind in _BYTES:
         return codec._replace(fixed="", read=())
     if kind in _AS_TEXT:

@@ -64,9 +64,9 @@ class SnapshotDecoder(Decoder):
         # Whether the watched table has no key.
         self._of_moment = False
 
-    def feed_and_arrive(self, found: bytes, end: int, now_ms: int) -> None:
+    def feed_and_arrive(self, event: bytes, end: int, now_ms: int) -> None:
         """Decode an event, and then come to the watermarks that it leads to."""
-        self.feed(found, end, now_ms)
+        self.feed(event, end, now_ms)
         self.arrive(now_ms)
 
     def arrive(self, now_ms: int) -> None:
@@ -138,32 +138,32 @@ class SnapshotDecoder(Decoder):
         read, keeps = copied.rows.read, window.keeps
         lacking: dict[int, Undecodable] = {}
         try:
-            found = [(key, row) for key, row in map(read, chunk.rows) if key is None or keeps(key)]
+            pairs = [(key, row) for key, row in map(read, chunk.rows) if key is None or keeps(key)]
         except UNDECODABLE as error:
             if not self._writer.can_replace:
                 raise self._undecodable(copied) from error
-            found = self._read_carefully(chunk, window, lacking)
-        if not found:
+            pairs = self._read_carefully(chunk, window, lacking)
+        if not pairs:
             return Put(last, [])
-        table, rows = self._tables.current_table(copied), [row for _, row in found]
+        table, rows = self._tables.current_table(copied), [row for _, row in pairs]
 
         def values(to: Transaction, first: int) -> list[bytes | None]:
-            made = table.copied(rows, to, first, self._now_ms)
+            records = table.copied(rows, to, first, self._now_ms)
             for number, lacks in lacking.items():
-                whole = made[number]
+                whole = records[number]
                 assert whole is not None
                 instead = envelope_of_all.Undecodable(lacks.size, lacks.column)
-                made[number] = self._writer.fitted(table, whole, first + number, instead)
-            return made
+                records[number] = self._writer.fitted(table, whole, first + number, instead)
+            return records
 
-        return Put(self._put(table, [key for key, _ in found], values), [])
+        return Put(self._put(table, [key for key, _ in pairs], values), [])
 
     def _read_carefully(
         self, chunk: Chunk, window: DedupWindow, lacking: dict[int, Undecodable]
     ) -> list[tuple[bytes | None, bytes]]:
         """Return keys and rows that the window keeps, and note by their numbers what rows lack that cannot be decoded."""
         copied: Copied = chunk.table
-        found: list[tuple[bytes | None, bytes]] = []
+        pairs: list[tuple[bytes | None, bytes]] = []
         for packet in chunk.rows:
             try:
                 key, row, lacks = copied.rows.read_carefully(packet)
@@ -173,9 +173,9 @@ class SnapshotDecoder(Decoder):
                 self._writer.leave_out_copied(copied.table, lacks.column)
             elif key is None or window.keeps(key):
                 if lacks is not None:
-                    lacking[len(found)] = lacks
-                found.append((key, row))
-        return found
+                    lacking[len(pairs)] = lacks
+                pairs.append((key, row))
+        return pairs
 
     @staticmethod
     def _undecodable(copied: Copied) -> CorruptInput:
@@ -199,27 +199,27 @@ class SnapshotDecoder(Decoder):
                     None if new is None else lacks
                     for *_, new, lacks in table.changes(kind, images, 0, len(images), careful=True)
                 ]
-                made = partial(self._values_lacking, table, kind, images, lacking)
-                last = self._put(table, [None] * len(lacking), made)
+                make = partial(self._values_lacking, table, kind, images, lacking)
+                last = self._put(table, [None] * len(lacking), make)
         return last
 
     def _values_lacking(
         self, table: Table, kind: int, images: bytes, lacking: list[Any], to: Transaction, first: int
     ) -> list[bytes | None]:
         """Return the values of changes as a part of a copy; dead letters of those with values that cannot be decoded."""
-        made = table.copied_changes(kind, images, to, first, self._now_ms)
+        values = table.copied_changes(kind, images, to, first, self._now_ms)
         for number, lacks in enumerate(lacking):
-            if isinstance(lacks, Undecodable) and (value := made[number]) is not None:
+            if isinstance(lacks, Undecodable) and (value := values[number]) is not None:
                 instead = envelope_of_all.Undecodable(lacks.size, lacks.column)
-                made[number] = self._writer.fitted(table, value, first + number, instead)
-        return made
+                values[number] = self._writer.fitted(table, value, first + number, instead)
+        return values
 
     def _put(
-        self, table: Table, keys: list[bytes | None], made: Callable[[Transaction, int], list[bytes | None]]
+        self, table: Table, keys: list[bytes | None], make: Callable[[Transaction, int], list[bytes | None]]
     ) -> Position:
         """Put a transaction of our own here, and return its last position."""
         first, transaction = self._begin_own(len(keys))
-        self._writer.add_rows(table, keys, made(transaction, first))
+        self._writer.add_rows(table, keys, make(transaction, first))
         self._writer.end(self.passed)
         return Position(self._epoch, self.passed, first + len(keys) - 1)
 
@@ -239,17 +239,17 @@ class SnapshotDecoder(Decoder):
         self._writer.begin(transaction, first)
         return first, transaction
 
-    def _end(self, found: bytes, end: int = 0) -> None:
-        super()._end(found, end)
+    def _end(self, event: bytes, end: int = 0) -> None:
+        super()._end(event, end)
         newest, transactions = self.marks[-1], self._decoded[1]
         self._decoded = newest.place, transactions if self._mariadb else transactions.with_group(newest.group)
 
-    def _rows(self, found: bytes, end: int) -> None:
-        super()._rows(found, end)
+    def _rows(self, event: bytes, end: int) -> None:
+        super()._rows(event, end)
         window = self._window
         if window is None or not window.is_open or (self._of_moment and not window.keeps_changes):
             return
-        for table, kind, images, start, until in self._located(found, end):
+        for table, kind, images, start, until in self._locate(event, end):
             if (table.schema.schema, table.schema.table) != self._watched:
                 return
             if self._of_moment:
@@ -272,13 +272,13 @@ class SnapshotDecoder(Decoder):
         if self._window is not None and self._watched in names and not recurs:
             self._window.alter()
 
-    def _query(self, found: bytes, end: int) -> None:
+    def _query(self, event: bytes, end: int) -> None:
         window, watched = self._window, self._watched
         if window is not None and watched is not None:
-            query = events.query(found, end, compressed=found[4] == events.QUERY_COMPRESSED)
+            query = events.query(event, end, compressed=event[4] == events.QUERY_COMPRESSED)
             text, statement = self._tables.statement(query)
             lower = text.lower()
             # Whatever names the table may empty it, alter it, or put another one in its place.
             if statement.kind not in _PLAIN and any(name.lower().replace("`", "``") in lower for name in watched):
                 window.alter()
-        super()._query(found, end)
+        super()._query(event, end)

@@ -76,7 +76,7 @@ class Moment:
                 connection.rows(_BEGIN)
                 # What is not visible as executed by then was owned while the snapshot was made.
                 owned = str(connection.value("select @@global.gtid_owned") or "")
-                self.seen = Seen(certain, _owned(owned).joined(MysqlGtids.parse(executed(connection))))
+                self.seen = Seen(certain, _parse_owned(owned).joined(MysqlGtids.parse(executed(connection))))
                 check(connection, certain)
             self._packets: Iterator[bytes] = connection.selected_on(table.source.select_all())
         except BaseException:
@@ -128,13 +128,13 @@ class Moment:
         _log.info("the transaction of the copied moment has ended, after %.0f s", time.monotonic() - self._began)
 
 
-def _owned(text: str) -> MysqlGtids:
+def _parse_owned(text: str) -> MysqlGtids:
     """Return the GTIDs that threads own, `UUID:1#thread:2#thread,…`, as the server writes them."""
-    found = []
+    parts = []
     for part in text.replace("\n", "").split(","):
         origin, *numbers = part.strip().split(":")
-        found += [f"{origin}:{':'.join(number.partition('#')[0] for number in numbers)}"] if numbers else []
-    return MysqlGtids.parse(",".join(found))
+        parts += [f"{origin}:{':'.join(number.partition('#')[0] for number in numbers)}"] if numbers else []
+    return MysqlGtids.parse(",".join(parts))
 
 
 #: What a chunk saw: everything ahead of a place of the binlog, or these transactions at least.
@@ -185,8 +185,8 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
                 f"table {name} is not captured: its changes would be missing",
                 hint="Name it in the source's databases or tables, and let [policy] include it; then start the edge again.",
             )
-        found, estimate = describe(self._database, of, table)
-        if not found.key and where is not None:
+        source, estimate = describe(self._database, of, table)
+        if not source.key and where is not None:
             raise NeedsOperator(
                 f"table {name} has no key, so it is copied whole, and never by a condition",
                 hint="Request its snapshot without --where.",
@@ -194,9 +194,9 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
         if where is not None:
             # MySQL's newer releases explain as a tree unless they are asked for rows of columns.
             explain = "explain extended" if self._database.is_mariadb else "explain format = traditional"
-            plan = self._database.dictionaries(f"{explain} {found.matching(where)}")[0]
+            plan = self._database.dictionaries(f"{explain} {source.matching(where)}")[0]
             estimate = int(int(plan["rows"] or 0) * float(plan["filtered"] or 100) / 100)
-        return Described(self._tables.copied(found), estimate, of_moment=not found.key)
+        return Described(self._tables.copied(source), estimate, of_moment=not source.key)
 
     def rows(self, table: Copied, where: str | None, after: Key | None, count: int, limit_bytes: int) -> Chunk:
         """Return the next rows in key order, or of a table without a key in the order of one statement."""
@@ -204,7 +204,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
             return super().rows(table, where, after, count, limit_bytes)
         if after is None:
             self.leave()
-            self._moment = self._begun(table)
+            self._moment = self._begin(table)
         elif self._moment is None:
             raise MomentGone("rows without a key are of one moment, and the transaction that held it is gone")
         assert self._moment is not None
@@ -216,7 +216,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
         if moment is not None:
             moment.leave()
 
-    def _begun(self, table: Copied) -> Moment:
+    def _begin(self, table: Copied) -> Moment:
         def check(connection: SnapshotConnection, saw: int | MysqlGtids) -> None:
             self._check_behind(saw)
             # From here on its lock keeps the table as it is.
@@ -277,8 +277,8 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
     def _place(database: SnapshotConnection) -> int:
         """Return where in the binlog the snapshot is."""
         shown = database.rows("show status like 'binlog_snapshot_%'")
-        found = {str(name).lower(): str(value) for name, value in shown}
-        return place(split_name(found["binlog_snapshot_file"])[1], int(found["binlog_snapshot_position"]))
+        status = {str(name).lower(): str(value) for name, value in shown}
+        return place(split_name(status["binlog_snapshot_file"])[1], int(status["binlog_snapshot_position"]))
 
     def _check_behind(self, saw: _Saw) -> None:
         """Raise Retryable while a snapshot does not see what the stream carried before this session, and not again."""

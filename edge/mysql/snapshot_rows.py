@@ -62,17 +62,17 @@ class Rows:
 
 def columns(packet: bytes) -> list[bytes | None]:
     """Return the texts of a row, None for null."""
-    found: list[bytes | None] = []
+    texts: list[bytes | None] = []
     at = 0
     while at < len(packet):
         if packet[at] == _NULL:
-            found.append(None)
+            texts.append(None)
             at += 1
             continue
         length, at = packed(packet, at)
-        found.append(packet[at : at + length])
+        texts.append(packet[at : at + length])
         at += length
-    return found
+    return texts
 
 
 def _text(packet: bytes, at: int) -> tuple[bytes, int]:

@@ -18,10 +18,9 @@ from edge.mysql import charset
 from edge.mysql.connection import Database
 from edge.mysql.snapshot_columns import CATALOGUED, Catalogued, KeyColumn, field, quoted, selected
 from edge.mysql.table_map import TableMap
-from edge.snapshot.chunk_reader import where_clause
-from edge.snapshot.dead_letters import check_keys, unclear
+from edge.snapshot.chunk_reader import check_keys, unclear, where_clause
 from edge.snapshot.plan import Key
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import NeedsOperator
 
 _TABLES = "select table_schema, table_name from information_schema.tables where table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"
@@ -137,10 +136,10 @@ def describe(database: Database, of: str, table: str) -> tuple[SnapshotTable, in
     """Return a table and how many rows it has by statistics; raise NeedsOperator when it cannot be copied."""
     where = f"{of}.{table}"
     name = f"{quoted(of)}.{quoted(table)}"
-    found = database.rows(_NAMED, of, table)
-    if found and found[0][0] not in {"BASE TABLE", "SYSTEM VERSIONED"}:
-        raise NeedsOperator(f"{where} is a {found[0][0]}, not a table", hint="Name tables of the source.")
-    if not found:
+    tables = database.rows(_NAMED, of, table)
+    if tables and tables[0][0] not in {"BASE TABLE", "SYSTEM VERSIONED"}:
+        raise NeedsOperator(f"{where} is a {tables[0][0]}, not a table", hint="Name tables of the source.")
+    if not tables:
         raise NeedsOperator(
             f"table {where} does not exist, or the user may not select from it",
             hint=f"Check its name: database.table, as the server has it. Otherwise: grant select on {name} to the user.",
@@ -164,8 +163,8 @@ def describe(database: Database, of: str, table: str) -> tuple[SnapshotTable, in
     )
     places = tuple(names.index(column) for column in key)
     keyed = tuple(KeyColumn.from_catalog(columns[place]) for place in places)
-    made = SnapshotTable(described=described, columns=columns, key=keyed, places=places, index=index, shape=before)
-    return made, int(found[0][1] or 0)
+    copied = SnapshotTable(described=described, columns=columns, key=keyed, places=places, index=index, shape=before)
+    return copied, int(tables[0][1] or 0)
 
 
 def _has_moments(database: Database, of: str, table: str) -> bool:
@@ -202,8 +201,8 @@ _FLOAT = struct.Struct("<f")
 def condition(database: Database, name: str, keys: list[dict[str, Any]], records: Records) -> str:
     """Return the condition; raise NeedsOperator for a table that cannot be copied, and for keys that are not its own."""
     of, _, table = name.partition(".")
-    found, _ = describe(database, of, table)
-    columns = [found.columns[place] for place in found.places]
+    source, _ = describe(database, of, table)
+    columns = [source.columns[place] for place in source.places]
     names = [column.name for column in columns]
     for column in columns:
         if _has_form(column.data_type, records):
@@ -229,12 +228,12 @@ def _literal(column: Catalogued, value: Any, name: str) -> str:
     """Return a value of a record as SQL takes it."""
     kind = column.data_type
     try:
-        found = _text(column, kind, value, name) if isinstance(value, str) else _number(kind, value)
+        literal = _text(column, kind, value, name) if isinstance(value, str) else _number(kind, value)
     except (ValueError, OverflowError) as error:
         raise unclear(name, f"a value cannot be one of {column.name!r}") from error
-    if found is None:
+    if literal is None:
         raise unclear(name, f"a value cannot be one of {column.name!r}")
-    return found
+    return literal
 
 
 def _number(kind: str, value: Any) -> str | None:

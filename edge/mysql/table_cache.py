@@ -6,15 +6,14 @@ bytes are an address or a UUID, and which columns are the period of a table with
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, types
 from edge.mysql.charset import BINARY, statement_text
 from edge.mysql.column_codec import ColumnCodec, Place, code, for_key, treated, without_zero_dates
-from edge.mysql.connection import Database
+from edge.mysql.coverage import SYSTEM, Chosen
 from edge.mysql.ddl import Name, Statement, read_statement
 from edge.mysql.debezium_types import with_debezium_form
 from edge.mysql.events import Query
@@ -24,17 +23,13 @@ from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.table_map import Field, TableMap, parse_names, readings, signs, year_has_sign
 from edge.records.alterations import Catalog
-from edge.records.column_policy import LeftOut, Policy, PolicyTable
+from edge.records.column_policy import LeftOut, Policy
 from edge.records.form_limits import NoForm
-from headrace.configuration.edge import Mysql
-from headrace.configuration.edge import Policy as Section
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import NeedsOperator
 
 _log = logging.getLogger(__name__)
 
-#: The servers' own.
-SYSTEM: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 #: The columns of every SEQUENCE.
 _SEQUENCE: Final = (
     "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
@@ -44,45 +39,6 @@ _SEQUENCE: Final = (
 _MOST = 5000
 #: Lengths of addresses and UUIDs, which the log shows as bytes.
 _ADDRESS_LENGTHS: Final = frozenset({4, 16})
-
-
-class Chosen:
-    """Which tables are captured: of some databases or all, of these some tables or all, and what the policy admits."""
-
-    def __init__(self, databases: list[str], tables: list[str], policy: Policy) -> None:
-        self._databases, self._tables, self._policy = frozenset(databases), frozenset(tables), policy
-
-    def __call__(self, database: str, table: str) -> bool:
-        """Return whether a table is captured."""
-        name = f"{database}.{table}"
-        if self._tables:
-            chosen = name in self._tables
-        else:
-            chosen = database in self._databases if self._databases else database not in SYSTEM
-        return chosen and self._policy.admits(database, table)
-
-    def has_some_of(self, database: str) -> bool:
-        """Return whether tables of a database may be captured."""
-        if self._tables:
-            return any(name.startswith(f"{database}.") for name in self._tables)
-        return database in self._databases if self._databases else database not in SYSTEM
-
-
-_CATALOG = """
-select c.table_schema, c.table_name, c.column_name, c.column_key = 'PRI'
-from information_schema.columns c join information_schema.tables t
-    on t.table_schema = c.table_schema and t.table_name = c.table_name
-where t.table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2
-"""
-
-
-def described_columns(database: Database, names: Mysql) -> Iterator[PolicyTable]:
-    """Yield the captured tables, and those that the policy keeps back, with columns and primary key."""
-    chosen = Chosen(names.databases, names.tables, Policy(Section()))
-    for (schema, table), rows in groupby(database.rows(_CATALOG), key=lambda row: (str(row[0]), str(row[1]))):
-        if chosen(schema, table):
-            columns = [(str(name), bool(keyed)) for _, _, name, keyed in rows]
-            yield PolicyTable(schema, table, [name for name, _ in columns], [name for name, keyed in columns if keyed])
 
 
 class Copied(NamedTuple):
@@ -164,14 +120,14 @@ class TableCache:
             return table
         if len(self._described) >= _MOST:
             self._described.clear()
-        table = self._captured(body)
+        table = self._capture(body)
         if table is not None:
             self._make_current(table)
         self._described[description] = table
         self._last = description, table
         return table
 
-    def _described_by(self, body: bytes) -> TableMap:
+    def _describe(self, body: bytes) -> TableMap:
         """Return the table that a table map event describes; raise NoForm where its columns' signs are not known."""
         tables = readings(body, mariadb=self._connector == "mariadb", year_has_sign=self._year_has_sign)
         if len(tables) > 1:
@@ -181,16 +137,16 @@ class TableCache:
             raise NoForm("the log does not show which of its columns behind a YEAR have a sign")
         return tables[0]
 
-    def _captured(self, body: bytes) -> Table | None:
+    def _capture(self, body: bytes) -> Table | None:
         database, name, _ = parse_names(body)
         # Of a table that is not captured nothing else has to be understood.
         if not self.chosen(database, name):
             return None
-        described = self._described_by(body)
+        described = self._describe(body)
         if self._is_sequence(described):
             return None
         try:
-            return self._compiled(described)
+            return self._compile(described)
         except LeftOut as problem:
             _log.warning("%s. %s", problem.message, problem.hint)
             return None
@@ -219,21 +175,21 @@ class TableCache:
 
     def renew_schema(self, database: str, table: str) -> None:
         """Have the schema record of a table go ahead of its next change again."""
-        known = self._current.get((database, table))
-        if known is not None:
-            known.schema_sent = False
+        current = self._current.get((database, table))
+        if current is not None:
+            current.schema_sent = False
 
     def emptied(self, database: str, table: str) -> Table:
         """Return a captured table that loses its rows.
 
         A table that no change of this session came from is described by nothing but its name.
         """
-        known = self._current.get((database, table))
-        if known is None:
+        current = self._current.get((database, table))
+        if current is None:
             bare = TableMap(database=database, table=table, fields=(), key=(), is_full=True)
-            known = Table(bare, [], self.shared(database, table))
-            known.schema_sent = True
-        return known
+            current = Table(bare, [], self.shared(database, table))
+            current.schema_sent = True
+        return current
 
     @property
     def no_table(self) -> envelope.Table:
@@ -249,15 +205,15 @@ class TableCache:
             codec = code(field, lambda _, of=of: of, column.data_type, where)  # type: ignore[misc]
             codecs.append(taken(codec, field, column, where.name))
         codecs = self._hidden(described, codecs)
-        table = self._made(described, codecs)
+        table = self._make(described, codecs)
         return Copied(source, table, Rows([field.name for field in described.fields], codecs, list(source.places)))
 
     def current_table(self, copied: Copied) -> Table:
         """Return the table that rows put into the stream now belong to: the stream's own, unless it has another shape."""
         table = copied.table
-        known = self._current.get((table.schema.schema, table.schema.table))
-        if known is not None and known.schema == table.schema:
-            return known
+        current = self._current.get((table.schema.schema, table.schema.table))
+        if current is not None and current.schema == table.schema:
+            return current
         self._make_current(table)
         return table
 
@@ -281,7 +237,7 @@ class TableCache:
         self._sequences.add(name)
         return True
 
-    def _compiled(self, described: TableMap) -> Table:
+    def _compile(self, described: TableMap) -> Table:
         where = f"{described.database}.{described.table}"
         if not described.is_full:
             raise NeedsOperator(
@@ -296,7 +252,7 @@ class TableCache:
             for field in described.fields
         ):
             kinds = self._kinds_of(described.database, described.table)
-        left_out = self._left_out(described)
+        left_out = self._find_left_out(described)
         codes = [
             # Nothing of a column that is left out has to be understood but where it ends.
             code(replace(field, collation=types.BINARY) if field.name in left_out else field, self._charset_of,
@@ -304,15 +260,15 @@ class TableCache:
             for field in described.fields
         ]  # fmt: skip
         shown = self._hidden(described, codes)
-        found = period(described, kinds) if versioned else None
-        if found is None:
-            return self._made(described, shown, depends_on_catalog=bool(kinds))
-        start, end = found
-        for number in found:
+        columns = period(described, kinds) if versioned else None
+        if columns is None:
+            return self._make(described, shown, depends_on_catalog=bool(kinds))
+        start, end = columns
+        for number in columns:
             shown[number] = codes[number]._replace(policy="exclude")
         key = tuple(name for name in described.key if name != described.fields[end].name)
         versions = SystemVersioning(codes, start, end)
-        return self._made(replace(described, key=key), shown, versions, depends_on_catalog=True)
+        return self._make(replace(described, key=key), shown, versions, depends_on_catalog=True)
 
     def _place(self, described: TableMap, field: Field) -> Place:
         return Place(f"{described.database}.{described.table}.{field.name}", self._report_replaced)
@@ -325,7 +281,7 @@ class TableCache:
             _log.warning("%s", words)
             self._warn(f"text of {column}", words)
 
-    def _left_out(self, described: TableMap) -> set[str]:
+    def _find_left_out(self, described: TableMap) -> set[str]:
         names = [field.name for field in described.fields]
         treatments = self._policy.treatments(described.database, described.table, names, described.key)
         return {
@@ -334,7 +290,7 @@ class TableCache:
             if treatment is not None and treatment.action == "exclude"
         }
 
-    def _made(
+    def _make(
         self,
         described: TableMap,
         codes: list[ColumnCodec],

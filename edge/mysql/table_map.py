@@ -111,7 +111,7 @@ def parse(body: bytes, *, mariadb: bool, year_has_sign: bool = True) -> TableMap
         raise ValueError("a table map is cut short")
     fields = _typed(codes, metadata, nullable)
     bare = TableMap(database=database, table=table, fields=tuple(fields), key=(), is_full=False)
-    return _described(bare, body, at, mariadb=mariadb, year_has_sign=year_has_sign)
+    return _describe(bare, body, at, mariadb=mariadb, year_has_sign=year_has_sign)
 
 
 def _name(body: bytes, at: int) -> tuple[str, int]:
@@ -145,7 +145,7 @@ def _string(meta: int) -> tuple[int, int]:
     return first, second
 
 
-def _described(table: TableMap, body: bytes, at: int, *, mariadb: bool, year_has_sign: bool) -> TableMap:
+def _describe(table: TableMap, body: bytes, at: int, *, mariadb: bool, year_has_sign: bool) -> TableMap:
     fields = list(table.fields)
     key: list[int] = []
     full = False

@@ -53,22 +53,22 @@ class Shown(NamedTuple):
 
 def wire_of(field: Field, of: Callable[[], str], kind: str, shown: Shown) -> Wire:
     """Return how C reads a column; `of` names the character set of one with characters, `kind` is the server's type."""
-    known = field.type
+    number = field.type
     if shown.fixed:
         size = struct.calcsize(f"<{shown.fixed}")
-        form = ("u" if field.unsigned else "i") if known in _INTEGERS else _FIXED.get(known, "")
-        return Wire(form, size, False, shown.length or 0, shown.scale or 0, _members(known, shown.members))
-    size = field.meta if known not in _STRINGS else 1 if field.meta <= _SHORT else 2
+        form = ("u" if field.unsigned else "i") if number in _INTEGERS else _FIXED.get(number, "")
+        return Wire(form, size, False, shown.length or 0, shown.scale or 0, _members(number, shown.members))
+    size = field.meta if number not in _STRINGS else 1 if field.meta <= _SHORT else 2
     form, length = "", 0
     letters: tuple[bytes, ...] = ()
-    if known == types.GEOMETRY:
+    if number == types.GEOMETRY:
         form = "x"
-    elif known == types.STRING and kind in values.ADDRESSES:
+    elif number == types.STRING and kind in values.ADDRESSES:
         form = "U" if kind == "uuid" else ""
-    elif known in _CHARACTERS:
+    elif number in _CHARACTERS:
         name = charset.BINARY if field.collation == types.BINARY else of()
         if name == charset.BINARY:
-            form, length = "x", field.meta if known == types.STRING else 0
+            form, length = "x", field.meta if number == types.STRING else 0
         elif name in charset.UTF8:
             form = "t"
         elif letters := _letters(name):
@@ -76,8 +76,8 @@ def wire_of(field: Field, of: Callable[[], str], kind: str, shown: Shown) -> Wir
     return Wire(form, size, is_sized=True, length=length, members=letters)
 
 
-def _members(known: int, texts: tuple[str, ...]) -> tuple[bytes, ...]:
-    if known == types.ENUM:
+def _members(number: int, texts: tuple[str, ...]) -> tuple[bytes, ...]:
+    if number == types.ENUM:
         return values.members(texts)
     return tuple(json.encode(text)[1:-1] for text in texts)
 

@@ -62,14 +62,14 @@ class PreparedTransactions:
         """Begin to hold the rows of a transaction, which begins at a place in the log."""
         self._open = _Held(start)
 
-    def hold(self, found: bytes, end: int) -> None:
+    def hold(self, event: bytes, end: int) -> None:
         """Hold an event of it."""
         held = self._open
         assert held is not None
         if held.events is None:
             return
-        size = len(found)
-        held.events.append((found, end))
+        size = len(event)
+        held.events.append((event, end))
         held.size += size
         self._size += size
         if self._size > self._most:
@@ -93,11 +93,11 @@ class PreparedTransactions:
         Raises NotPrepared when the log has it nowhere.
         """
         if xid not in self._held:
-            found = yield from self._again.find(xid, before)
-            for other, start in found.items():
+            starts = yield from self._again.find(xid, before)
+            for other, start in starts.items():
                 if other not in self._held:
-                    self._held[other] = known = _Held(start)
-                    known.events = None
+                    self._held[other] = other_held = _Held(start)
+                    other_held.events = None
         held = self._held.pop(xid, None)
         if held is None:
             raise NotPrepared(xid)
@@ -182,8 +182,8 @@ class XaTransactions:
             if self._decision:
                 self._end(self._decision)
         while self._waiting and self._replayed is None:
-            found, end = self._waiting.popleft()
-            self._feed(found, end, now_ms)
+            event, end = self._waiting.popleft()
+            self._feed(event, end, now_ms)
             fed += 1
         return fed
 
@@ -196,8 +196,8 @@ class XaTransactions:
                 steps += 1
                 if event_or_pause is None:
                     return steps, False
-                found, end = event_or_pause
-                self._feed(found, end, now_ms)
+                event, end = event_or_pause
+                self._feed(event, end, now_ms)
                 size += end
                 if size >= ROUND_BYTES:
                     return steps, False
@@ -223,29 +223,29 @@ class XaTransactions:
         if not self._holds:
             self._hold()
 
-    def commit(self, found: bytes, statement: Statement) -> None:
+    def commit(self, event: bytes, statement: Statement) -> None:
         """Decode what was prepared, round by round: XA COMMIT."""
         self._decide(statement.xid)
-        self._begin_replay(self._prepared.take(statement.xid, self._start), found)
+        self._begin_replay(self._prepared.take(statement.xid, self._start), event)
 
-    def roll_back(self, found: bytes, statement: Statement) -> None:
+    def roll_back(self, event: bytes, statement: Statement) -> None:
         """Drop what was prepared: XA ROLLBACK."""
         self._prepared.drop(statement.xid)
         self._decide(statement.xid)
-        self._end(found)
+        self._end(event)
 
-    def prepare(self, found: bytes, end: int) -> None:
+    def prepare(self, event: bytes, end: int) -> None:
         """Keep what is held until it is decided, or decode it where it commits in one phase: XA_PREPARE."""
-        prepared = events.prepared(found, end)
+        prepared = events.prepared(event, end)
         if not self._holds:
             raise ValueError("an XA transaction is prepared that did not begin")
         self._holds, self.intercept = False, None
         if prepared.one_phase:
-            self._begin_replay(self._prepared.take_last(), found)
+            self._begin_replay(self._prepared.take_last(), event)
             return
         self._prepared.end(prepared.xid)
         self.decided.pop(prepared.xid, None)
-        self._end(found)
+        self._end(event)
 
     def decode_in_rounds(self, transaction: Iterator[Event | None]) -> None:
         """Decode the events of a large transaction, whose end is among them, round by round."""
@@ -260,15 +260,15 @@ class XaTransactions:
         self._prepared.begin(self._start)
         self._holds, self.intercept = True, self._hold_rows
 
-    def _hold_rows(self, found: bytes, end: int) -> bool:
-        if found[4] not in events.ROWS:
+    def _hold_rows(self, event: bytes, end: int) -> bool:
+        if event[4] not in events.ROWS:
             return False
-        self._prepared.hold(found, end)
+        self._prepared.hold(event, end)
         return True
 
     def _begin_replay(self, rows: Iterator[Event | None], decision: bytes) -> None:
         self._replayed, self._decision, self.intercept = rows, decision, self._wait
 
-    def _wait(self, found: bytes, end: int) -> bool:
-        self._waiting.append((found, end))
+    def _wait(self, event: bytes, end: int) -> bool:
+        self._waiting.append((event, end))
         return True

@@ -18,7 +18,7 @@ from headrace.batch import Figures as BatchFigures
 from headrace.certificates.files import Expiry
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.sections import Certificates
-from headrace.metrics.figure import Rate, counter, gauge, worked_out
+from headrace.metrics.collector import Rate, counter, gauge, worked_out
 from headrace.process import PROCESS
 
 STATES = (

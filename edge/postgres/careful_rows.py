@@ -110,7 +110,7 @@ class LargeChange(NamedTuple):
         for number, column in self.columns:
             # In place of an empty text in quotes.
             size += sum(map(len, _pieces(table, number, self.source, column))) - 2
-        largest, _ = max(self.columns, key=lambda found: found[1].length)
+        largest, _ = max(self.columns, key=lambda pair: pair[1].length)
         return TooLarge(size, _digest(table, self.source), json.decode(table.names[largest]))
 
 
@@ -144,7 +144,7 @@ def find_large(table: Table, message: bytes, largest: int) -> LargeChange | None
 
 def _tuples(table: Table, message: memoryview) -> list[_Tuple]:
     """Return the tuples of an Insert, Update or Delete message: the old one, if there is one, ahead of the new one."""
-    found, offset = [], 8
+    tuples, offset = [], 8
     while True:
         columns = []
         for _ in table.kinds:
@@ -153,22 +153,22 @@ def _tuples(table: Table, message: memoryview) -> list[_Tuple]:
             offset += 5 if kind == TEXT else 1
             columns.append(_Column(kind, offset, length))
             offset += length
-        found.append(columns)
+        tuples.append(columns)
         if message[offset : offset + 3] != table.new:
-            return found
+            return tuples
         offset += 3
 
 
 def _digest(table: Table, source: memoryview) -> str:
     """Return the SHA-256 of the row's JSON, which is that of `edge.records.envelope.dead_letter`."""
-    found = _tuples(table, source)
+    tuples = _tuples(table, source)
     if bytes(source[5:6]) == b"K":
         # The old tuple has the key alone; the nulls of its other columns are none.
-        found[0] = [
+        tuples[0] = [
             column if number in table.identity else column._replace(kind=UNCHANGED)
-            for number, column in enumerate(found[0])
+            for number, column in enumerate(tuples[0])
         ]
-    row, before = found[-1], found[0]
+    row, before = tuples[-1], tuples[0]
     is_delete = bytes(source[:1]) == b"D"
     absent = table.fallbacks if is_delete else table.placeholders
     total, begins = sha256(), b"{"

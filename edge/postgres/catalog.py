@@ -117,10 +117,10 @@ def columns_of(database: Database, relation: Relation) -> Catalog | None:
 
 def enum_labels(database: Database) -> dict[str, dict[str, str]]:
     """Return the labels of all enum types, each by its OID, which lasts through renaming."""
-    found: dict[str, dict[str, str]] = {}
+    labels: dict[str, dict[str, str]] = {}
     for kind, number, label in database.rows(_LABELS):
-        found.setdefault(_name(kind), {})[number] = label
-    return found
+        labels.setdefault(_name(kind), {})[number] = label
+    return labels
 
 
 def table_names(database: Database) -> dict[str, str]:
@@ -178,8 +178,8 @@ def published(database: Database, name: str, former: Published | None = None) ->
     partitions = database.rows(_PARTITIONS, name) if via_root else []
     listed = {table: listing or "" for table, listing in database.rows(_LISTED, name)}
     before = former.partitions if former is not None else {}
-    found = {table: _with_emptied(database, before.get(table, ""), files or "") for table, files in partitions}
-    return Published(f"{kinds}; {via_root}", listed, found)
+    files_of = {table: _with_emptied(database, before.get(table, ""), files or "") for table, files in partitions}
+    return Published(f"{kinds}; {via_root}", listed, files_of)
 
 
 def _with_emptied(database: Database, former: str, files: str) -> str:

@@ -131,9 +131,9 @@ def moment(text: bytes) -> tuple[int, int]:
 
 def _micros(text: bytes) -> int:
     if text[10:11] == b" " and text[-1:] != b"C":
-        found = datetime.fromisoformat(text.decode())
-        seconds = (found.hour * 60 + found.minute) * 60 + found.second
-        return (found.toordinal() - _EPOCH) * DAY_MICROSECONDS + seconds * 1_000_000 + found.microsecond
+        parsed_time = datetime.fromisoformat(text.decode())
+        seconds = (parsed_time.hour * 60 + parsed_time.minute) * 60 + parsed_time.second
+        return (parsed_time.toordinal() - _EPOCH) * DAY_MICROSECONDS + seconds * 1_000_000 + parsed_time.microsecond
     if text in _INFINITY:
         return _INFINITY[text]
     day, micros = moment(text)

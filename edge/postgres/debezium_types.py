@@ -15,7 +15,7 @@ from edge.postgres import debezium_temporal as temporal
 from edge.postgres import debezium_values, values
 from edge.postgres.debezium_values import array
 from edge.postgres.values import NAMES, OIDS
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 
 PLACEHOLDER: Final = b"__debezium_unavailable_value"
 _TEXT: Final = b'"%b"' % PLACEHOLDER

@@ -113,15 +113,15 @@ def _raw(text: bytes) -> bytes:
 
 
 def _pairs(text: bytes) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+    pairs: dict[str, str | None] = {}
     at = 0
     while at < len(text):
         match = _HSTORE.match(text, at)
         if match is None:
             raise ValueError("an hstore is none")
-        found[_unquoted(match[1])] = None if match[2] is None else _unquoted(match[2])
+        pairs[_unquoted(match[1])] = None if match[2] is None else _unquoted(match[2])
         at = match.end()
-    return found
+    return pairs
 
 
 def _unquoted(text: bytes) -> str:
@@ -174,7 +174,7 @@ def array(element: Callable[[bytes], bytes], delimiter: bytes = b",") -> Callabl
 
     def convert(text: bytes) -> bytes:
         bounds = _BOUNDS.match(text)
-        at, made, depth, end = bounds.end() if bounds else 0, [], 0, len(text)
+        at, parts, depth, end = bounds.end() if bounds else 0, [], 0, len(text)
         while at < end:
             match = _TOKEN.match(text, at)
             if match is None:
@@ -183,20 +183,20 @@ def array(element: Callable[[bytes], bytes], delimiter: bytes = b",") -> Callabl
             mark, quoted, plain = match.groups()
             if mark == b"{":
                 depth += 1
-                made.append(b"[")
+                parts.append(b"[")
             elif mark == b"}":
                 depth -= 1
-                made.append(b"]")
+                parts.append(b"]")
             elif mark is not None:
-                made.append(b"," if mark == delimiter else mark)
+                parts.append(b"," if mark == delimiter else mark)
             elif quoted is not None:
-                made.append(element(_ESCAPED.sub(rb"\1", quoted)))
+                parts.append(element(_ESCAPED.sub(rb"\1", quoted)))
             else:
-                made.append(b"null" if plain.upper() == b"NULL" else element(_ESCAPED.sub(rb"\1", plain)))
+                parts.append(b"null" if plain.upper() == b"NULL" else element(_ESCAPED.sub(rb"\1", plain)))
             if depth < 0 or (depth == 0 and at < end):
                 raise ValueError("an array does not end where its braces do")
-        if depth or not made:
+        if depth or not parts:
             raise ValueError("an array has no end")
-        return b"".join(made)
+        return b"".join(parts)
 
     return convert

@@ -123,7 +123,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         names: Postgresql,
         stream: ReplicationStream,
         database: Database,
-        known: KnownCatalog,
+        catalog: KnownCatalog,
         unseen: Unseen,
         left_out: dict[str, str],
         lineages: Lineages,
@@ -134,7 +134,7 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         self._policy = Policy.of(config, left_out)
         self._stream = stream
         self._database = database
-        self._known = known
+        self._known = catalog
         self._unseen = unseen
         self._lineages = lineages
         self.pid = stream.pid

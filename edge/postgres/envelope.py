@@ -66,10 +66,10 @@ class Table(TableNames):
 
     def for_snapshot(self) -> Self:
         """Return the same for rows that a snapshot reads."""
-        made = copy(self)
-        made.created = b"r"
-        made.middle = self.copied + _TRANSACTION
-        return made
+        other = copy(self)
+        other.created = b"r"
+        other.middle = self.copied + _TRANSACTION
+        return other
 
     def rest(self, op: bytes, around: Around) -> bytes:
         """Return what comes after the rows of a record."""

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from edge import watch
 from edge.delivery.outbox import Outbox
-from edge.engine import CheckpointChanged
+from edge.engine import CheckpointChanged, ServerWatch
 from edge.observability.figures import Figures
 from edge.postgres.catalog import check_publication, enum_labels, published, published_columns
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
@@ -134,7 +133,7 @@ class KnownCatalog:
     published: Published | None = None
 
 
-class Watch(watch.Watch[Database, PostgresCheckpoint]):
+class Watch(ServerWatch[Database, PostgresCheckpoint]):
     """Looks at slot, publication and `synchronized_standby_slots`."""
 
     def __init__(
@@ -184,8 +183,8 @@ class Watch(watch.Watch[Database, PostgresCheckpoint]):
             return
         labels = enum_labels(connection)
         former, self._known.labels = self._known.labels, labels
-        known = [(kind, number, label) for kind, named in former.items() for number, label in named.items()]
-        if any(labels.get(kind, {}).get(number, label) != label for kind, number, label in known):
+        former_labels = [(kind, number, label) for kind, named in former.items() for number, label in named.items()]
+        if any(labels.get(kind, {}).get(number, label) != label for kind, number, label in former_labels):
             self._outbox.reopen(Retryable("labels of an enum type were changed: the log is read again by the new ones"))
 
     def _look_at_publication(self, connection: Database, name: str) -> None:

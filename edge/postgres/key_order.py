@@ -77,8 +77,8 @@ def find_keys(database: Database, oid: int) -> tuple[KeyIndex | None, KeyIndex |
     primary = replica = None
     for is_primary, is_replica, is_btree, numbers, collations, operators in database.rows(_KEYS, oid):
         orders = [Operators(*it) if is_btree and len(it) == len(_SERVERS) else _SERVERS for it in operators]
-        found = dict(zip(numbers, zip(collations, orders, strict=True), strict=True))
-        primary, replica = found if is_primary else primary, found if is_replica else replica
+        rules = dict(zip(numbers, zip(collations, orders, strict=True), strict=True))
+        primary, replica = rules if is_primary else primary, rules if is_replica else replica
     return primary, replica
 
 

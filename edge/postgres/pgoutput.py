@@ -28,7 +28,7 @@ from edge.records.envelope import History, Undecodable
 from edge.records.form_limits import UNDECODABLE
 from edge.records.transaction_writer import Instead, TransactionWriter
 from headrace.configuration.edge import Policy as Section
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 

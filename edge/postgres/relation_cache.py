@@ -26,7 +26,7 @@ from edge.postgres.values import OIDS
 from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import LeftOut, Policy, Treatment
 from edge.records.form_limits import check_keys_differ, flat, never_null, within
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.schema import Column
 
 _log = logging.getLogger(__name__)
@@ -89,8 +89,8 @@ class RelationCache:
         actions = [treatment.action if treatment else None for treatment in treatments]
         required = self._required(relation)
         schema = table_schema(relation, key, self._types, debezium_types, actions, required)
-        known = self.tables.get(relation.oid)
-        if known is not None and (known.relation, known.schema, known.admitted) == (relation, schema, admitted):
+        former = self.tables.get(relation.oid)
+        if former is not None and (former.relation, former.schema, former.admitted) == (relation, schema, admitted):
             return None
         shared = self.shared(relation.schema, relation.table)
         table = Table(relation, schema, shared, debezium_types, admitted=admitted)
@@ -99,7 +99,7 @@ class RelationCache:
             forms = [(column.type_oid, form) for column, form in zip(relation.columns, debezium_types, strict=True)]
             table.placeholders = placeholders(forms, self._records)
             table.fallbacks = fallbacks(forms, [described.get(column.name) for column in relation.columns])
-        table.schema_sent = known is not None and known.schema_sent and known.schema == schema
+        table.schema_sent = former is not None and former.schema_sent and former.schema == schema
         table.description = TableDescription(
             identity=str(relation.oid),
             name=f"{relation.schema}.{relation.table}",
@@ -132,8 +132,8 @@ class RelationCache:
 
     def _required(self, relation: Relation) -> frozenset[str]:
         """Return which columns are NOT NULL, where schema records have that: it is not in the log."""
-        found = self._catalog_of(relation) if self._records.envelope == "debezium" else None
-        return found.required if found is not None else frozenset()
+        catalog = self._catalog_of(relation) if self._records.envelope == "debezium" else None
+        return catalog.required if catalog is not None else frozenset()
 
     def _key(self, relation: Relation) -> list[str]:
         if relation.identity not in _KEY_NOT_IN_LOG:

@@ -86,9 +86,9 @@ class Table:
 
     def for_snapshot(self) -> Self:
         """Return the same for rows that a snapshot reads."""
-        made = copy(self)
-        made.envelope, made.changes = self.envelope.for_snapshot(), None
-        return made
+        other = copy(self)
+        other.envelope, other.changes = self.envelope.for_snapshot(), None
+        return other
 
     def former_key(self, message: bytes) -> bytes | None:
         """Return the key in the old tuple of an Update message; None for a table without a key."""

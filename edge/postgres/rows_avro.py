@@ -66,13 +66,13 @@ class Around:
 
     def take(self, committed: bytes, place: bytes, read: bytes) -> None:
         """Take another transaction, as records in JSON hold it; raise ValueError for what is of another form."""
-        placed, known = _PLACE.fullmatch(place), _READ.fullmatch(read)
-        if placed is None or known is None:
+        placed, read_match = _PLACE.fullmatch(place), _READ.fullmatch(read)
+        if placed is None or read_match is None:
             raise ValueError("the place of a change is of another form")
         xid, lsn, position = placed.groups()
         head, origin, names = self._constants
         # `ts_ms`, no `ts_us` and `ts_ns`, the transaction's id.
-        self.before = head + THERE + avro.long(int(known[1])) + NULL + NULL + THERE + avro.data(known[2])
+        self.before = head + THERE + avro.long(int(read_match[1])) + NULL + NULL + THERE + avro.data(read_match[2])
         # No `data_collection_order`, `unchanged` and `too_large`; the source block up to the position.
         self.between = b"".join((
             NULL * 3, origin, avro.long(int(committed)), names, avro.long(_POSITION_LENGTH), position,
@@ -90,9 +90,9 @@ class AvroChanges:
 
     def change(self, table: Table, prefix: bytes, exact: Change, records: AvroRecords) -> Change:
         """Return the function for messages that begin with eight bytes; `exact` makes JSON of any of them."""
-        made = self._made.get(prefix)
-        if made is not None and made[0] is table:
-            return made[1]
+        change_of = self._made.get(prefix)
+        if change_of is not None and change_of[0] is table:
+            return change_of[1]
         kind = prefix[:1] + prefix[5:6]
         if kind not in _KINDS:
             return exact
@@ -157,8 +157,8 @@ class _Function:
         source = f"def change(m, {_AROUND}):\n    try:\n" + "".join(f"        {line}\n" for line in body)
         source += f"    except unusual:\n        {_EXACT}\n"
         exec(compile(source, f"<avro of {self._table.relation.oid}>", "exec"), self._scope)  # noqa: S102 - made of numbers and of constants.
-        made: Change = self._scope["change"]
-        return made
+        change: Change = self._scope["change"]
+        return change
 
     def _take(self, letter: str, columns: str) -> list[str]:
         """Return the statements that take a tuple's columns out of bytes, as edge/postgres/rows_compiled.py does."""

@@ -78,8 +78,8 @@ class Changes(dict[bytes, Change]):
         if self._seen[prefix] < WORTH_MAKING:
             self._seen[prefix] += 1
             return first
-        made = self[prefix] = make(self._table) if first is exact else first
-        return made
+        change = self[prefix] = make(self._table) if first is exact else first
+        return change
 
 
 def insert(table: Table) -> Change:

@@ -198,7 +198,7 @@ class SourceSetup(NamedTuple):
         self.report(f"Made slot {slot.name} a failover slot: standbys with sync_replication_slots keep it ready")
 
     def _complete(self, checkpoint: PostgresCheckpoint, confirmed: int) -> PostgresCheckpoint:
-        made = msgspec.structs.replace(
+        completed = msgspec.structs.replace(
             checkpoint,
             stage="made",
             confirmed_lsn=format_lsn(confirmed),
@@ -206,9 +206,9 @@ class SourceSetup(NamedTuple):
             # What the slot does not send any more may be committed and not be visible yet.
             unseen=running(self.database) or msgspec.UNSET,
         )
-        self.state.write(made)
-        self.report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}")
-        return made
+        self.state.write(completed)
+        self.report(f"Wrote checkpoint {self.state.path}: epoch {completed.position.epoch}")
+        return completed
 
     def _adopt(
         self, checkpoint: PostgresCheckpoint | None, slot: Slot | None, adoption: Adoption

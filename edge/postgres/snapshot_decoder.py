@@ -124,11 +124,11 @@ class SnapshotDecoder(Decoder):
         committed, place, read_at = self._committed, self._place, self._read
         again: list[Key] = []
         alone, at = self._records.transactions or self.wants_places, 0
-        keys, found, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, writer.ordinal
+        keys, values, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, writer.ordinal
         while at < len(rows):
             if copy_rows is not None and table.schema_sent and not alone:
                 before, around = at, (ordinal, committed, place, read_at)
-                at, free = copy_rows(rows, at, free, largest, changed, keys, found, *around)
+                at, free = copy_rows(rows, at, free, largest, changed, keys, values, *around)
                 ordinal += at - before
                 if at == len(rows):
                     break
@@ -147,13 +147,13 @@ class SnapshotDecoder(Decoder):
                     size = len(value)
                 if size <= free:
                     keys.append(key)
-                    found.append(value)
+                    values.append(value)
                     free -= size
                     ordinal += 1
                     continue
             batcher.free_bytes, writer.ordinal = free, ordinal
             again += self._put_row(table, row, chunk_table, window)
-            keys, found, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, writer.ordinal
+            keys, values, free, ordinal = batcher.keys, batcher.values, batcher.free_bytes, writer.ordinal
         batcher.free_bytes, writer.ordinal = free, ordinal
         put = writer.ordinal > first
         return Put(Position(self._epoch, self._commit, writer.ordinal - 1) if put else None, again)
@@ -212,13 +212,13 @@ class SnapshotDecoder(Decoder):
         changes = rows_compiled.Changes(table.for_snapshot())
         for xid, (change, too_large), _ in window.kept:
             if chunk.lacks(xid):
-                made, around = changes[change[:8]], self._around(table.name)
+                change_of, around = changes[change[:8]], self._around(table.name)
                 instead: Instead = None
                 try:
-                    key, value = made(change + PAD, *around)
+                    key, value = change_of(change + PAD, *around)
                 except UNDECODABLE:
                     repaired = without_undecodable(table, change)
-                    key, value = made(repaired.message + PAD, *around)
+                    key, value = change_of(repaired.message + PAD, *around)
                     if repaired.column is not None:
                         instead = Undecodable(len(change), repaired.column)
                 if too_large is not None:
@@ -304,8 +304,8 @@ class SnapshotDecoder(Decoder):
         if window is not None:
             window.change(key, former, whole=whole)
         if former is not None and not whole:
-            for one in followed:
-                self._moved(one, _new_key(message + PAD, table, one.key))
+            for log_table in followed:
+                self._moved(log_table, _new_key(message + PAD, table, log_table.key))
 
     def _add_large(self, message: bytes) -> bool:
         added = super()._add_large(message)
@@ -346,16 +346,16 @@ class SnapshotDecoder(Decoder):
 
     def _announce(self, message: bytes) -> None:
         oid = _XID(message, 1)[0]
-        known = self._tables.get(oid)
+        former = self._tables.get(oid)
         super()._announce(message)
         watched, window = self._watched, self._window
-        altered = known is not self._tables[oid] and watched is not None and message != watched.messages[-1]
+        altered = former is not self._tables[oid] and watched is not None and message != watched.messages[-1]
         if altered and watched is not None and watched.oid == oid and window is not None:
             window.alter()
 
     def _forget(self, oid: int) -> None:
-        known = oid.to_bytes(4, "big")
-        for prefix in [prefix for prefix in self._fast if prefix[1:5] == known]:
+        number = oid.to_bytes(4, "big")
+        for prefix in [prefix for prefix in self._fast if prefix[1:5] == number]:
             del self._fast[prefix]
 
 

@@ -23,12 +23,10 @@ from edge.postgres.rows import PAD
 from edge.postgres.snapshot_table import SnapshotTable, describe, named, published
 from edge.postgres.visibility import Moment
 from edge.records.column_policy import Policy
-from edge.snapshot.chunk_reader import ChunkReader
-from edge.snapshot.dead_letters import check_keys, unclear
+from edge.snapshot.chunk_reader import ChunkReader, check_keys, unclear
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, Described, MomentGone
-from headrace.configuration.edge import Postgresql
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Postgresql, Records
 from headrace.errors import NeedsOperator, Retryable
 
 _NULL = b"\\N"

@@ -141,8 +141,8 @@ class SnapshotTable:
 
 def shape(database: Database, oid: int, publication_oid: int) -> str | None:
     """Return a sum over all that a chunk has to fit; None when the table is gone."""
-    found: str | None = database.value(_SHAPE, publication_oid, oid)
-    return found
+    text: str | None = database.value(_SHAPE, publication_oid, oid)
+    return text
 
 
 def published(database: Database, publication: str) -> list[str]:

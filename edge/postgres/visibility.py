@@ -70,13 +70,13 @@ class Unseen:
         #: Whether a look failed: nothing leaves the list until another session begins, so none may be added for long.
         self.lost = False
 
-    def begin(self, database: Database, timeline: int, known: Iterable[int]) -> None:
+    def begin(self, database: Database, timeline: int, transactions: Iterable[int]) -> None:
         """Go on with a connection of a new session, whose checkpoint knows these transactions to be unseen."""
         if timeline != self._timeline:
             # A standby that was promoted has applied all of its log: readers see every commit in it.
             self._xids.clear()
         self._database, self._timeline, self.lost = database, timeline, False
-        self._xids.update(known)
+        self._xids.update(transactions)
         self._look(database)
 
     def add(self, xid: int) -> int:
@@ -181,13 +181,13 @@ class Moment:
         block = int(first[1:].partition(",")[0])
         progress = self._progress
         before = block + max(1, min(_MOST_BLOCKS, int(count / progress.rows_per_block)))
-        found, size, whole = self._copied(reader, table, table.select_between(first, before), limit_bytes)
+        copied_rows, size, whole = self._copied(reader, table, table.select_between(first, before), limit_bytes)
         # The place of each is ahead of it.
-        rows = [row.partition(b"\t")[2] for row in found]
+        rows = [row.partition(b"\t")[2] for row in copied_rows]
         if whole:
             seen = (before - block) or 1
             progress.rows_per_block = max(len(rows) / seen, progress.rows_per_block / 8, 0.01)
-        following = f"({before},0)" if whole else _behind(found[-1].partition(b"\t")[0])
+        following = f"({before},0)" if whole else _behind(copied_rows[-1].partition(b"\t")[0])
         return Chunk(
             table=table,
             rows=rows,

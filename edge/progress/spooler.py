@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from edge.delivery.in_flight import Entry
 from edge.delivery.outbox import Outbox
+from edge.delivery.window import Entry
 from edge.observability.figures import Figures
 from edge.progress.spool import Kept, Spool
 from headrace.errors import NoSpace

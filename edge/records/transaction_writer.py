@@ -16,7 +16,7 @@ from edge.records import envelope
 from edge.records.alterations import Announcement
 from edge.records.batcher import Batcher
 from edge.records.envelope import Envelope, History, Table, Transaction
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 from headrace.schema import TableSchema

@@ -16,7 +16,7 @@ from headrace.amqp.links import Arriving, Release, close, decode, settle
 from headrace.amqp.transport import Delivery, Endpoint, Loop, Message, symbol
 from headrace.errors import CorruptInput
 from headrace.logs import RateLimitedLog
-from headrace.requests.message import ANSWER_CONTENT_TYPE, ANSWERS, LARGEST_REQUEST, REQUESTS, Part
+from headrace.requests import ANSWER_CONTENT_TYPE, ANSWERS, LARGEST_REQUEST, REQUESTS, Part
 
 _log = logging.getLogger(__name__)
 

@@ -23,13 +23,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace import doors, files
+from headrace import doors, files, requests
 from headrace.amqp.links import Accept, Outcome, Reject, Release
 from headrace.errors import UNEXPECTED, CorruptInput, ReplicationError
 from headrace.formats import UNREADABLE
 from headrace.logs import RateLimitedLog
-from headrace.requests import message
-from headrace.requests.message import LONGEST_SECONDS, REQUESTS, Content, Part, Request, decode_request, encode, parts
+from headrace.requests import LONGEST_SECONDS, REQUESTS, Content, Part, Request, decode_request, encode, parts
 
 _log = logging.getLogger(__name__)
 
@@ -277,7 +276,7 @@ class RequestService:
         else:
             self.answers.put(parts(request, "done", Content(exit_code=exit_code, data=data)), request.deadline)
 
-    def _answer(self, request: Request, outcome: message.Outcome, why: str, hint: str) -> None:
+    def _answer(self, request: Request, outcome: requests.Outcome, why: str, hint: str) -> None:
         self.answers.put(parts(request, outcome, Content(exit_code=3, message=why, hint=hint)), request.deadline)
 
 

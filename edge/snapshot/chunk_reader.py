@@ -6,10 +6,11 @@ and edge/mysql).
 A thread that reads chunks while the log is read: one job at a time, its outcome taken by the capturing thread.
 """
 
+import shlex
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
@@ -102,7 +103,7 @@ class ChunkReader(ABC, Generic[D, T]):
 def where_clause(conditions: Sequence[str | None]) -> str:
     """Return the clause for all of these conditions that are given, an operator's own among them."""
     # A line comment at the end of a condition must not swallow what comes behind it.
-    given = [f"({one}\n)" for one in conditions if one]
+    given = [f"({condition}\n)" for condition in conditions if condition]
     return f" where {' and '.join(given)}" if given else ""
 
 
@@ -159,3 +160,17 @@ class Worker:
             self._wake()
         if reader is not None:
             reader.close()
+
+
+def unclear(table: str, why: str) -> NeedsOperator:
+    """Return the error of an engine that cannot identify a table's rows by dead letters."""
+    return NeedsOperator(
+        f"dead letters do not identify the rows of {table}: {why}",
+        hint=f'Copy the rows with a condition: headrace edge snapshot {shlex.quote(table)} --where "…".',
+    )
+
+
+def check_keys(table: str, keys: list[dict[str, Any]], names: Collection[str]) -> None:
+    """Raise NeedsOperator unless the keys are of the columns that the table's key has now."""
+    if any(set(key) != set(names) for key in keys):
+        raise unclear(table, f"its key is now {', '.join(names)}")

@@ -22,12 +22,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from edge.snapshot.active_plan import ActivePlan
+from edge.snapshot.active_plan import ActivePlan, TableCopy
 from edge.snapshot.chunk_reader import Job, Worker
 from edge.snapshot.plan import Key, LogTable, TablePlan
 from edge.snapshot.ports import Chunk, DedupWindow, Described, MomentGone, Reader, Source
 from edge.snapshot.store import Request
-from edge.snapshot.table_copy import TableCopy
 from headrace.errors import NeedsOperator, NoSpace, NotConnected, Retryable
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS
@@ -85,7 +84,7 @@ class SnapshotCoordinator:
         self._backoff = Backoff(first=0.2, longest=10.0)
         self._now = self._looked_at = self._not_before = 0.0
         # How often in succession a chunk did not fit, and the pauses before it is read again.
-        self._misfits, self._patience = 0, Backoff(first=0.1, longest=5.0)
+        self._misfits, self._misfit_backoff = 0, Backoff(first=0.1, longest=5.0)
         # Watermarks of other sessions are not ours.
         self._session, self._number = secrets.token_hex(8), 0
         self.phase = Phase.IDLE
@@ -270,7 +269,7 @@ class SnapshotCoordinator:
             chunk = None
         else:
             self._misfits = 0
-            self._patience.reset()
+            self._misfit_backoff.reset()
             if copy.of_moment and copy.begins:
                 self._put_beginning(copy)
                 window.keeps_changes = False
@@ -291,7 +290,7 @@ class SnapshotCoordinator:
         """Put off the next attempt at a chunk that lacks what the stream had before it, or whose table was altered meanwhile."""
         self._misfits += 1
         if self._misfits > _AT_ONCE:
-            self._not_before = self._now + self._patience.pause()
+            self._not_before = self._now + self._misfit_backoff.pause()
         if self._misfits == _REPORTED:
             _log.warning(
                 "the snapshot of %s waits for a transaction that readers do not see yet, as one whose commit waits for a standby",

@@ -171,10 +171,10 @@ class Plan(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         if not left:
             return {}
         now = left[0]
-        found: dict[str, int | float | str] = {"snapshot_tables": len(left), "snapshot_table": now.name}
-        found |= {"snapshot_rows": now.rows, "snapshot_rows_per_second": round(now.rows_per_second, 1)}
-        found |= {"snapshot_estimate": now.estimate} if now.estimate >= 0 else {}
-        return found | ({"snapshot_paused": 1} if self.paused else {})
+        values: dict[str, int | float | str] = {"snapshot_tables": len(left), "snapshot_table": now.name}
+        values |= {"snapshot_rows": now.rows, "snapshot_rows_per_second": round(now.rows_per_second, 1)}
+        values |= {"snapshot_estimate": now.estimate} if now.estimate >= 0 else {}
+        return values | ({"snapshot_paused": 1} if self.paused else {})
 
     def failures(self) -> list[str]:
         """Return what `status` reports of each copy that failed, until the table is copied again or its copy cancelled."""

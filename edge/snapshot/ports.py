@@ -111,7 +111,7 @@ class DedupWindow:
         if self._kept_bytes <= _MOST_KEPT:
             return
         if lacks is not None:
-            self.kept = [one for one in self.kept if lacks(one[0])]
+            self.kept = [pair for pair in self.kept if lacks(pair[0])]
             self._kept_bytes = sum(size for _, _, size in self.kept)
         if self._kept_bytes > _MOST_KEPT:
             # Too many: another moment is chosen.

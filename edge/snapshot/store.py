@@ -101,9 +101,9 @@ def unreported(form: Form) -> list[str]:
     return (form.rewritten or []) if form.reported is None else []
 
 
-def rows_moved(known: str, found: str) -> str:
+def rows_moved(former: str, current: str) -> str:
     """Return how rows came or went with partitions; a partition that is new and was made as one had none."""
-    before, after = _partitions(known), _partitions(found)
+    before, after = _partitions(former), _partitions(current)
     gone = before.keys() - after.keys()
     if gone or any(number not in before and had_rows for number, (had_rows, _) in after.items()):
         return "partitions were attached, detached or dropped"
@@ -182,12 +182,12 @@ class SnapshotStore:
 
         Raises NeedsOperator for one of a release whose requests are not read.
         """
-        found: list[tuple[Path, Request]] = []
+        requests: list[tuple[Path, Request]] = []
         for path in self._found():
             try:
                 data = path.read_bytes()
                 SNAPSHOT_REQUEST.check_json(data, f"snapshot request {path}")
-                found.append((path, msgspec.json.decode(data, type=Request)))
+                requests.append((path, msgspec.json.decode(data, type=Request)))
             except FileNotFoundError:
                 # The edge took it meanwhile.
                 continue
@@ -197,7 +197,7 @@ class SnapshotStore:
             except UNREADABLE:
                 _log.exception("snapshot request %s is damaged and was removed: request it again", path)
                 self.taken(path)
-        return found
+        return requests
 
     def taken(self, path: Path) -> None:
         """Remove a request; call it after the plan that follows from it is saved."""

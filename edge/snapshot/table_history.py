@@ -95,22 +95,22 @@ class TableHistory:
                 # The log of before is read again, from a place that is not remembered.
                 return Announcement(None, self._others_until(table))
             in_force = self._add(table, in_force, place, is_copied=is_copied)
-        found = in_force.rewritten
-        if found is not None and in_force.reported is None:
+        rewritten = in_force.rewritten
+        if rewritten is not None and in_force.reported is None:
             in_force.reported, self._dirty = place, True
         is_here = in_force.reported == place
-        if found and is_here and self._dirty:
+        if rewritten and is_here and self._dirty:
             self._save()
         self.save_due()
-        return Announcement(found if is_here else None, in_force.others_until)
+        return Announcement(rewritten if is_here else None, in_force.others_until)
 
-    def labels(self, found: Mapping[str, Mapping[str, str]]) -> None:
+    def labels(self, current: Mapping[str, Mapping[str, str]]) -> None:
         """Compare the labels of enum types with those that are known: one that was renamed changed rows."""
-        known = self._known.labels
+        former = self._known.labels
         renamed = {
             kind
-            for kind, labels in found.items()
-            if any(labels.get(number, label) != label for number, label in known.get(kind, {}).items())
+            for kind, labels in current.items()
+            if any(labels.get(number, label) != label for number, label in former.get(kind, {}).items())
         }
         altered: list[tuple[Form, list[str]]] = []
         for forms in self._known.tables.values():
@@ -121,9 +121,9 @@ class TableHistory:
         for newest, reasons in altered:
             self._mark(newest.name, reasons)
             newest.rewritten, newest.reported = list(dict.fromkeys([*unreported(newest), *reasons])), None
-        if found != known:
+        if current != former:
             # After all marks: where one cannot be made, the next session finds the labels again.
-            self._known.labels = {kind: dict(labels) for kind, labels in found.items()}
+            self._known.labels = {kind: dict(labels) for kind, labels in current.items()}
             self._dirty = True
         if renamed:
             self._save()
@@ -184,17 +184,17 @@ class TableHistory:
     def _move(self, table: str, reason: str, place: int) -> None:
         """Note a move of a table."""
         self._mark(table, [reason])
-        known, identity = self._known.tables, self._identity(table)
-        if forms := known.get(identity, []):
+        tables, identity = self._known.tables, self._identity(table)
+        if forms := tables.get(identity, []):
             reasons = list(dict.fromkeys([*unreported(forms[-1]), *self._moved_at(forms[-1], place), reason]))
             moved = msgspec.structs.replace(forms[-1], since=place, rewritten=reasons, reported=None)
             kept = forms[:-1] if forms[-1].since == place else forms
-            known[identity] = [*kept, moved][-_MOST_FORMS:]
+            tables[identity] = [*kept, moved][-_MOST_FORMS:]
 
     def _identity(self, table: str) -> str:
         """Return the identity of the table that was last known by a name; the name where there is none."""
-        known = self._known.tables
-        return table if table in known else next((it for it in self._identities(table) if it in known), table)
+        tables = self._known.tables
+        return table if table in tables else next((it for it in self._identities(table) if it in tables), table)
 
     def _identities(self, name: str) -> dict[str, None]:
         """Return the identities of tables, dropped ones included, that were last known by a name."""
@@ -227,35 +227,35 @@ class TableHistory:
         """What was published when it was last compared."""
         return self._known.published
 
-    def publication(self, found: Published) -> None:
+    def publication(self, current: Published) -> None:
         """Compare what is published with what was: changes of meanwhile, or rows that moved with a partition, are in no log."""
-        known = self._known.published
-        if known == found:
+        former = self._known.published
+        if former == current:
             return
-        if known is not None:
-            marks = self._published_otherwise(known, found)
+        if former is not None:
+            marks = self._published_otherwise(former, current)
             self._request(marks)
             for table, reason in marks.items():
                 self._mark(table, [reason])
         # After all marks, as labels.
-        self._known.published, self._dirty = found, True
+        self._known.published, self._dirty = current, True
         self._save()
 
-    def _published_otherwise(self, known: Published, found: Published) -> dict[str, str]:
+    def _published_otherwise(self, former: Published, current: Published) -> dict[str, str]:
         """Return why tables need a copy, by name."""
         captured = {forms[-1].name for forms in self._known.tables.values()}
-        if known.kinds != found.kinds:
+        if former.kinds != current.kinds:
             return dict.fromkeys(sorted(captured), "the publication publishes other kinds of changes than before")
         reasons = {}
-        for table in sorted(captured | known.partitions.keys()):
-            if known.tables.get(table) != found.tables.get(table):
+        for table in sorted(captured | former.partitions.keys()):
+            if former.tables.get(table) != current.tables.get(table):
                 reasons[table] = (
                     "the table left the publication"
-                    if table not in found.tables
+                    if table not in current.tables
                     else "the table was added to the publication, or is published with other columns or another row filter"
                 )
-            elif table in found.partitions and (
-                reason := rows_moved(known.partitions.get(table, ""), found.partitions[table])
+            elif table in current.partitions and (
+                reason := rows_moved(former.partitions.get(table, ""), current.partitions[table])
             ):
                 reasons[table] = reason
         return reasons
@@ -271,15 +271,15 @@ class TableHistory:
 
         They cannot be copied, so warnings about them end.
         """
-        known, names = self._known, set(present.values())
-        for identity in known.tables.keys() - present.keys():
-            known.dropped.pop(identity, None)
-            known.dropped[identity] = known.tables.pop(identity)[-1].name
+        history, names = self._known, set(present.values())
+        for identity in history.tables.keys() - present.keys():
+            history.dropped.pop(identity, None)
+            history.dropped[identity] = history.tables.pop(identity)[-1].name
             self._dirty, self._by_name = True, None
-        while len(known.dropped) > _MOST_DROPPED:
-            del known.dropped[next(iter(known.dropped))]
-        self._unmark([table for table in known.needs_copy if table not in names])
-        known.recurred = {table: at_ms for table, at_ms in known.recurred.items() if table in names}
+        while len(history.dropped) > _MOST_DROPPED:
+            del history.dropped[next(iter(history.dropped))]
+        self._unmark([table for table in history.needs_copy if table not in names])
+        history.recurred = {table: at_ms for table, at_ms in history.recurred.items() if table in names}
 
     def close(self) -> None:
         """Write what is not written yet, if the disk takes it: nothing depends on it."""
@@ -303,34 +303,34 @@ class TableHistory:
             msgspec.structs.replace(column, number=numbers.get(column.name)) if numbers else column
             for column in table.columns
         )
-        found: list[str] | None = None
+        reasons: list[str] | None = None
         if former is None:
             if self._others(table, table.name):
-                found = [f"another table is called {table.name} now"]
+                reasons = [f"another table is called {table.name} now"]
             elif table.name in self._known.needs_copy and not is_copied:
                 # Rows came to a table that had sent no record.
-                found = list(self._known.needs_copy[table.name].reasons)
+                reasons = list(self._known.needs_copy[table.name].reasons)
         elif not former.describes(table):
-            found = alterations(
+            reasons = alterations(
                 former.columns, columns, catalog, types=bool(numbers), newest=former.newest, left_out=former.left_out
             )
             if former.name != table.name:
-                found = [f"the table was called {former.name}", *(found or [])]
+                reasons = [f"the table was called {former.name}", *(reasons or [])]
         if former is not None and not is_copied and (waiting := unreported(former)):
-            found = list(dict.fromkeys([*waiting, *(found or [])]))
+            reasons = list(dict.fromkeys([*waiting, *(reasons or [])]))
         form = Form(
             table.name,
             columns,
             table.schema,
             place,
-            found,
+            reasons,
             others_until=self._others_until(table),
             newest=catalog.newest if catalog is not None else 0,
             left_out=tuple(table.left_out),
         )
-        if found and not is_copied:
+        if reasons and not is_copied:
             self._request([table.name])
-            self._mark(table.name, found)
+            self._mark(table.name, reasons)
         if former is not None and former.name != table.name and not self._others(table, former.name):
             # Nothing has this name any more that could be copied.
             self._known.needs_copy.pop(former.name, None)

@@ -75,8 +75,8 @@ class Sockets:
 
     def know(self, transport: Any) -> None:
         """Note a connection whose handshakes are over."""
-        if (known := self._of(transport)) is not None:
-            self.polling.know(known.descriptor)
+        if (socket := self._of(transport)) is not None:
+            self.polling.know(socket.descriptor)
 
     def _of(self, transport: Any) -> "Socket | None":
         return None if transport is None else self.all.get(number_of(transport._impl))  # noqa: SLF001 - as below.

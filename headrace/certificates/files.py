@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from headrace.configuration.sections import Certificates
 from headrace.errors import ConfigurationError
-from headrace.metrics.figure import worked_out
+from headrace.metrics.collector import worked_out
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -45,11 +45,11 @@ def examine(files: Certificates) -> list[str]:
             hint="Name a certificate and its own key. When they are being renewed, put both there.",
         )
     now = dt.datetime.now(dt.UTC)
-    found = [
+    findings = [
         _describe_end(path, certificates, now)
         for path, certificates in ((files.authority, authorities), (files.certificate, own[:1]))
     ]
-    return [warning for warning in found if warning]
+    return [warning for warning in findings if warning]
 
 
 def ends(files: Certificates) -> float | None:
@@ -58,7 +58,7 @@ def ends(files: Certificates) -> float | None:
     Of several certificates in the authority's file the one that lasts longest counts: two are there while it is replaced.
     Raises ConfigurationError when a file cannot be read.
     """
-    found = [
+    dates = [
         max(certificate.not_valid_after_utc for certificate in certificates).timestamp()
         for certificates in (
             _certificates(files.authority) if files.authority else [],
@@ -66,7 +66,7 @@ def ends(files: Certificates) -> float | None:
         )
         if certificates
     ]
-    return min(found, default=None)
+    return min(dates, default=None)
 
 
 def unusable(files: Certificates) -> ConfigurationError:

@@ -9,10 +9,10 @@ from typing import Any
 import click
 import msgspec
 
+from headrace.configuration.edge import GONE_IN_0_3
 from headrace.configuration.explain import Place, Resolved, line_of
 from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.configuration.load import File, parsed, read
-from headrace.configuration.records import GONE_IN_0_3
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
 
@@ -42,8 +42,8 @@ def check(context: click.Context, files: tuple[Path, ...], kind: str | None, *, 
             file, resolved = _read(path, kind)
             text, given = parsed(path.absolute())
             old = deprecated(given, text, resolved)
-            if isinstance(file, LakeFile) and (found := file.wrong_expectations()):
-                raise ConfigurationError("\n".join(f"{path}: {sentence}" for sentence in found), hint=_EXPECTATION)
+            if isinstance(file, LakeFile) and (problems := file.wrong_expectations()):
+                raise ConfigurationError("\n".join(f"{path}: {sentence}" for sentence in problems), hint=_EXPECTATION)
         except ConfigurationError as problem:
             wrong, error = True, problem
         if as_json:
@@ -68,9 +68,9 @@ def check(context: click.Context, files: tuple[Path, ...], kind: str | None, *, 
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(file: Path, kind: str | None, *, only_set: bool, as_json: bool) -> None:
     """Show every value of FILE with its defaults, and where each comes from. Secrets are shown as their references."""
-    found, resolved = _read(file, kind)
+    settings, resolved = _read(file, kind)
     text, given = parsed(file.absolute())
-    shown = [each for each in values(found, given, text, resolved) if not (only_set and each.origin == "default")]
+    shown = [each for each in values(settings, given, text, resolved) if not (only_set and each.origin == "default")]
     if as_json:
         click.echo(json.dumps({each.place: {"value": each.value, "from": each.origin} for each in shown}, indent=2))
         return

@@ -14,12 +14,12 @@ from msgspec import Meta
 
 from headrace.configuration.bridge import SourceName, StreamName
 from headrace.configuration.databases import MysqlConnection, PostgresqlConnection
-from headrace.configuration.expectations import find_problem
 from headrace.configuration.explain import URI
 from headrace.configuration.kafka import KafkaConnection, Value, as_texts, check_java, check_librdkafka
 from headrace.configuration.load import File, Section
 from headrace.configuration.secret import Secret
 from headrace.configuration.sections import Lineage, Metastore, Registry, RequestTopics, Serve
+from headrace.configuration.value_types import find_expression_problem
 from headrace.errors import ConfigurationError
 
 #: Of Kafka's Java client: the class that fetches a token.
@@ -229,8 +229,8 @@ class Stream(Section, frozen=True, kw_only=True):
 
     def history_of(self, table: str) -> TableOptions | None:
         """Return how a table's history is kept; None when it is not."""
-        found = self.tables.get(table, TableOptions())
-        return found if found.keeps_history(self.history) else None
+        options = self.tables.get(table, TableOptions())
+        return options if options.keeps_history(self.history) else None
 
     def marks_deleted(self, table: str) -> bool:
         """Whether a table's deleted rows stay, marked."""
@@ -368,7 +368,7 @@ class LakeFile(File, frozen=True, kw_only=True):
             for name, stream in self.streams.items()
             for table, options in stream.tables.items()
             for expectation, expression in options.expect.items()
-            if (problem := find_problem(expression)) is not None
+            if (problem := find_expression_problem(expression)) is not None
         ]
 
     def topic(self, name: str) -> str:

@@ -57,10 +57,10 @@ class Secret:
     def stamp(self) -> tuple[int, int, int] | None:
         """What changes whenever the file does; None for what is in none, or is not there."""
         try:
-            found = (self._folder / self._name).stat() if self._kind == "file" else None
+            status = (self._folder / self._name).stat() if self._kind == "file" else None
         except OSError:
             return None
-        return None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size)
+        return None if status is None else (status.st_ino, status.st_mtime_ns, status.st_size)
 
     def reveal(self) -> str:
         """Return the secret as it is now.

@@ -1,7 +1,13 @@
-"""Types of values: what names may be, as patterns and in words; and the units of seconds, bytes and numbers."""
+"""Types of values: what names may be, as patterns and in words; the units of seconds, bytes and numbers; and expectations,
+as far as they can be checked without Spark.
+
+A function is allowed where it computes from its arguments alone: the written list of `headrace lake serve`, which its Java has.
+"""
 
 import re
 from fractions import Fraction
+from functools import cache
+from pathlib import Path
 
 SOURCE_NAME = r"^[a-z0-9][a-z0-9_-]*/[a-z0-9][a-z0-9_.-]*$"
 STREAM_NAME = r"^[a-z0-9][a-z0-9_-]*$"
@@ -69,6 +75,14 @@ _WRITTEN = {
 }
 _DURATION_WORDS = frozenset({"ms", "s", "min", "m", "h", "d"})
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+_LIST = Path(__file__).parents[2] / "spark_jobs" / "serve" / "Functions.java"
+#: What a parenthesis may follow that is no function: words of SQL, and types with a size.
+_WORDS = frozenset({"then", "else", "is", "distinct", "from", "as", "char", "varchar", "numeric", "dec", "character"})
+#: Texts and quoted names, which hold no calls, and comments.
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_CALL = re.compile(r"([A-Za-z_][\w.]*)\s*\(")
+#: Folders in which Spark's own functions are.
+_FOLDERS = ("", "builtin", "system.builtin")
 
 
 def plain_name(field: str) -> tuple[str, str] | None:
@@ -101,3 +115,39 @@ def convert(text: str, unit: str) -> int | float:
         raise ValueError(f"{text!r} is not {example}")
     amount = Fraction(match[1]) * _WRITTEN[word] / (_DURATIONS if duration else _SIZES)[unit]
     return int(amount) if amount.denominator == 1 else float(amount)
+
+
+@cache
+def allowed_functions() -> frozenset[str]:
+    """Return the functions that an expression may call."""
+    match = re.search(r'ALLOWED = Set\.of\("""(.*?)"""', _LIST.read_text("utf-8"), re.DOTALL)
+    assert match is not None, "the list is in Functions.java"
+    return frozenset(match[1].split())
+
+
+def refuse_function(name: str) -> str | None:
+    """Return why a function cannot be called; None where it can."""
+    folder, _, own = name.lower().rpartition(".")
+    if folder in _FOLDERS and own in allowed_functions():
+        return None
+    return f"the function {name} is refused: it is not among those that are known to compute from their arguments alone"
+
+
+def find_expression_problem(expression: str) -> str | None:
+    """Return what is certainly wrong with an expression; None where Spark has to see it."""
+    plain = _QUOTED.sub(lambda match: "''" if match[0][0] == "'" else " ", expression)
+    if not plain.strip():
+        return "it is empty"
+    if "'" in plain.replace("''", "") or '"' in plain or "`" in plain:
+        return "a quote is not closed"
+    depth = 0
+    for character in plain:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth < 0:
+            break
+    if depth:
+        return "its parentheses do not match"
+    if ";" in plain:
+        return "it is more than one expression"
+    calls = (name for name in _CALL.findall(plain) if name.lower() not in _WORDS)
+    return next(filter(None, map(refuse_function, calls)), None)

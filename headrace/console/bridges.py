@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
-from headrace.status.client import answer_of, rank
+from headrace.status.command import answer_of, rank
 
 _log = logging.getLogger(__name__)
 

@@ -130,9 +130,9 @@ class _Turns:
                 time.sleep(left)
             # Not the time that passed: a machine may stand still meanwhile.
             began = time.thread_time()
-            made = answer()
+            status = answer()
             self._rested_at = time.monotonic() + _REST * (time.thread_time() - began)
-            return made
+            return status
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from headrace import doors
-from headrace.amqp.links import Outcome
-from headrace.amqp.sections import Most, read
+from headrace.amqp.links import Most, Outcome, read_sections
 
 #: The application properties of a record's headers begin so.
 _HEADER = "header."
@@ -50,12 +49,12 @@ class Received(NamedTuple):
 def decode(data: bytes | bytearray) -> Received | None:
     """Return what a message holds; None when it is no AMQP message with a binary or text body."""
     try:
-        found = read(data, _MOST)
-        properties = found.application or {}
-        created = found.created
+        sections = read_sections(data, _MOST)
+        properties = sections.application or {}
+        created = sections.created
         return Received(
-            id="" if found.id is None else str(found.id),
-            address=str(found.address or ""),
+            id="" if sections.id is None else str(sections.id),
+            address=str(sections.address or ""),
             key=_key(properties.get("key")),
             timestamp=created if isinstance(created, int) else 0,
             headers={
@@ -63,7 +62,7 @@ def decode(data: bytes | bytearray) -> Received | None:
                 for name, value in properties.items()
                 if isinstance(name, str) and name.startswith(_HEADER)
             },
-            body=found.body.encode() if isinstance(found.body, str) else found.body,
+            body=sections.body.encode() if isinstance(sections.body, str) else sections.body,
             tombstone=bool(properties.get("tombstone")),
         )
     except Exception as error:  # noqa: BLE001 - whatever it raises, it is about this message alone.

@@ -1,34 +1,36 @@
-"""Receives from one address, by one or several connections at the same time, and handles message after message.
+"""`headrace receive`: receives from one address, by one or several connections at the same time, and handles message after
+message.
 
-Guarantees that a message is accepted only after it was handled; that what was accepted is not handled again by this process; that
-after a message that was not accepted no later one is handled that came before its return: all that waits is released with it,
-so that a broker sends them again in order. Called by the command.
+What is done with each message: its body is printed, or given to a command. Guarantees that a message is accepted only after that
+is done; that what was accepted is not handled again by this process; that after a message that was not accepted no later one is
+handled that came before its return: all that waits is released with it, so that a broker sends them again in order.
 
-What is done with each message: printed, or given to a command. A message is accepted only when that is done.
-
-A connection that receives from one address; what comes goes to the inbox, outcomes come back by ticket.
-
-Everything runs in the connection's thread but `settle`. Nothing is accepted by itself. What has no outcome when the connection
-ends is sent again by the other side.
+A connection receives from the address; what comes goes to the inbox, outcomes come back by ticket. Everything runs in the
+connection's thread but `settle`. What has no outcome when the connection ends is sent again by the other side.
 """
 
 import itertools
 import logging
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from headrace import doors
+import click
+
+from headrace import doors, logs
 from headrace.amqp.connection import Connection, Connector
 from headrace.amqp.errors import Role, hide_password
 from headrace.amqp.links import Accept, Arriving, Outcome, Reject, Release, settle
+from headrace.configuration.secret import Secret
 from headrace.configuration.sections import Client
-from headrace.errors import CorruptInput, NeedsOperator, NotConnected
+from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected
 from headrace.receive.message import Inbox, Received, Waiting, decode
 from headrace.waiting import StopRequest
 
@@ -40,6 +42,7 @@ _ROLE = Role(
 _numbers = itertools.count(1)
 #: The largest message that is received, in bytes: Kafka's records are smaller.
 _LARGEST_MESSAGE = 256 << 20
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 class Receiving(Connection):
@@ -200,7 +203,7 @@ class Rules(NamedTuple):
     credit: int = 10
 
 
-def receive(
+def receive_all(
     urls: Sequence[str], settings: Client, address: str, handle: Handle, rules: Rules, stopping: StopRequest
 ) -> bool:
     """Receive until `stopping`, `messages` or `timeout`; return False after a failure to handle, or where too few came.
@@ -267,3 +270,81 @@ def _answer(inbox: Inbox, waiting: Waiting, answer: str) -> None:
 
 def _settle(waiting: Waiting, answer: str) -> None:
     waiting.connection.settle(waiting.ticket, _OUTCOMES[answer])
+
+
+@click.command()
+@click.argument("address")
+@click.argument("command", nargs=-1)
+@click.option(
+    "--connect",
+    "urls",
+    required=True,
+    multiple=True,
+    metavar="URL",
+    help="amqps://HOST:PORT of a bridge, router or broker; again for each further one: all of them are received from.",
+)
+@click.option("--authority", type=_FILE, help="Certificates of the authorities to trust, PEM.")
+@click.option("--certificate", type=_FILE, help="This receiver's own certificate, PEM.")
+@click.option("--key", type=_FILE, help="Its key.")
+@click.option("--user", help="For routers and brokers that require a password.")
+@click.option("--password", metavar="REFERENCE", help="env:NAME or file:PATH.")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON instead of the body: id, key, headers, body.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many messages.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="End when nothing came for so many seconds.")
+@click.option(
+    "--answer",
+    type=click.Choice(["accept", "release", "reject"]),
+    default="accept",
+    show_default=True,
+    help="What is answered when a message was printed, or the command ended with exit code 0.",
+)
+@click.option(
+    "--on-failure",
+    type=click.Choice(["release", "reject", "stop"]),
+    default="release",
+    show_default=True,
+    help="When the command ends otherwise: have it sent again, make a dead letter of it, or release it and end.",
+)
+@click.option("--credit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Messages held at once.")
+def receive(
+    address: str,
+    command: tuple[str, ...],
+    urls: tuple[str, ...],
+    *,
+    as_json: bool,
+    count: int | None,
+    timeout: float | None,
+    answer: Any,
+    on_failure: Any,
+    credit: int,
+    **who: Any,
+) -> None:
+    """Print what is delivered to ADDRESS, a line each, or give each to a COMMAND.
+
+    A message is accepted when its line is written, or the command has ended with exit code 0. The command gets the body, or with
+    --json the line, as standard input, and HEADRACE_ID, HEADRACE_ADDRESS and HEADRACE_KEY in its environment. What this process
+    has accepted it does not handle again; to remember across restarts see examples/receiver.
+
+    Exit codes: 0 done; 1 fewer than --count came, or the command failed and --on-failure is stop; 2 wrong command line; 3 the
+    other side refuses this receiver, or the command cannot be run; 5 no connection within --timeout.
+
+        headrace receive alerts/jakarta --connect amqps://bridge.example:5671 -- ./mark-card
+    """
+    logs.serve("receive")
+    stopping = StopRequest()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stopping.set())
+    handle = command_runner(command, as_json=as_json) if command else printer(as_json=as_json)
+    rules = Rules(answer, on_failure, count, timeout, credit)
+    if not receive_all(urls, _client(urls, **who), address, handle, rules, stopping):
+        sys.exit(1)
+
+
+def _client(urls: tuple[str, ...], *, password: str | None, **who: Any) -> Any:
+    """Return who connects; raise ConfigurationError where that does not fit."""
+    if any(not url.startswith(("amqp://", "amqps://")) for url in urls):
+        raise ConfigurationError("--connect takes amqps://HOST:PORT, or amqp:// inside a trusted network")
+    try:
+        return Client(password=Secret(password, Path.cwd()) if password else None, **who)
+    except ValueError as error:
+        raise ConfigurationError(str(error), hint="See 'headrace receive --help'.") from error

@@ -1,6 +1,6 @@
 """What is compared: tables of a source's database, whatever its engine, ranges of keys, and sums over hashed rows of both sides.
 
-What an engine gives is implemented by postgres/ and by mysql/ for MariaDB and MySQL, between which engines.py chooses.
+What an engine gives is implemented by postgres/ and by mysql/ for MariaDB and MySQL, between which sources.py chooses.
 
 A row's hash is 32 hexadecimal digits of a hash of its canonical text, which each engine has (`Forms.silver_hash`). Its first
 two runs of 60 bits are added up inside the engine, so the order of rows does not matter and equal rows count as often as they
@@ -20,6 +20,8 @@ from msgspec import Meta
 from headrace.errors import CorruptInput
 from headrace.verify.canonical import Column, SilverType, SourceType
 
+#: The engines, MariaDB's and MySQL's being one.
+Engine = Literal["postgresql", "mysql"]
 #: Places of hashed keys: the first 15 hexadecimal digits of the hash.
 HASHES = 1 << 60
 #: A span wider than this cannot be reckoned with in 64 bits.

@@ -17,8 +17,7 @@ from msgspec import Meta
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.formats import UNREADABLE, VERIFICATION
 from headrace.verify.canonical import LONGEST_NAME, Column, SilverType
-from headrace.verify.comparison import MOST_CELLS, Digest, Forms, Grid, SourceTable
-from headrace.verify.engines import Engine
+from headrace.verify.comparison import MOST_CELLS, Digest, Engine, Forms, Grid, SourceTable
 
 #: A session in which nothing was asked for so long is over, and its snapshot is gone, in seconds.
 IDLE_SECONDS = 120

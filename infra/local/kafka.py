@@ -120,8 +120,8 @@ def _cluster(folder: Path) -> str:
 
 def _cluster_of(quorum: Mapping[int, int]) -> str:
     """Return the id of the cluster that controllers are, the same at each of them; empty for none."""
-    made = uuid.uuid5(uuid.NAMESPACE_OID, repr(sorted(quorum.items())))
-    return urlsafe_b64encode(made.bytes).decode().rstrip("=") if quorum else ""
+    cluster = uuid.uuid5(uuid.NAMESPACE_OID, repr(sorted(quorum.items())))
+    return urlsafe_b64encode(cluster.bytes).decode().rstrip("=") if quorum else ""
 
 
 def _format_storage(folder: Path, command: Sequence[str], cluster: str = "") -> None:

@@ -3,7 +3,7 @@
 Made, started, stopped, crashed and started again. Guarantees that what was committed survives `kill` and `restart` (log and
 tables are synchronised), that the port stays the same, and that the server ends with its owner unless it is detached. It writes
 the binlog that an edge needs. `root` has no password and is served on this machine alone. Run by root, the server runs as an
-ordinary account (infra/local/home.py). Used by infra/local/stack.py and tests.
+ordinary account (infra/local/server.py). Used by infra/local/stack.py and tests.
 """
 
 import os
@@ -22,8 +22,7 @@ from typing import ClassVar
 
 from headrace.errors import NeedsOperator
 from infra.local import jars
-from infra.local.home import make_home, ordinary_account, readable_copy, run_as
-from infra.local.server import Server, keep_port, kept_port
+from infra.local.server import Server, keep_port, kept_port, make_home, ordinary_account, readable_copy, run_as
 
 #: What an edge needs, and what makes a server small.
 _SETTINGS = {
@@ -134,7 +133,7 @@ class BinlogServer(Server):
 
     def _identity(self) -> list[str]:
         """Return the options that give the server a certificate; without one it reckons itself an RSA key, for seconds."""
-        from headrace.certificates.authority import Authority  # noqa: PLC0415 - only a server's start needs it.
+        from headrace.certificates.command import Authority  # noqa: PLC0415 - only a server's start needs it.
 
         certificate = Authority(self.data.parent / "certificates").server(self.kind, ["127.0.0.1", "localhost"])
         key = certificate.with_suffix(".key")

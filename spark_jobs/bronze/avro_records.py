@@ -48,16 +48,16 @@ def rows_of(
 
     Reading fails where a schema is not known yet: see `is_unread` and `learn`.
     """
-    found, schemas = _read(spark, lake, stream, batch, group)
-    return envelope.rows(as_json(found, schemas), sources)
+    frame, schemas = _read(spark, lake, stream, batch, group)
+    return envelope.rows(as_json(frame, schemas), sources)
 
 
 def divided(
     spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, sources: Sources, *, group: str = ""
 ) -> tuple[DataFrame, DataFrame]:
     """Return the same, and the records that are refused, as `envelope.divided` has them."""
-    found, schemas = _read(spark, lake, stream, batch, group)
-    return envelope.divided(as_json(found, schemas, keeps=True), sources, avro=bool(schemas))
+    frame, schemas = _read(spark, lake, stream, batch, group)
+    return envelope.divided(as_json(frame, schemas, keeps=True), sources, avro=bool(schemas))
 
 
 def _read(
@@ -75,9 +75,9 @@ def as_json(source: DataFrame, schemas: Mapping[int, str], *, keeps: bool = Fals
     reader = Reader(dict(schemas), wrong, _UNKNOWN)
     arrow = _has_arrow(source.sparkSession.sparkContext)
     read = _by_arrow(reader) if arrow else F.udf(reader, _RECORD, useArrow=False)
-    found = source.withColumn("_json", read("topic", "partition", "offset", "key", "value"))
+    frame = source.withColumn("_json", read("topic", "partition", "offset", "key", "value"))
     own = {"key": F.col("_json.key"), "value": F.col("_json.value")}
-    return found.select(*(own.get(name, F.col(name)).alias(name) for name in source.columns))
+    return frame.select(*(own.get(name, F.col(name)).alias(name) for name in source.columns))
 
 
 def _has_arrow(context: SparkContext) -> bool:
@@ -109,8 +109,8 @@ def _by_arrow(reader: Reader) -> Callable[..., Column]:
             [pa.array(keys, pa.binary()), pa.array(values, pa.binary())], ["key", "value"]
         )
 
-    made: Callable[..., Column] = F.arrow_udf(read, _RECORD)
-    return made
+    function: Callable[..., Column] = F.arrow_udf(read, _RECORD)
+    return function
 
 
 def is_unread(error: Exception) -> bool:
@@ -131,16 +131,16 @@ def learn(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch) -> Non
         )
     ids = F.array(_id("key"), _id("value"))
     source = records(spark, lake.kafka, batch)
-    found = {row[0] for row in source.select(F.explode(F.array_compact(ids))).distinct().collect()}
-    if not (unknown := sorted(found - schema_texts.renew_avro(spark, lake, stream).keys())):
+    numbers = {row[0] for row in source.select(F.explode(F.array_compact(ids))).distinct().collect()}
+    if not (unknown := sorted(numbers - schema_texts.renew_avro(spark, lake, stream).keys())):
         return
     client = RegistryClient(lake.registry)
     schema_texts.keep_avro(
-        spark, lake, stream, {number: _looked_up(client, lake.registry.url, stream, number) for number in unknown}
+        spark, lake, stream, {number: _look_up(client, lake.registry.url, stream, number) for number in unknown}
     )
 
 
-def _looked_up(client: RegistryClient, url: str, stream: str, number: int) -> str:
+def _look_up(client: RegistryClient, url: str, stream: str, number: int) -> str:
     try:
         text = client.schema(number)
     except NotThere as error:

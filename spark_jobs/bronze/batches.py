@@ -39,8 +39,8 @@ def _left(held: Progress, topic: Topic) -> Ranges:
 
 
 def _starts(held: Progress, topic: Topic) -> dict[int, int]:
-    known = held.of(topic.name).offsets
-    return {p: max(known.get(p, 0), start) for p, start in sorted(topic.starts.items())}
+    offsets = held.of(topic.name).offsets
+    return {p: max(offsets.get(p, 0), start) for p, start in sorted(topic.starts.items())}
 
 
 def done(held: Progress, topics: Sequence[Topic], batch: Batch) -> Progress:

@@ -112,19 +112,19 @@ def _plain() -> Column:
     A piece whose next one begins with its own quote has ended with one: its end needs no further check.
     """
     value = F.col("value")
-    found = value.startswith('{"before":') & F.col("_source").startswith('"source":{"version":"')
+    condition = value.startswith('{"before":') & F.col("_source").startswith('"source":{"version":"')
     for name, head in _HEADS.items():
-        found &= F.col(f"_{name}").startswith(head)
-    found &= F.col("_table").endswith('"')
-    found &= F.col("_position").endswith('"}') & F.col("_order").startswith('"total_order":')
-    found &= F.col("last") | F.col("_order").endswith("}}")
+        condition &= F.col(f"_{name}").startswith(head)
+    condition &= F.col("_table").endswith('"')
+    condition &= F.col("_position").endswith('"}') & F.col("_order").startswith('"total_order":')
+    condition &= F.col("last") | F.col("_order").endswith("}}")
     names = F.concat(*(f"_{name}" for name in ("name", "schema", "table", "transaction")))
-    found &= ~names.contains("\\")
+    condition &= ~names.contains("\\")
     # What was too large is listed between the names of columns and the source; the first piece may be the end of one.
     too_large = F.when(F.col("_before").isNull(), value.contains(',"too_large":{')).otherwise(
         F.col("_ahead").startswith('"sha256":')
     )
-    return found & F.col("_ahead").isNotNull() & ~too_large
+    return condition & F.col("_ahead").isNotNull() & ~too_large
 
 
 #: Most records of a partition that one task reads, so that a topic of one partition keeps all cores busy.
@@ -188,14 +188,14 @@ def divided(
 
     `avro`: what is in Avro still is not of its schema, so it is refused; otherwise reading fails there (errors.AVRO).
     """
-    found = _read(source, sources, avro=avro)
-    refused = found.filter(F.col(_REASON).isNotNull()).select(
+    frame = _read(source, sources, avro=avro)
+    refused = frame.filter(F.col(_REASON).isNotNull()).select(
         *("topic", "partition", "offset", "timestamp", "key", "value"),
         F.col(_OWNER).alias("source"),
         F.col("source").alias("named_source"),
         F.col(_REASON).alias("reason"),
     )
-    return found.filter(F.col(_REASON).isNull()).drop(_REASON, _OWNER), refused
+    return frame.filter(F.col(_REASON).isNull()).drop(_REASON, _OWNER), refused
 
 
 def is_refused(error: Exception) -> bool:
@@ -218,14 +218,14 @@ def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]], *, avro: bo
         *pieces(F.col("value")),
     )
     plain = F.col(PLAIN)
-    known = read(records).withColumn(
+    frame = read(records).withColumn(
         # One parse with a small schema, of values that do not end as our edges write them: other fields are skipped, not built.
         "envelope",
         F.from_json(F.when(~plain, F.col("value")), _ENVELOPE, _JSON_OPTIONS),
     )
-    found = {name: F.when(plain, F.col(name)).otherwise(slow) for name, slow in _parsed(F.col("envelope")).items()}
-    return known.select(
-        *("topic", "partition", "offset", "timestamp", "key", "value"), *(c.alias(n) for n, c in found.items())
+    columns = {name: F.when(plain, F.col(name)).otherwise(slow) for name, slow in _parse(F.col("envelope")).items()}
+    return frame.select(
+        *("topic", "partition", "offset", "timestamp", "key", "value"), *(c.alias(n) for n, c in columns.items())
     ).select(
         *("topic", "partition", "offset", "timestamp", "key", "value"),
         F.col("source_name").alias("source"),
@@ -252,7 +252,7 @@ def ordered(batch: DataFrame) -> DataFrame:
     return batch.withColumn("loaded_at", loaded_at).sortWithinPartitions(F.xxhash64("table"))
 
 
-def _parsed(envelope: Column) -> dict[str, Column]:
+def _parse(envelope: Column) -> dict[str, Column]:
     return {
         "source_name": envelope["source"]["name"],
         "schema_name": envelope["source"]["schema"],

@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.requests.asking import caller
+from headrace.requests import caller
 from spark_jobs.state import delta_log
 
 #: In place of the kind of change: what is left of a record is its place, its position and whether it ends its transaction.
@@ -47,25 +47,25 @@ def path(lake: LakeFile) -> str:
 
 def new(spark: SparkSession, lake: LakeFile, stream: str, table: str, reason: str) -> Erasure:
     """Return an erasure, of which nothing is recorded yet."""
-    known = spark.read.format("delta").load(path(lake)).select("secret").first() if _exists(spark, lake) else None
-    secret = known["secret"] if known else secrets.token_hex(32)
+    first = spark.read.format("delta").load(path(lake)).select("secret").first() if _exists(spark, lake) else None
+    secret = first["secret"] if first else secrets.token_hex(32)
     return Erasure(id=uuid.uuid4().hex, stream=stream, table=table, reason=reason, secret=secret)
 
 
 def begin(
-    spark: SparkSession, lake: LakeFile, one: Erasure, keys: Iterable[tuple[str, str]], upto: dict[str, str]
+    spark: SparkSession, lake: LakeFile, erasure: Erasure, keys: Iterable[tuple[str, str]], upto: dict[str, str]
 ) -> None:
     """Record, ahead of all that it changes, that the rows of sources with keys, as records have them, are erased.
 
     Records up to a position of each source stay erased, wherever they come from.
     """
-    hashed = [(source, _hash_of(one.secret, source, one.table, key)) for source, key in sorted(set(keys))]
-    _append(spark, lake, one, "begun", hashed, upto, {})
+    hashed = [(source, _hash_of(erasure.secret, source, erasure.table, key)) for source, key in sorted(set(keys))]
+    _append(spark, lake, erasure, "begun", hashed, upto, {})
 
 
-def end(spark: SparkSession, lake: LakeFile, one: Erasure, counts: dict[str, int]) -> None:
+def end(spark: SparkSession, lake: LakeFile, erasure: Erasure, counts: dict[str, int]) -> None:
     """Record how much was erased, by place."""
-    _append(spark, lake, one, "done", [], {}, counts)
+    _append(spark, lake, erasure, "done", [], {}, counts)
 
 
 def tables(spark: SparkSession, lake: LakeFile, stream: str) -> list[str]:
@@ -88,8 +88,8 @@ def emptied(spark: SparkSession, lake: LakeFile, stream: str, rows: DataFrame) -
     """Return bronze's rows, those of erased rows without key and value."""
     if not _exists(spark, lake):
         return rows
-    known = spark.read.format("delta").load(path(lake)).filter((F.col("stream") == stream) & (F.col("step") == "begun"))
-    each = known.select("secret", "table", "upto", F.explode("hashes").alias("h"))
+    begun = spark.read.format("delta").load(path(lake)).filter((F.col("stream") == stream) & (F.col("step") == "begun"))
+    each = begun.select("secret", "table", "upto", F.explode("hashes").alias("h"))
     each = each.select("secret", "table", "h.source", "h.hash", F.expr("upto[h.source]").alias("upto"))
     cuts = each.groupBy("secret", "source").agg(F.max("upto").alias("upto")).collect()
     for secret in sorted({row["secret"] for row in cuts}):
@@ -100,9 +100,9 @@ def emptied(spark: SparkSession, lake: LakeFile, stream: str, rows: DataFrame) -
                 before |= (F.col("source") == row["source"]) & (F.col("position") <= row["upto"])
         own = each.filter(F.col("secret") == secret).groupBy("hash").agg(F.max("upto").alias("_upto"))
         hashed = rows.withColumn("_hash", F.when(before & F.col("key").isNotNull(), _hash(secret)))
-        found = hashed.join(F.broadcast(own), F.col("_hash") == F.col("hash"), "left")
+        matches = hashed.join(F.broadcast(own), F.col("_hash") == F.col("hash"), "left")
         gone = F.col("_upto").isNotNull() & (F.col("position") <= F.col("_upto"))
-        rows = found.withColumns(
+        rows = matches.withColumns(
             {name: F.when(gone, value).otherwise(F.col(name)) for name, value in left().items()}
         ).drop("_hash", "hash", "_upto")
     return rows
@@ -136,21 +136,21 @@ def _exists(spark: SparkSession, lake: LakeFile) -> bool:
 def _append(
     spark: SparkSession,
     lake: LakeFile,
-    one: Erasure,
+    erasure: Erasure,
     step: str,
     hashes: list[tuple[str, str]],
     upto: dict[str, str],
     counts: dict[str, int],
 ) -> None:
     row = {
-        "erasure": one.id,
-        "stream": one.stream,
-        "table": one.table,
+        "erasure": erasure.id,
+        "stream": erasure.stream,
+        "table": erasure.table,
         "step": step,
         "at": datetime.now(UTC),
         "by": caller(),
-        "reason": one.reason,
-        "secret": one.secret,
+        "reason": erasure.reason,
+        "secret": erasure.secret,
         "hashes": [{"source": source, "hash": hashed} for source, hashed in hashes],
         "upto": upto,
         "counts": counts,

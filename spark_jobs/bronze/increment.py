@@ -42,7 +42,7 @@ Beyond = dict[int, tuple[int, int]]
 #: Records that a query reads from Kafka, at most.
 _MOST = 50_000
 #: Seconds in which Kafka has to answer, and for which it is not queried again when it did not.
-_PATIENCE, _REST = 5.0, 60.0
+_TIMEOUT, _REST = 5.0, 60.0
 #: Until when Kafka is not queried for a stream, in monotonic seconds.
 _resting: dict[tuple[str, str], float] = {}
 
@@ -63,7 +63,7 @@ class Live:
         if self.client is None:
             self.client = client.admin(lake.kafka)
         try:
-            return client.describe(lake.kafka, lake.topic(stream), patience=_PATIENCE, by=self.client)
+            return client.describe(lake.kafka, lake.topic(stream), timeout=_TIMEOUT, by=self.client)
         except ReplicationError:
             # The next one may have another password.
             self.client = None
@@ -81,27 +81,27 @@ def beyond(spark: SparkSession, lake: LakeFile, stream: str, held: Progress, liv
         _resting[place] = monotonic() + _REST
         _log.warning("live rows of stream %s are those of bronze alone: %s", stream, error.message)
         return {}
-    known = held.of(topic.name)
-    follows = known.id == topic.id and not requests.gaps(known.offsets, topic)
-    found = {p: (known.offsets.get(p, 0), end) for p, end in topic.ends.items() if end > known.offsets.get(p, 0)}
-    few = sum(end - start for start, end in found.values()) <= _MOST
-    return found if found and follows and few and _readable(spark, lake, stream, found) else {}
+    progress = held.of(topic.name)
+    follows = progress.id == topic.id and not requests.gaps(progress.offsets, topic)
+    ranges = {p: (progress.offsets.get(p, 0), end) for p, end in topic.ends.items() if end > progress.offsets.get(p, 0)}
+    few = sum(end - start for start, end in ranges.values()) <= _MOST
+    return ranges if ranges and follows and few and _readable(spark, lake, stream, ranges) else {}
 
 
-def read(lake: LakeFile, stream: str, found: Beyond, sources: avro_records.Sources, live: Live) -> DataFrame:
+def read(lake: LakeFile, stream: str, beyond: Beyond, sources: avro_records.Sources, live: Live) -> DataFrame:
     """Return the rows of these records, without the time at which they were loaded; refused ones are left to bronze."""
-    batch, group = {lake.topic(stream): found}, f"headrace.lake.{stream}.{live.id}"
+    batch, group = {lake.topic(stream): beyond}, f"headrace.lake.{stream}.{live.id}"
     rows, _ = avro_records.divided(live.session, lake, stream, batch, sources, group=group)
     return rows
 
 
-def _readable(spark: SparkSession, lake: LakeFile, stream: str, found: Beyond) -> bool:
+def _readable(spark: SparkSession, lake: LakeFile, stream: str, beyond: Beyond) -> bool:
     """Whether the schemas of the records are known, where they may be in Avro."""
     if lake.registry is None:
         return True
     try:
         with explained(f"live rows of stream {stream}"):
-            avro_records.learn(spark, lake, stream, {lake.topic(stream): found})
+            avro_records.learn(spark, lake, stream, {lake.topic(stream): beyond})
     except ReplicationError as error:
         _resting[lake.kafka.bootstrap, stream] = monotonic() + _REST
         _log.warning("live rows of stream %s are those of bronze alone: %s", stream, error.message)
@@ -149,14 +149,14 @@ def rows(spark: SparkSession, path: str, since: Since | None, upto: int) -> Data
     """Return the rows after a point, up to and including a version; all up to it when the point is None."""
     if since is None or (since.version < upto and not is_readable_after(spark, path, since.version)):
         return _whole(spark, path, upto)
-    found = _added(spark, path, since.version, upto)
+    frame = _read_added(spark, path, since.version, upto)
     if not since.back:
-        return found
-    found = found.filter(F.col("source").isNull() | ~F.col("source").isin(*(name for name, _ in since.back)))
+        return frame
+    frame = frame.filter(F.col("source").isNull() | ~F.col("source").isin(*(name for name, _ in since.back)))
     for version in sorted({version for _, version in since.back}):
         names = [name for name, after in since.back if after == version]
-        found = found.unionByName(_added(spark, path, version, upto).filter(F.col("source").isin(*names)))
-    return found
+        frame = frame.unionByName(_read_added(spark, path, version, upto).filter(F.col("source").isin(*names)))
+    return frame
 
 
 def bounded(spark: SparkSession, path: str, since: Since | None, newest: int, *, reaches: bool) -> int:
@@ -190,8 +190,8 @@ def few(spark: SparkSession, path: str, since: Since | None, upto: int, *, more:
         since is not None and not is_readable_after(spark, path, since.version)
     ):
         return False
-    found = delta_log.count_added(spark, path, -1 if since is None else since.version, upto)
-    return found is not None and found[0] + more <= _FEW_ROWS and found[1] <= _FEW_BYTES
+    added = delta_log.count_added(spark, path, -1 if since is None else since.version, upto)
+    return added is not None and added[0] + more <= _FEW_ROWS and added[1] <= _FEW_BYTES
 
 
 def ended(new: DataFrame, sources: Mapping[str, object]) -> set[str]:
@@ -204,7 +204,7 @@ def _whole(spark: SparkSession, path: str, upto: int) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", upto).load(path)
 
 
-def _added(spark: SparkSession, path: str, after: int, upto: int) -> DataFrame:
+def _read_added(spark: SparkSession, path: str, after: int, upto: int) -> DataFrame:
     """Return the rows of versions after one, up to another; all rows up to that one where they cannot be distinguished."""
     if after >= upto:
         return _whole(spark, path, upto).limit(0)

@@ -2,13 +2,19 @@
 
 Guarantees that each committed record of the stream's topics is in the table exactly once, whenever a load dies and however many
 run at the same time: every batch is read from the offsets noted in the table's own newest commit, and is one Delta commit with a
-note of its own; of two loads that follow the same note the second one is refused. The same code loads once or permanently
-(bronze_follow.py). Where tables have topics of their own, the note also has up to where all of each source is in the table.
+note of its own; of two loads that follow the same note the second one is refused. Where tables have topics of their own, the note
+also has up to where all of each source is in the table.
+
+The same code loads once, or permanently in a thread (`following`): every few seconds what has come since the table's newest note.
+A round that was refused because another load ran begins again from that note; whatever else goes wrong ends the thread and is
+raised by the next `check`.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from threading import Event, Thread
 from time import monotonic
 
 from pyspark.sql import SparkSession
@@ -17,9 +23,9 @@ from headrace.configuration.lake import LakeFile
 from spark_jobs.bronze.batches import Ranges, done, next_batch
 from spark_jobs.bronze.envelope import COLUMNS
 from spark_jobs.bronze.sink import Sink, group, mirror, renew, table_path
-from spark_jobs.errors import explained
+from spark_jobs.errors import Conflict, explained
 from spark_jobs.kafka import requests, topics
-from spark_jobs.kafka.client import Topic
+from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.session import for_appending
 from spark_jobs.state import offsets
 from spark_jobs.state.offsets import Progress
@@ -29,6 +35,11 @@ __all__ = ["BronzeReport", "Ranges", "group", "load", "mirror", "reach", "table_
 OnProgress = Callable[[int, int], None]
 
 _log = logging.getLogger(__name__)
+#: Seconds between two commits of a load that never ends. Each takes cores from silver and from queries; where a stream has one
+#: topic live rows are read from Kafka (kafka_increment.py), and nobody waits for bronze.
+_EVERY, _EVERY_PER_TABLE = 5.0, 2.0
+#: Seconds between two looks at the age of the table's note.
+_LOOK_AT_NOTE = 60.0 * 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +98,7 @@ def load(
         stream=stream,
         topic=there[0].name,
         ranges=ranges.pop(there[0].name),
-        tables={name: found for name, found in ranges.items() if found},
+        tables={name: changed for name, changed in ranges.items() if changed},
         records=sink.records,
         files=sink.files,
         batches=sink.batches,
@@ -118,10 +129,109 @@ def checked(lake: LakeFile, stream: str, held: Progress, there: list[Topic], *, 
     if accept_gap:
         for name in sorted(set(held.topics) - names):
             _log.warning("bronze %s goes on without topic %s: accepted by the operator", stream, name)
-        held = replace(held, topics={name: one for name, one in held.topics.items() if name in names})
+        held = replace(held, topics={name: progress for name, progress in held.topics.items() if name in names})
     topics.check(lake, stream, held, there, table_path(lake, stream))
     if missing and not accept_gap:
         topics.check_retention(held, there, stream)
     for name, gap in missing:
         _log.warning("bronze %s goes on without topic %s, %s: accepted by the operator", stream, name, gap)
     return held
+
+
+@contextmanager
+def following(
+    spark: SparkSession, lake: LakeFile, stream: str, *, every: float | None = None
+) -> Iterator[Callable[[], None]]:
+    """Append what comes to the topics, a commit every so many seconds at most, until the block is left.
+
+    Yields a function that raises what stopped it, if anything did. Raises what `bronze.load` raises before the first record.
+    """
+    every = every or (_EVERY_PER_TABLE if lake.stream(stream).topic_per_table else _EVERY)
+    follower = _Follower(spark, lake, stream, every)
+    follower.prepare()
+    follower.start()
+    try:
+        yield follower.check
+    finally:
+        follower.end()
+
+
+class _Follower(Thread):
+    """Loads in rounds until it is ended or fails."""
+
+    def __init__(self, spark: SparkSession, lake: LakeFile, stream: str, every: float) -> None:
+        super().__init__(name=f"bronze-{stream}", daemon=True)
+        # Few rows at a time.
+        self._spark, self._aside = spark, for_appending(spark, few=True)
+        self._lake, self._stream, self._every = lake, stream, every
+        self._sink: Sink | None = None
+        #: Ends of tables' topics that were the same before and after positions were read: passed, so no position is beyond.
+        self._quiet: dict[Place, int] | None = None
+        #: When the age of the table's note was last looked at.
+        self._looked = monotonic()
+        self._ended = Event()
+        self._failure: Exception | None = None
+
+    def prepare(self) -> Sink:
+        """Read where the table ends, and check that Kafka goes on from there; return what commits from there on."""
+        with explained(f"bronze {self._stream}"):
+            held = offsets.of_table(
+                self._aside, self._lake, table_path(self._lake, self._stream), self._stream, COLUMNS
+            )
+            there = topics.describe(self._lake, self._stream, topics.observe(self._lake, self._stream))
+            checked(self._lake, self._stream, held, there, accept_gap=False)
+        self._sink = Sink(self._aside, self._lake, self._stream, held, follows=True)
+        return self._sink
+
+    def run(self) -> None:
+        """Load round after round."""
+        # Its small jobs do not wait behind those of a MERGE.
+        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "bronze")
+        try:
+            while not self._ended.is_set():
+                ends = monotonic() + self._every
+                self._round()
+                self._ended.wait(max(0.0, ends - monotonic()))
+        except Exception as failure:  # noqa: BLE001 - raised in the thread that checks.
+            self._failure = failure
+
+    def check(self) -> None:
+        """Raise what went wrong."""
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self) -> None:
+        """Begin no more rounds; return once the batch that is being written is committed, and lag tools know."""
+        self._ended.set()
+        self.join()
+        if self._sink is not None and self._sink.batches:
+            self._sink.mirror()
+
+    def _round(self) -> None:
+        try:
+            with explained(f"bronze {self._stream}"):
+                self._load(self._sink or self.prepare())
+        except Conflict as conflict:
+            _log.info("%s; going on from what it committed", conflict.message)
+            self._sink = None
+
+    def _load(self, sink: Sink) -> None:
+        if monotonic() >= self._looked + _LOOK_AT_NOTE:
+            self._looked = monotonic()
+            renew(self._aside, self._lake, self._stream, sink)
+        reach = None
+        if self._lake.stream(self._stream).topic_per_table:
+            heads = topics.heads(self._lake, self._stream)
+            if heads == self._quiet:
+                # A request for each source, and for each topic: only when something came.
+                return
+            reach = topics.observe(self._lake, self._stream)
+        there = topics.describe(self._lake, self._stream, reach)
+        checked(self._lake, self._stream, sink.progress, there, accept_gap=False)
+        sink.observed(reach)
+        limit = self._lake.stream(self._stream).records_per_batch
+        while not self._ended.is_set() and (batch := next_batch(sink.progress, there, limit)):
+            sink.write(batch, there)
+        sink.settle()
+        if reach is not None and reach.heads == heads and not sink.waits:
+            self._quiet = heads

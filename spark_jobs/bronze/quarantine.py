@@ -28,31 +28,33 @@ from spark_jobs.state import delta_log
 _FIRST = 100
 
 
-def learn(spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, known: Sources) -> dict[int, tuple[str, ...]]:
+def learn(
+    spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, sources: Sources
+) -> dict[int, tuple[str, ...]]:
     """Return the sources of partitions: those that are known, and of others that a batch has the source of the first record."""
     unknown: Batch = {}
-    left = {p for ranges in batch.values() for p in ranges} - known.keys()
+    left = {p for ranges in batch.values() for p in ranges} - sources.keys()
     for topic, ranges in sorted(batch.items()):
         if own := {p: (start, min(end, start + _FIRST)) for p, (start, end) in ranges.items() if p in left}:
             unknown[topic] = own
             left -= own.keys()
     if not unknown:
-        return dict(known)
+        return dict(sources)
     rows, _ = avro_records.divided(spark, lake, stream, unknown, {})
     first = (
         rows.filter(F.col("source").isNotNull()).groupBy("partition").agg(F.min_by("source", "offset").alias("name"))
     )
-    return dict(known) | {row["partition"]: (row["name"],) for row in first.collect()}
+    return dict(sources) | {row["partition"]: (row["name"],) for row in first.collect()}
 
 
-def renewed(lake: LakeFile, stream: str, known: Sources) -> dict[int, str]:
+def renewed(lake: LakeFile, stream: str, sources: Sources) -> dict[int, str]:
     """Return the sources to which bridges gave partitions since they were known; none where Kafka does not say."""
     try:
         owners = topics.owners(lake, stream)
     except ReplicationError as error:
         _log.warning("stream %s: whose its partitions are now cannot be read: %s", stream, error.message)
         return {}
-    return {p: owner for p, owner in owners.items() if p in known and owner not in known[p]}
+    return {p: owner for p, owner in owners.items() if p in sources and owner not in sources[p]}
 
 
 PLACE = ("stream", "topic", "partition", "offset")
@@ -69,8 +71,8 @@ def keep(spark: SparkSession, lake: LakeFile, stream: str, records: DataFrame) -
     """Keep records (envelope.divided) that are not kept yet; return how many there are by the source of their partition."""
     held = records.withColumns({"stream": F.lit(stream), "quarantined_at": F.current_timestamp()}).persist()
     try:
-        found = held.groupBy("source", "reason").agg(F.count(F.lit(1)), F.min("offset"), F.first("topic")).collect()
-        if not found:
+        groups = held.groupBy("source", "reason").agg(F.count(F.lit(1)), F.min("offset"), F.first("topic")).collect()
+        if not groups:
             return {}
         if delta_log.is_table(spark, path(lake)):
             table = DeltaTable.forPath(spark, path(lake)).alias("t")
@@ -81,7 +83,7 @@ def keep(spark: SparkSession, lake: LakeFile, stream: str, records: DataFrame) -
     finally:
         held.unpersist()
     counts: dict[str, int] = {}
-    for source, reason, count, offset, topic in found:
+    for source, reason, count, offset, topic in groups:
         name = source or "unknown source"
         counts[name] = counts.get(name, 0) + count
         _log.warning(

@@ -58,8 +58,8 @@ def group(stream: str) -> str:
     return f"headrace.lake.{stream}"
 
 
-def mirror(lake: LakeFile, stream: str, progress: Progress, known: Progress | None = None) -> None:
-    """Commit what bronze holds for its consumer group, so that lag tools see it; only what is new since it was `known`."""
+def mirror(lake: LakeFile, stream: str, progress: Progress, former: Progress | None = None) -> None:
+    """Commit what bronze holds for its consumer group, so that lag tools see it; only what is new since it was `former`."""
     topics.mirror(
         lake.kafka,
         group(stream),
@@ -67,7 +67,7 @@ def mirror(lake: LakeFile, stream: str, progress: Progress, known: Progress | No
             Place(name, partition): offset
             for name, held in progress.topics.items()
             for partition, offset in held.offsets.items()
-            if known is None or known.of(name).offsets.get(partition) != offset
+            if former is None or former.of(name).offsets.get(partition) != offset
         },
     )
 
@@ -131,7 +131,7 @@ class Sink:
     def write(self, batch: Batch, topics: list[Topic]) -> None:
         """Read a batch from Kafka and commit it with its note."""
         after = self._passed(batches.done(self.progress, topics, batch))
-        info = self._learned(batch, lambda: self._write(batch, after))
+        info = self._learn(batch, lambda: self._write(batch, after))
         metrics = info.get("operationMetrics") or {}
         self.records += int(metrics.get("numOutputRows", 0))
         self.files += int(metrics.get("numFiles", 0))
@@ -141,7 +141,7 @@ class Sink:
         if self._on_progress:
             self._on_progress(self.records)
 
-    def _learned(self, batch: Batch, write: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _learn(self, batch: Batch, write: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return what writing a batch returns, once the schemas of its records are known."""
         try:
             return write()

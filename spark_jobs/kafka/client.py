@@ -25,7 +25,7 @@ from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 
 __all__ = [
-    "PATIENCE",
+    "TIMEOUT",
     "AdminClient",
     "ConsumerGroupTopicPartitions",
     "KafkaError",
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 #: Seconds that one request to the cluster may take.
-PATIENCE = 30
+TIMEOUT = 30
 
 
 class Place(NamedTuple):
@@ -70,23 +70,23 @@ class Topic:
 
 
 def describe(
-    connection: KafkaConnection, name: str, *, patience: float = PATIENCE, by: AdminClient | None = None
+    connection: KafkaConnection, name: str, *, timeout: float = TIMEOUT, by: AdminClient | None = None
 ) -> Topic:
     """Return the topic as it is now, by a client of its own or a given one; see `describe_all`."""
-    return describe_all(connection, [name], patience=patience, by=by)[0]
+    return describe_all(connection, [name], timeout=timeout, by=by)[0]
 
 
 def describe_all(
-    connection: KafkaConnection, names: Sequence[str], *, patience: float = PATIENCE, by: AdminClient | None = None
+    connection: KafkaConnection, names: Sequence[str], *, timeout: float = TIMEOUT, by: AdminClient | None = None
 ) -> list[Topic]:
     """Return topics as they are now; raise NotConnected, or NeedsOperator when there is one that is not.
 
-    Kafka has `patience` seconds for each of three answers.
+    Kafka has `timeout` seconds for each of three answers.
     """
     client, name = admin(connection) if by is None else by, names[0]
     descriptions: dict[str, Any] = {}
     try:
-        for name, described in client.describe_topics(Topics(list(names)), request_timeout=patience).items():
+        for name, described in client.describe_topics(Topics(list(names)), request_timeout=timeout).items():
             descriptions[name] = described.result()
         places = [
             Place(name, partition.id)
@@ -94,7 +94,7 @@ def describe_all(
             for partition in description.partitions
         ]
         starts, ends = (
-            _bounds(client, connection, places, spec, IsolationLevel.READ_COMMITTED, patience=patience)
+            _bounds(client, connection, places, spec, IsolationLevel.READ_COMMITTED, timeout=timeout)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         )
     except KafkaException as error:
@@ -114,7 +114,7 @@ def heads(connection: KafkaConnection, belongs: Callable[[str], bool]) -> dict[P
     """Return the offset that the next record gets in each partition of some topics, committed or not (the high watermark)."""
     client = admin(connection)
     try:
-        topics = client.list_topics(timeout=PATIENCE).topics
+        topics = client.list_topics(timeout=TIMEOUT).topics
     except KafkaException as error:
         client.poll(0)
         raise explained(error, connection.bootstrap, "of any name") from error
@@ -131,13 +131,13 @@ def _bounds(
     spec: OffsetSpec,
     isolation: IsolationLevel,
     *,
-    patience: float = PATIENCE,
+    timeout: float = TIMEOUT,
 ) -> dict[Place, int]:
     specs = dict.fromkeys((TopicPartition(*place) for place in places), spec)
     if not specs:
         return {}
     offsets: dict[Place, int] = {}
-    for place, answer in client.list_offsets(specs, isolation_level=isolation, request_timeout=patience).items():
+    for place, answer in client.list_offsets(specs, isolation_level=isolation, request_timeout=timeout).items():
         try:
             offsets[Place(place.topic, place.partition)] = answer.result().offset
         except KafkaException as error:
@@ -149,7 +149,7 @@ def _bounds(
 def tables_of(connection: KafkaConnection, name: str) -> list[str]:
     """Return the topics that look like those of a stream's tables, `NAME.schema.table`, of those that the lake may see."""
     try:
-        names = admin(connection).list_topics(timeout=PATIENCE).topics
+        names = admin(connection).list_topics(timeout=TIMEOUT).topics
     except KafkaException as error:
         raise explained(error, connection.bootstrap, name) from error
     return sorted(each for each in names if each.startswith(f"{name}.") and each.count(".") == name.count(".") + 2)
@@ -161,7 +161,7 @@ def find_compacted(connection: KafkaConnection, names: Sequence[str]) -> list[st
     if not resources:
         return []
     client, compacted_names = admin(connection), []
-    for resource, answer in client.describe_configs(resources, request_timeout=PATIENCE).items():
+    for resource, answer in client.describe_configs(resources, request_timeout=TIMEOUT).items():
         try:
             if "compact" in str(answer.result()["cleanup.policy"].value):
                 compacted_names.append(str(resource.name))

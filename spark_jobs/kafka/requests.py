@@ -1,4 +1,4 @@
-"""The topics of requests to edges and of their answers, as the lake uses them; implements `headrace.requests.asking.Topics`.
+"""The topics of requests to edges and of their answers, as the lake uses them; implements `headrace.requests.Topics`.
 
 Whether Kafka still holds what the lake needs next, before anything is read.
 """
@@ -13,7 +13,7 @@ from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.sections import Topics
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 from spark_jobs.kafka.client import (
-    PATIENCE,
+    TIMEOUT,
     KafkaError,
     KafkaException,
     Topic,
@@ -77,7 +77,7 @@ class RequestTopics:
 
     def _check(self, topic: str) -> None:
         try:
-            metadata = self._consumer.list_topics(topic, timeout=PATIENCE).topics[topic]
+            metadata = self._consumer.list_topics(topic, timeout=TIMEOUT).topics[topic]
         except KafkaException as error:
             raise self._error(error, topic) from error
         if metadata.error is not None:
@@ -86,11 +86,11 @@ class RequestTopics:
     def _ends(self) -> list[Any]:
         topic = self._topics.answers
         try:
-            numbers = self._consumer.list_topics(topic, timeout=PATIENCE).topics[topic].partitions
+            numbers = self._consumer.list_topics(topic, timeout=TIMEOUT).topics[topic].partitions
             places = [TopicPartition(topic, number) for number in numbers]
             for place in places:
                 # Not "the end" whenever that is: what is written from now on is read.
-                _, place.offset = self._consumer.get_watermark_offsets(place, timeout=PATIENCE)
+                _, place.offset = self._consumer.get_watermark_offsets(place, timeout=TIMEOUT)
         except KafkaException as error:
             raise self._error(error, topic) from error
         return places

@@ -4,7 +4,7 @@ A bridge commits a source's position in one Kafka transaction with the records o
 the ends of all topics after that: whatever is at or below a position is before those ends. They are the high watermarks: of a
 transaction that is committed one topic may still lack the marker, and readers are held back there; bronze has reached a
 position when it has passed the ends. Positions are in the offsets of the bridges' consumer group; the lake's own group mirrors
-its offsets for lag tools. Called by bronze, by its check and by noop_check.py.
+its offsets for lag tools. Called by bronze and by preflight.py.
 """
 
 import logging
@@ -20,7 +20,7 @@ from headrace.errors import CorruptInput, NotConnected
 from headrace.position import Position
 from spark_jobs.kafka import client, requests
 from spark_jobs.kafka.client import (
-    PATIENCE,
+    TIMEOUT,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
@@ -34,7 +34,7 @@ from spark_jobs.kafka.client import (
 from spark_jobs.state.offsets import Progress
 
 #: Seconds for which a load waits until readers may pass the ends: as long as a bridge that died can hold them back, and more.
-_PATIENCE = 60
+_TIMEOUT = 60
 #: Sources whose positions are requested at the same time.
 _AT_ONCE = 8
 
@@ -149,7 +149,7 @@ def describe(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
 def ready(lake: LakeFile, stream: str, reach: Reach | None) -> list[Topic]:
     """Return the stream's topics as soon as readers may pass the ends, or after a minute as far as they may read."""
     topics = describe(lake, stream, reach)
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _TIMEOUT
     while reach is not None and not reach.passed({topic.name: topic.ends for topic in topics}):
         if time.monotonic() > until:
             _log.warning("stream %s: a transaction in Kafka stays open, and readers are held back before it", stream)
@@ -216,11 +216,11 @@ def read_committed(connection: KafkaConnection, group: str, places: Sequence[Pla
 
 def _request_offsets(group_consumer: Any, places: Sequence[Place]) -> list[TopicPartition]:
     """Return a group's offsets; waits for a coordinator that is still being found, or loads what its groups hold."""
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     while True:
         try:
             offsets: list[TopicPartition] = group_consumer.committed(
-                [TopicPartition(*place) for place in places], timeout=PATIENCE
+                [TopicPartition(*place) for place in places], timeout=TIMEOUT
             )
             for each in offsets:
                 if each.error is not None:
@@ -245,7 +245,7 @@ def mirror(connection: KafkaConnection, group: str, offsets: Mapping[Place, int]
     admin_client = admin(connection)
     try:
         requests = [ConsumerGroupTopicPartitions(group, places)]
-        done = admin_client.alter_consumer_group_offsets(requests, request_timeout=PATIENCE)[group].result()
+        done = admin_client.alter_consumer_group_offsets(requests, request_timeout=TIMEOUT)[group].result()
         for place in done.topic_partitions:
             if place.error is not None:
                 raise KafkaException(place.error)

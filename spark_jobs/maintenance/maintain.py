@@ -5,6 +5,10 @@ files are removed, a table with commits that are not published yet is left as it
 and what was published within `keep_days` keeps its files. Loads may run meanwhile: a table whose files a load is changing is left
 as it is, and a load whose table was compacted does that table again.
 
+Records of bronze are removed `bronze_keep_days` after Kafka had them; silver and history go on without. Of each source a
+beginning of its log is removed as a whole, up to a position that is published ahead of that; never what a table still needs, nor
+schema records, nor the last record that is published. That position decides where a table can be built from.
+
 Tables are kept as every reader of Delta can read them where `readers` of the lake's file demands it: an open table has no
 deletion vectors, no columns widened in place and no names that Parquet does not take. Loads make new tables like this; a table
 that they made otherwise is changed here, once: its files are written again, and its protocol is lowered.
@@ -13,7 +17,7 @@ Called by `headrace lake maintain`, by its DAG, and now and then by a load that 
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -21,18 +25,19 @@ from time import monotonic
 from delta import DeltaTable
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import storage
+from spark_jobs.bronze import increment, sink
 from spark_jobs.bronze import load as bronze
-from spark_jobs.bronze import sink
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.maintenance import bronze_retention, drop, erase, own_tables, vacuum
+from spark_jobs.maintenance import drop, erase, own_tables, vacuum
 from spark_jobs.silver import merge, table_task, target_schema
 from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.state import delta_log, log_files, publication, published, retention
-from spark_jobs.state.published import Table
+from spark_jobs.state.published import Positions, Published, Table
 
 #: Files smaller than this are put together, into files of this size.
 _TARGET = 128 * 1024 * 1024
@@ -48,6 +53,8 @@ _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 OnProgress = Callable[[int, int], None]
 
 _log = logging.getLogger(__name__)
+#: A row that a vector marks would stay in its file.
+_VECTORS = "spark.databricks.delta.delete.deletionVectors.persistent"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +99,7 @@ def maintain(
                 if names == [_BRONZE]:
                     # Ahead of the removal: what is left may not show where a load goes on.
                     sink.renew(session, lake, stream)
-                    bronze_retention.remove(session, lake, stream)
+                    remove_old_records(session, lake, stream)
                 _compact(session, lake, stream, names, done)
                 _vacuum_all(session, lake, stream, names, done)
             own_tables.record(session, lake, stream, names)
@@ -291,3 +298,52 @@ def _drop_features(session: SparkSession, path: str, features: list[str]) -> Non
 
 def _set_vectors(session: SparkSession, path: str, value: str) -> None:
     session.sql(f"ALTER TABLE {storage.table(path)} SET TBLPROPERTIES ('{_PROPERTY}' = '{value}')")
+
+
+def remove_old_records(spark: SparkSession, lake: LakeFile, stream: str) -> Positions:
+    """Remove records that are old enough; return up to which position of each source none are left."""
+    path = bronze.table_path(lake, stream)
+    if lake.lake.bronze_keep_days is None or not delta_log.is_table(spark, path):
+        return {}
+    state = published.latest(spark, lake, stream)
+    before = datetime.now(UTC) - timedelta(days=lake.lake.bronze_keep_days)
+    old = (
+        spark.read.format("delta")
+        .load(path)
+        .filter((F.col("timestamp") < F.lit(before)) & _removable(removable_positions(state)))
+    )
+    rows = old.groupBy("source").agg(F.max("position").alias("position")).collect()
+    cuts = {row["source"]: row["position"] for row in rows}
+    if not cuts:
+        return {}
+    # Ahead of the removal, so that nothing is built of what lacks its beginning.
+    removed = state.bronze_removed | {s: max(cut, state.bronze_removed.get(s, "")) for s, cut in cuts.items()}
+    publication.append(spark, lake, replace(state, bronze_removed=removed), before=state, maintenance=True)
+    session = spark.newSession()
+    session.conf.set(_VECTORS, "false")
+    session.conf.set(NOTE_SETTING, delta_log.write(increment.REMOVED, stream=stream))
+    upto = F.lit(False)
+    for source, cut in sorted(cuts.items()):
+        upto |= (F.col("source") == source) & (F.col("position") <= cut)
+    DeltaTable.forPath(session, path).delete(upto & _changes())
+    return cuts
+
+
+def removable_positions(state: Published) -> Positions:
+    """Return the position of each source from which on its records are needed: by a table, or as the last one published."""
+    return {
+        source: min([position, *(table.positions.get(source, "") for table in state.tables.values())])
+        for source, position in state.positions.items()
+    }
+
+
+def _removable(below: Mapping[str, str]) -> Column:
+    condition = F.lit(False)
+    for source, position in sorted(below.items()):
+        condition |= (F.col("source") == source) & (F.col("position") < position)
+    return condition & _changes()
+
+
+def _changes() -> Column:
+    """Return the condition that a record is no schema record: those are few, and describe what comes later."""
+    return F.col("op").isNotNull() | F.col("table").isNull()

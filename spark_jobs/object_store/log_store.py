@@ -95,8 +95,8 @@ def jars(root: str, folder: Path, given: Mapping[str, str]) -> list[Path]:
         return []
     if _OWN_JARS & given.keys() or os.environ.get("SPARK_HOME"):
         return _log_store(folder)
-    if found := sorted((folder / "object-store").glob("*.jar")):
-        return found + _log_store(folder)
+    if files := sorted((folder / "object-store").glob("*.jar")):
+        return files + _log_store(folder)
     raise NeedsOperator(
         f"no jars of an S3 file system in {folder / 'object-store'}",
         hint="Run 'headrace jars object-store' ('make object-store-jars' in a checkout), or name jars of your own in "
@@ -107,8 +107,8 @@ def jars(root: str, folder: Path, given: Mapping[str, str]) -> list[Path]:
 def _log_store(folder: Path) -> list[Path]:
     """Return the jar of our log store: the wheel's, or in a checkout the one that was made there; none if there is neither."""
     packaged = Path(__file__).with_name(_JAR)
-    made = folder / "log-store" / _JAR
-    return [packaged] if packaged.exists() else [made] if made.exists() else []
+    jar = folder / "log-store" / _JAR
+    return [packaged] if packaged.exists() else [jar] if jar.exists() else []
 
 
 def _setting(root: str) -> str:

@@ -33,7 +33,7 @@ from spark_jobs.state.published import Published, Table
 _log = logging.getLogger(__name__)
 
 #: How long a load waits for all of its tables; the next one goes on behind those that are there.
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 #: A load and the maintenance next to it would put older versions behind newer ones.
 _lock = Lock()
 
@@ -66,7 +66,7 @@ def after_load(spark: SparkSession, lake: LakeFile, stream: str) -> Registered |
         return None
     try:
         with explained("metastore"):
-            return register(spark, lake, stream, within=_PATIENCE_SECONDS)
+            return register(spark, lake, stream, within=_TIMEOUT_SECONDS)
     except Exception as error:  # noqa: BLE001 - what is published is published.
         problem = error.message if isinstance(error, ReplicationError) else type(error).__name__
         _log.warning("the load is done, and the metastore is behind: %s", problem)
@@ -101,9 +101,9 @@ def _register(
     with metastore_client.connected(spark, lake) as client:
         views, tables = f"{lake.metastore.prefix}silver", f"{lake.metastore.prefix}silver_tables"
         databases = [client.database(name, make=not dry_run) for name in (views, tables)]
-        known = None if whole else _known(databases, stream)
+        former = None if whole else _known(databases, stream)
         done, refused = Registered(stream=stream, load=state.load), dict[str, str]()
-        moved = _since(spark, lake, state, known)
+        moved = _since(spark, lake, state, former)
         for name in sorted(name for name in moved if state.tables[name].version is not None):
             if monotonic() - began > within:
                 what = f"the metastore at {lake.metastore.uri} is slow: {len(done.renewed)} tables in {within:.0f} s"
@@ -127,7 +127,7 @@ def _register(
         if refused:
             listed = ", ".join(f"{name} ({why})" for name, why in refused.items())
             raise Retryable(f"{len(refused)} tables are not in the metastore as they are: {listed}", hint=AGAIN)
-        if not dry_run and known != state.load:
+        if not dry_run and former != state.load:
             _mark(client, [views, tables], state)
     done.seconds = monotonic() - began
     return done
@@ -150,20 +150,20 @@ def _known(databases: Iterable[Mapping[str, str]], stream: str) -> int | None:
     return min(loads) or None
 
 
-def _since(spark: SparkSession, lake: LakeFile, state: Published, known: int | None) -> set[str]:
+def _since(spark: SparkSession, lake: LakeFile, state: Published, former: int | None) -> set[str]:
     """Return the tables that went on after a load, or all."""
-    if known == state.load:
+    if former == state.load:
         return set()
-    if known is None or known > state.load:
+    if former is None or former > state.load:
         return set(state.tables)
     commits = (
         delta_log.read_note(info, publication.NOTE) for _, info in delta_log.commits(spark, published.path(lake))
     )
-    own = list(_back_to(commits, state.stream, known))
+    own = list(_back_to(commits, state.stream, former))
     # Commits go from the log after a while, and earlier releases named no tables.
-    if not own or own[-1]["load"] > known + 1 or any("moved" not in note for note in own):
+    if not own or own[-1]["load"] > former + 1 or any("moved" not in note for note in own):
         return set(state.tables)
-    return publication.read_moved(own, known, maintenance=True)[1].keys() & state.tables.keys()
+    return publication.read_moved(own, former, maintenance=True)[1].keys() & state.tables.keys()
 
 
 def _back_to(notes: Iterable[delta_log.Note | None], stream: str, load: int) -> Iterator[delta_log.Note]:

@@ -67,9 +67,9 @@ class Client:
 
     def mark(self, name: str, marks: Mapping[str, str]) -> None:
         """Give a database properties."""
-        found = self._client.getDatabase(name)
-        found.setParameters(dict(found.getParameters() or {}) | dict(marks))
-        self._client.alterDatabase(name, found)
+        database = self._client.getDatabase(name)
+        database.setParameters(dict(database.getParameters() or {}) | dict(marks))
+        self._client.alterDatabase(name, database)
 
     def has(self, database: str, name: str) -> bool:
         """Whether a table or view is there."""
@@ -88,16 +88,16 @@ class Client:
 
     def put(self, database: str, name: str, described: Described, *, view: bool) -> None:
         """Make a table or view as it is described, or let it become that."""
-        made = self._table(database, name, described, view=view)
+        table = self._table(database, name, described, view=view)
         if self.has(database, name):
             try:
-                self._client.alter_table(database, name, made)
+                self._client.alter_table(database, name, table)
             except Py4JJavaError:
                 # Columns that Hive does not let change.
                 self.drop(database, name)
             else:
                 return
-        self._client.createTable(made)
+        self._client.createTable(table)
 
     def _table(self, database: str, name: str, described: Described, *, view: bool) -> Any:
         api = self._hive.api

@@ -23,8 +23,8 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from headrace.configuration.expectations import find_problem, refuse_function
 from headrace.configuration.lake import LakeFile
+from headrace.configuration.value_types import find_expression_problem, refuse_function
 from headrace.errors import ReplicationError
 from spark_jobs import session, storage
 from spark_jobs.errors import explain, readable
@@ -203,18 +203,18 @@ def _counted(
     sums = [of(F.lit(True), sign).alias(_ROWS), of(F.col(_NEW), one).alias(_NEW)]
     sums += [of(F.col(column), sign).alias(column) for column in failing.values()]
     sums += [of(F.col(column) & F.col(_NEW), one).alias(f"{column}{_NEW}") for column in failing.values()]
-    found = reduce(DataFrame.unionAll, marked).agg(*sums).collect()[0]
+    row = reduce(DataFrame.unionAll, marked).agg(*sums).collect()[0]
 
     def total(name: str, of: str, column: str) -> int:
-        return int(found[column]) + (int(getattr(former[name], of)) if files is not None and former else 0)
+        return int(row[column]) + (int(getattr(former[name], of)) if files is not None and former else 0)
 
     return [
         Quality(
             expectation=name,
             expression=expression,
             version=version,
-            checked=int(found[_NEW]),
-            failing=int(found[f"{failing[name]}{_NEW}"]),
+            checked=int(row[_NEW]),
+            failing=int(row[f"{failing[name]}{_NEW}"]),
             total=total(name, "total", _ROWS),
             total_failing=total(name, "total_failing", failing[name]),
         )
@@ -249,15 +249,15 @@ def _files(spark: SparkSession, path: str, after: int, upto: int) -> _Files | No
                 return None
             for kind, own, other in (("remove", removed, added), ("add", added, removed)):
                 # What only puts rows into other files changes none.
-                if (one := action.get(kind)) is None or not one.get("dataChange", True):
+                if (part := action.get(kind)) is None or not part.get("dataChange", True):
                     continue
-                vector = one.get("deletionVector") or {}
-                key = (one["path"], (vector.get("pathOrInlineDv"), vector.get("offset")))
+                vector = part.get("deletionVector") or {}
+                key = (part["path"], (vector.get("pathOrInlineDv"), vector.get("offset")))
                 if key in other:
                     del other[key]
                 else:
-                    own[key] = one
-    return _Files(*([_as_added(one) for one in files.values()] for files in (added, removed)))
+                    own[key] = part
+    return _Files(*([_as_added(part) for part in files.values()] for files in (added, removed)))
 
 
 def _as_added(file: dict[str, Any]) -> str:
@@ -282,7 +282,7 @@ def _of_files(rows: DataFrame, actions: list[str]) -> DataFrame:
 
 def _refuse(spark: SparkSession, rows: DataFrame, expression: str) -> str | None:
     """Return why an expression cannot be counted over these rows; None where it can."""
-    if problem := find_problem(expression):
+    if problem := find_expression_problem(expression):
         return problem
     # As queries have it: a comment at its end may go beyond a line.
     enclosed = f"({expression}\n)"

@@ -63,22 +63,26 @@ def build(spark: SparkSession, context: LoadContext, task: TableTask, low: Posit
 
 
 def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ()) -> Table:
+    schemas = table_task.newest_schemas(task)
+    # Those that a former attempt, or a task of the table's group, committed and that are not published count too.
+    count = sum(profile.changes for profile in table_task.ahead_of(task, task.published.positions))
+    every = table_task.find_truncates(task, task.seen, {})
     versions = SchemaVersions.read(task.published.schemas, task.records, {})
-    cleared = truncates.last_of_each(table_task.find_truncates(task, task.seen, {}))
+    cleared = truncates.last_of_each(every)
     former_warnings = dict(task.published.warnings) | copies.warn_of_missing(task.table, missing)
+    warnings = copies.warnings(task.table, former_warnings, versions, cleared)
     return replace(
         task.published,
         version=version,
-        # Those that a former attempt, or a task of the table's group, committed and that are not published count too.
-        changes=sum(profile.changes for profile in table_task.ahead_of(task, task.published.positions)),
+        changes=count,
         positions=task.high,
-        schemas=table_task.newest_schemas(task),
+        schemas=schemas,
         problem=None,
         bronze_after=task.published.bronze_after if task.published.copying else None,
         settings=None,
         failures=0,
-        warnings=copies.warnings(task.table, former_warnings, versions, cleared),
-        keyed=any(TableSchema.parse(text).key for text in table_task.newest_schemas(task).values()),
+        warnings=warnings,
+        keyed=any(TableSchema.parse(text).key for text in schemas.values()),
         since=task.published.since if task.published.version is not None else NEW,
     )
 
@@ -99,14 +103,14 @@ def _write(
     missing: list[Missing],
 ) -> int:
     """Write what comes after the low watermarks; return the version of the commit. Adds rows without a key that were missing."""
+    base = read_base(spark, context, task.path, task.published, NOTE)
+    commit.check_unmoved(base, low, task.high, task.table, how)
+    commit.check_erased(spark, base, context.bronze, context.version, task.table)
     target = table_task.target_of(task)
     ahead = table_task.ahead_of(task, low)
     table_task.refuse_keyless(target, ahead, low, task)
-    base = read_base(spark, context, task.path, task.published, NOTE)
-    commit.check_unmoved(base, low, task.high, task.table, how)
-    table_task.refuse_removed(context, task, low)
-    commit.check_erased(spark, base, context.bronze, context.version, task.table)
     cleared = table_task.find_truncates(task, ahead, low)
+    table_task.refuse_removed(context, task, low)
     if exists := how == "change":
         table_task.refuse_rows_without_key(spark, task, target, cleared)
     own = commit.begin(spark, base, stream=context.stream, kind=NOTE, attempt=context.attempt)

@@ -21,10 +21,10 @@ from pyspark.sql import types as T  # noqa: N812 - as above.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from headrace.verify import canonical, engines
+from headrace.verify import canonical, sources
 from headrace.verify.canonical import Column, SilverType
 from headrace.verify.comparison import DIGITS, Database, Digest, Forms, Grid, Row, SourceTable, Span, hashes
-from headrace.verify.remote import RemoteDatabase
+from headrace.verify.sources import RemoteDatabase
 from spark_jobs.kafka.requests import RequestTopics
 from spark_jobs.silver import target_schema
 from spark_jobs.silver.target_schema import NAN
@@ -206,7 +206,7 @@ class Sources:
         """
         section = self._lake.sources.get(source)
         if section is not None and section.is_direct:
-            return engines.connect(source, section, placed=placed)
+            return sources.connect(source, section, placed=placed)
         if self._topics is None:
             self._topics = RequestTopics(self._lake.kafka, self._lake.requests.topics(self._lake.kafka.prefix))
         return RemoteDatabase.connect(

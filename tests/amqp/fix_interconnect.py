@@ -213,8 +213,8 @@ def interconnects() -> Iterator[Callable[..., Interconnect]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for each in made:
+        each.close()
 
 
 @pytest.fixture

@@ -46,8 +46,8 @@ def pymysqlreplication(port: int, start: str, changes: int) -> None:
         only_events=[WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent],
     )
     read = 0
-    for found in reader:
-        read += len(found.rows)
+    for each in reader:
+        read += len(each.rows)
         if read >= changes:
             break
     reader.close()

@@ -38,8 +38,8 @@ def java() -> Path:
     """Return a Java that is new enough: JAVA_HOME's, PATH's, or one beside them; raise NeedsOperator when there is none."""
     homes = [Path(os.environ["JAVA_HOME"])] if "JAVA_HOME" in os.environ else []
     homes += sorted(Path("/usr/lib/jvm").glob("*"), reverse=True)
-    found = shutil.which("java")
-    for program in [home / "bin/java" for home in homes] + ([Path(found)] if found else []):
+    result = shutil.which("java")
+    for program in [home / "bin/java" for home in homes] + ([Path(result)] if result else []):
         if program.exists() and _major(program) >= _JAVA:
             return program
     raise NeedsOperator(f"{version()} needs Java {_JAVA} or newer", hint="Install one, and name it in JAVA_HOME.")

@@ -19,7 +19,7 @@ from edge.postgres.pgoutput import Decoder
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.position import Position
 from tests.unit.edge.postgres import messages
 from tests.unit.edge.postgres.messages import INT4, INT8, NUMERIC, Column
@@ -129,11 +129,11 @@ def decode(changes: int, rounds: int, *, avro: bool) -> None:
     }
     plain = Records(format="avro" if avro else "json")
     events = replace(plain, cloudevents=True)
-    found: dict[str, list[tuple[_Round, _Round, _Round]]] = {name: [] for name in logs}
+    figures_of: dict[str, list[tuple[_Round, _Round, _Round]]] = {name: [] for name in logs}
     for _ in range(rounds):
         for name, log in logs.items():
             alone = _round(log, _Dropping(source=_SOURCE, tail=Position.start(1)), plain)
-            found[name].append((alone, *(_round(log, _batcher(records), records) for records in (plain, events))))
+            figures_of[name].append((alone, *(_round(log, _batcher(records), records) for records in (plain, events))))
     table = Table(title=f"Microseconds of processor time a change, middle of {rounds}, and its bytes")
     for column in (
         "change",
@@ -146,9 +146,9 @@ def decode(changes: int, rounds: int, *, avro: bool) -> None:
         "zstd",
     ):
         table.add_column(column, justify="left" if column == "change" else "right")
-    for name, figures in found.items():
+    for name, figures in figures_of.items():
         kinds = list(zip(*figures, strict=True))
-        middles = [statistics.median(one.seconds for one in kind) / changes * 1e6 for kind in kinds]
+        middles = [statistics.median(each.seconds for each in kind) / changes * 1e6 for kind in kinds]
         sizes = [size / changes for kind in kinds[1:] for size in kind[0][1:]]
         table.add_row(name, *(f"{middle:.2f}" for middle in middles), *(f"{size:.1f}" for size in sizes))
     Console(width=120).print(table)

@@ -41,7 +41,7 @@ def measure(console: Console) -> list[Result]:
     table = Table(title="Share of a link's bandwidth, round trip of 200 ms")
     for column in ("Mbit/s", "jitter", "loss", "credit", "TCP buffers", "ours MB/s", "share", "TCP MB/s", "share"):
         table.add_column(column, justify="right")
-    found = []
+    results = []
     for link, credit in CASES:
         name = f"{link.megabits:g} Mbit/s, {link.round_trip_ms:g} ms"
         with console.status(f"{name}, credit {credit}"):
@@ -59,10 +59,10 @@ def measure(console: Console) -> list[Result]:
             f"{plain / most:.2f}",
         )
         more = f", loss {link.loss:.1%}" * bool(link.loss) + f", jitter {link.jitter_ms:g} ms" * bool(link.jitter_ms)
-        found.append(compared(f"distance, {name}{more}, credit {credit}: beside TCP", ours, "MB/s", plain))
-        found.append(Result(f"distance, {name}{more}, credit {credit}: share", round(ours / most, 3), "of the link"))
+        results.append(compared(f"distance, {name}{more}, credit {credit}: beside TCP", ours, "MB/s", plain))
+        results.append(Result(f"distance, {name}{more}, credit {credit}: share", round(ours / most, 3), "of the link"))
     console.print(table)
-    return found
+    return results
 
 
 def _run(kind: str, link: Link, credit: int) -> float:

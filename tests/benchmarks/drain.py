@@ -187,5 +187,5 @@ def ask(connection: Any, query: str, *values: str) -> Any:
     """Return the one value that a query gives."""
     with connection.cursor() as cursor:
         cursor.execute(query, values)
-        (found,) = cursor.fetchone()
-        return found
+        (row,) = cursor.fetchone()
+        return row

@@ -27,9 +27,9 @@ from edge.postgres.pgoutput import Decoder
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from headrace.batch import AVRO_MARK, CONTENT_ENCODING, Batch, decode
+from headrace.configuration.edge import Records
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from headrace.configuration.records import Records
 from headrace.position import Position
 from headrace.schemas.avro_json.envelope import Reader
 from infra.local.kafka import Kafka
@@ -56,13 +56,13 @@ def measure(console: Console, spark: SparkSession, folder: Path, kafka: Kafka, c
     """Return sizes in Kafka, and rates and processor time of bronze and of silver, Avro next to JSON."""
     changes -= changes % _PER_TRANSACTION
     schemas: dict[int, str] = {}
-    found = []
+    results = []
     with console.status(f"writing {changes:,} records to Kafka, twice"):
         sizes = {form: _fill(kafka, form, made(form, changes), schemas) for form in _FORMS}
-    found.append(
+    results.append(
         compared("a record in Kafka, Avro next to JSON", sizes["avro"] / changes, "bytes", sizes["json"] / changes)
     )
-    found.append(Result("reading a record in Avro, without Spark", _alone(min(changes, 100_000)), "µs of CPU"))
+    results.append(Result("reading a record in Avro, without Spark", _alone(min(changes, 100_000)), "µs of CPU"))
     with _registry(schemas) as url:
         lakes = {form: _lake(folder, form, kafka.bootstrap, url) for form in _FORMS}
         times: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -80,9 +80,11 @@ def measure(console: Console, spark: SparkSession, folder: Path, kafka: Kafka, c
     for name in ("bronze", "silver"):
         (seconds, cpu), (peer, peer_cpu) = middle[name, "avro"], middle[name, "json"]
         title = f"{name} from empty, Avro next to JSON"
-        found.append(compared(title, changes / seconds, "changes/s", changes / peer))
-        found.append(compared(f"{title}, CPU", cpu / changes * 1e6, "s per million changes", peer_cpu / changes * 1e6))
-    return found
+        results.append(compared(title, changes / seconds, "changes/s", changes / peer))
+        results.append(
+            compared(f"{title}, CPU", cpu / changes * 1e6, "s per million changes", peer_cpu / changes * 1e6)
+        )
+    return results
 
 
 def _alone(changes: int) -> float:

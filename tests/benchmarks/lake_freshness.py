@@ -37,7 +37,7 @@ def measure(
     feed = Feed(lake.kafka.bootstrap, lake.topic(stream), max(1, rate // _TICKS // len(_TABLES)))
     feed.begin()
     load.run(spark, lake, stream)
-    desk = engine.SqlEngine(spark.newSession(), lake)
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
     # A reader elsewhere would not queue behind the tasks of a load either.
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", "reader")
     stopped = threading.Event()
@@ -51,25 +51,25 @@ def measure(
             warm = time.monotonic() + _WARM
             while time.monotonic() < warm and not running.done():
                 for database in _DATABASES:
-                    _ask(desk, database)
+                    _ask(sql_engine, database)
             for database in _DATABASES:
-                found += _watched(desk, feed, running, database, seconds, rate)
+                found += _watched(sql_engine, feed, running, database, seconds, rate)
         finally:
             stopped.set()
         writing.result()
         running.result()
-    desk.close()
+    sql_engine.close()
     return found
 
 
-def _ask(desk: engine.SqlEngine, database: str) -> tuple[float, int]:
+def _ask(sql_engine: engine.SqlEngine, database: str) -> tuple[float, int]:
     """Return the newest tick that a table shows, and when the answer was there."""
-    (row,) = desk.ask(f"SELECT max(tick) AS tick FROM {database}.t0").collect()
+    (row,) = sql_engine.ask(f"SELECT max(tick) AS tick FROM {database}.t0").collect()
     return time.time(), row["tick"] or 0
 
 
 def _watched(
-    desk: engine.SqlEngine, feed: "Feed", running: "Future[None]", database: str, seconds: int, rate: int
+    sql_engine: engine.SqlEngine, feed: "Feed", running: "Future[None]", database: str, seconds: int, rate: int
 ) -> list[Result]:
     """Ask one database without a pause until what was committed in so many seconds is seen; return its delays."""
     first, last, answers = feed.newest, None, []
@@ -79,7 +79,7 @@ def _watched(
         if running.done() or time.monotonic() > began + 4 * seconds:
             why = running.exception() if running.done() else None
             raise RuntimeError(f"{database} does not show all that was committed after tick {first}") from why
-        answers.append(_ask(desk, database))
+        answers.append(_ask(sql_engine, database))
         if last is None and time.monotonic() >= began + seconds:
             last = feed.newest
     counted = {tick: at for tick, at in list(feed.committed.items()) if first < tick <= last}

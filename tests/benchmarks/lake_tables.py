@@ -45,7 +45,7 @@ def measure(
     console: Console, spark: SparkSession, folder: Path, *, tables: int, changed: int, runs: int
 ) -> list[Result]:
     """Return the seconds of a load that changes some tables of many, and of one that finds nothing to do."""
-    found = []
+    results = []
     lakes = {}
     for count in (changed, tables):
         lake = LoggedLake(spark, folder / f"tables{count}", sources=_SOURCES)
@@ -63,7 +63,7 @@ def measure(
         console.print(
             f"{name} in {seconds:.0f} s; {held:.0f} MB held after it, {rest:.0f} without what Delta knows of them"
         )
-        found += [Result(name, round(seconds, 1), "s"), Result(f"{name}, held by the driver", round(held), "MB")]
+        results += [Result(name, round(seconds, 1), "s"), Result(f"{name}, held by the driver", round(held), "MB")]
     times: dict[int, list[float]] = {count: [] for count in lakes}
     for run in range(1, runs + 2):
         for count, lake in lakes.items():
@@ -74,10 +74,10 @@ def measure(
                 assert len(silver.load(spark, lake.file, "bank").changes) == changed
                 times[count].append(time.monotonic() - began)
     few, many = (statistics.median(times[count][1:]) for count in (changed, tables))
-    found.append(
+    results.append(
         compared(f"silver, {changed} of {tables:,} tables changed", many, f"s, beside {changed} of {changed}", few)
     )
-    found.append(
+    results.append(
         Result(
             f"silver, {changed} of {tables:,} tables changed, more than {changed} of {changed}",
             round(many - few, 1),
@@ -91,10 +91,10 @@ def measure(
             began = time.monotonic()
             subprocess.run(words, check=True, capture_output=True, timeout=300)
             took.append(time.monotonic() - began)
-        found.append(
+        results.append(
             Result(f"nothing to do, {count:,} tables", round(statistics.median(took[1:]), 2), "s, from command to exit")
         )
-    return found
+    return results
 
 
 def _change(lake: LoggedLake, tables: int, run: int) -> None:
@@ -111,8 +111,8 @@ def _change(lake: LoggedLake, tables: int, run: int) -> None:
 @contextmanager
 def _new_process(spark: SparkSession) -> Iterator[None]:
     """Forget what this process knows of lakes."""
-    for known in (published._read, published._former, names._read, schema_texts._known):
-        known.clear()
+    for each in (published._read, published._former, names._read, schema_texts._known):
+        each.clear()
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     yield
 

@@ -70,14 +70,14 @@ def large_transaction(changes: int) -> None:
     try:
         postgres.start()
         kafka.start()
-        found = measure(console, folder, postgres, kafka, changes)
+        result = measure(console, folder, postgres, kafka, changes)
     finally:
         kafka.kill()
         postgres.kill()
         postgres.delete()
         shutil.rmtree(folder, ignore_errors=True)
-    results.show(console, found)
-    peak = next(one.value for one in found if one.name.endswith("edge, most memory"))
+    results.show(console, result)
+    peak = next(each.value for each in result if each.name.endswith("edge, most memory"))
     if peak > LIMIT:
         raise click.ClickException(f"the edge took {peak} MB, more than {LIMIT}")
 

@@ -45,8 +45,8 @@ def measure(
     arrivals: list[tuple[int, float]] = []
 
     def arrived(value: bytes, moment: float, _partition: int) -> None:
-        if found := _NUMBER.search(value):
-            arrivals.append((int(found[1]), moment))
+        if match := _NUMBER.search(value):
+            arrivals.append((int(match[1]), moment))
 
     follower = Follower(kafka.bootstrap, name, 1, each=arrived)
     try:

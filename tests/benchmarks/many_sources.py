@@ -59,12 +59,12 @@ def crowd(bench: Bench, load: Load) -> list[Result]:
     stream = f"crowd{load.sources}"
     names = [f"bench/{stream}-{number}" for number in range(load.sources)]
     with ExitStack() as ending:
-        made = [bench.bridge(f"{stream}-{number}", names, stream) for number in range(2)]
+        numbers = [bench.bridge(f"{stream}-{number}", names, stream) for number in range(2)]
         began = time.monotonic()
-        for bridge, _ in made:
+        for bridge, _ in numbers:
             bridge.start()
             ending.callback(bridge.stop)
-        bridges, urls = [bridge for bridge, _ in made], ",".join(url for _, url in made)
+        bridges, urls = [bridge for bridge, _ in numbers], ",".join(url for _, url in numbers)
         eventually(
             lambda: all(bridge.tail(100_000).count("taken over at") >= load.sources // 2 for bridge in bridges),
             120,
@@ -118,8 +118,8 @@ def _carry(
     arrivals: list[Arrival] = []
 
     def arrived(value: bytes, moment: float, partition: int) -> None:
-        if found := _CLOCK.search(value):
-            arrivals.append(Arrival(int(found[1]) / 1e9, moment, partition))
+        if match := _CLOCK.search(value):
+            arrivals.append(Arrival(int(match[1]) / 1e9, moment, partition))
 
     feeders = [
         Feeder(crowd_feeder, urls, ",".join(names[part::2]), "steady", load.changes, load.seconds, load.transactions)

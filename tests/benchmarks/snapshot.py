@@ -125,8 +125,8 @@ def measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, ro
 
 def _rate(state: SnapshotStore, name: str) -> float:
     """Return the rows a second of a table's copy, 0 until it is done."""
-    found = [table for table in state.plan().tables if table.name == name and table.state == "done"]
-    return found[0].rows / (found[0].finished_ms - found[0].started_ms) * 1000 if found else 0.0
+    tables = [table for table in state.plan().tables if table.name == name and table.state == "done"]
+    return tables[0].rows / (tables[0].finished_ms - tables[0].started_ms) * 1000 if tables else 0.0
 
 
 def _ask(dsn: str, query: str) -> int:
@@ -175,9 +175,9 @@ def read(bootstrap: str, rows: int) -> None:
             value = message.value()
             if message.error() is not None or value is None:
                 continue
-            if found := _LIVE.search(value):
+            if match := _LIVE.search(value):
                 heard = time.monotonic()
-                arrivals.append((int(found[1]), heard))
+                arrivals.append((int(match[1]), heard))
             elif b'"op":"r"' in value:
                 copied += 1
     consumer.close()

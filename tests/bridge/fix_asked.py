@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.configuration.lake import Kafka
-from headrace.verify.remote import RemoteDatabase
+from headrace.verify.sources import RemoteDatabase
 from spark_jobs.kafka.requests import RequestTopics
 from tests.bridge.asked_edges import SOURCE, AskedTopics
 

@@ -98,8 +98,8 @@ class Outside:
         return self.process.wait(seconds)
 
     def _port(self) -> int:
-        found = re.findall(r"listening for edges on [^:]*:(\d+)", self.said())
-        return int(found[-1]) if found else 0
+        texts = re.findall(r"listening for edges on [^:]*:(\d+)", self.said())
+        return int(texts[-1]) if texts else 0
 
 
 @pytest.fixture

@@ -66,11 +66,11 @@ def test_executors_read_avro_without_a_package_of_ours(cluster_lake, bare_python
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["rows"] == [
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["rows"] == [
         [records.key(key).decode(), records.value(value).decode()] for key, value in zip(keys, values, strict=True)
     ]
-    assert found["packages"] == [[False] * 3] * len(changes)
+    assert result["packages"] == [[False] * 3] * len(changes)
 
 
 def encoded(data):

@@ -57,8 +57,8 @@ def test_a_lake_lives_on_a_cluster(cluster, secure_lake, source, database, headr
     source.commit(source.schema(), *(source.insert(id=n, name=f"name {n}", balance="1.25") for n in range(1, ROWS + 1)))
     # when Airflow loads them, and a worker dies with its executors once bronze is there
     first = Path(table_path(lake, "bank"), "_delta_log", f"{0:020d}.json")
-    found = jars.spark()[0].parents[1]
-    with ThreadPoolExecutor(1) as aside, Airflow(tmp_path / "airflow", Path(lake.path), jars=found) as airflow:
+    parent = jars.spark()[0].parents[1]
+    with ThreadPoolExecutor(1) as aside, Airflow(tmp_path / "airflow", Path(lake.path), jars=parent) as airflow:
         run = aside.submit(airflow.run, "headrace_load_bank", seconds=1200)
         eventually(lambda: first.exists() or run.done(), 600, every=0.01)
         cluster.kill_worker(1)

@@ -66,7 +66,7 @@ def postgresql(folder: Path) -> None:
 
 def mariadb_batches() -> list[SealedBatch]:
     """Return three batches of a MariaDB source, from the start of its epoch."""
-    decoder, batcher = events.decoder("mariadb")
+    decoder, batcher = events.make_decoder("mariadb")
     table = events.table_map(
         events.Column("id", 3, unsigned=False), events.Column("name", 15, b"\x28\x00", collation=255)
     )

@@ -29,8 +29,8 @@ class Sent(NamedTuple):
 
 def batches(release: str, engine: str) -> list[Sent]:
     """Return the three batches that an edge sent."""
-    found = json.loads((_FOLDER / release / engine / "batches.json").read_text(encoding="utf-8"))
-    return [Sent(**(each | {"body": b64decode(each["body"])})) for each in found]
+    result = json.loads((_FOLDER / release / engine / "batches.json").read_text(encoding="utf-8"))
+    return [Sent(**(each | {"body": b64decode(each["body"])})) for each in result]
 
 
 def state(release: str, engine: str, to: Path) -> Path:

@@ -141,15 +141,15 @@ class RunningConsole:
 @pytest.fixture
 def console(tmp_path: Path) -> Iterator[Callable[..., RunningConsole]]:
     """Yield a function that starts a console with options."""
-    made: list[RunningConsole] = []
+    running_consoles: list[RunningConsole] = []
 
     def start(*options: str) -> RunningConsole:
-        made.append(RunningConsole(tmp_path / "console.log", *options))
-        return made[-1]
+        running_consoles.append(RunningConsole(tmp_path / "console.log", *options))
+        return running_consoles[-1]
 
     yield start
-    for each in made:
+    for each in running_consoles:
         if each.process.poll() is None:
             each.process.kill()
             each.process.wait(30)
-    print((tmp_path / "console.log").read_text() if made else "")
+    print((tmp_path / "console.log").read_text() if running_consoles else "")

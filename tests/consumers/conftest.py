@@ -82,8 +82,8 @@ class Running(NamedTuple):
 
     def _marks(self, mark: str) -> bool:
         # As often as there are marks: each is a logical message in the stream's own topic.
-        found = [value for value in values(self.bootstrap, self.topic) if value and b'"op":"m"' in value]
-        return len(found) >= int(mark)
+        result = [value for value in values(self.bootstrap, self.topic) if value and b'"op":"m"' in value]
+        return len(result) >= int(mark)
 
 
 @pytest.fixture

@@ -11,5 +11,5 @@ EXAMPLES = _ROOT / "examples" / "consumers"
 
 def example(name: str, **changes: str) -> dict[str, Any]:
     """Return the settings of an example's connector; `changes` replace texts, and dots in settings' names are `__`."""
-    found = json.loads((EXAMPLES / f"{name}.json").read_text())
-    return found | {setting.replace("__", "."): value for setting, value in changes.items()}
+    result = json.loads((EXAMPLES / f"{name}.json").read_text())
+    return result | {setting.replace("__", "."): value for setting, value in changes.items()}

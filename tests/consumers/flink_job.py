@@ -35,17 +35,17 @@ def rows(script: str) -> list[dict[str, Any]]:
             environment.executeSql(statement)
         result = environment.executeSql(question)
         names = list(result.getResolvedSchema().getColumnNames())
-        found: list[tuple[Any, ...]] = []
+        results: list[tuple[Any, ...]] = []
         changes = result.collect()
         while changes.hasNext():
             change = changes.next()
             row = tuple(_text(change.getField(at)) for at in range(len(names)))
             # A changelog: rows come (+I, +U) and go (-U, -D).
             if change.getKind().shortString().startswith("+"):
-                found.append(row)
+                results.append(row)
             else:
-                found.remove(row)
-        return [dict(zip(names, row, strict=True)) for row in found]
+                results.remove(row)
+        return [dict(zip(names, row, strict=True)) for row in results]
     finally:
         gateway.shutdown()
         for pipe in (process.stdin, process.stdout):

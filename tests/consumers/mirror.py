@@ -7,7 +7,7 @@ from tests.consumers.environment import EXAMPLES
 from tests.consumers.program import Program
 from tests.servers import jars
 
-#: What a test has otherwise than the example: one broker in each cluster, and no patience.
+#: What a test has otherwise than the example: one broker in each cluster, and no waiting.
 _HERE = {
     "refresh.topics.interval.seconds": "2",
     "refresh.groups.interval.seconds": "2",

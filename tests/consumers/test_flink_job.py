@@ -23,9 +23,9 @@ def test_rows_are_those_of_the_source(records, stream):
     running.work([each.replace("truncate accounts", "delete from accounts where id >= 30") for each in WORK], "1")
     script = (EXAMPLES / "flink.sql").read_text().replace("kafka:9092", running.bootstrap)
 
-    found = rows(script.replace("bank.public.accounts", running.topic_of("accounts")))
+    result = rows(script.replace("bank.public.accounts", running.topic_of("accounts")))
 
     expected = {row["id"]: row for row in (json.loads(row) for (row,) in running.database.execute(ROWS))}
     assert expected
-    assert {row["id"]: row for row in found} == expected
-    assert len(found) == len(expected)
+    assert {row["id"]: row for row in result} == expected
+    assert len(result) == len(expected)

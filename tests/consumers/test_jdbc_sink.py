@@ -44,13 +44,13 @@ def settings(name, stream, target, folder, table):
     for kind, options in (("key", ["--key"]), ("value", [])):
         (folder / f"accounts-{kind}.json").write_text(stream.schema(table, "--connect", *options))
     (folder / "password").write_text("unused")
-    found = example(
+    result = example(
         name,
         topics=stream.topic_of(table),
         connection__url=f"jdbc:postgresql://127.0.0.1:{target.postgres.port}/{target.name}",
         connection__username="postgres",
     )
-    return {key: value.replace("/etc/headrace/schemas", str(folder)) for key, value in found.items()}
+    return {key: value.replace("/etc/headrace/schemas", str(folder)) for key, value in result.items()}
 
 
 @pytest.mark.timeout(900)

@@ -7,8 +7,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bridge.kafka.client import admin
-from bridge.kafka.last_record import read_last_record
 from bridge.kafka.topics import make
+from bridge.positions.last_record import read_last_record
 from bridge.positions.survey import positions_of
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
@@ -124,9 +124,9 @@ def test_a_bridge_at_the_second_cluster_goes_on_from_imported_positions(
 @pytest.mark.timeout(300)
 def test_positions_that_mirrormaker_copies_are_ahead_of_the_records(kafka, private_kafka, topic, inside, tmp_path):
     second, name = private_kafka(), topic()
-    one, two = cut(SOURCE, log(SOURCE, 40), lambda: 20)
+    first, two = cut(SOURCE, log(SOURCE, 40), lambda: 20)
     bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=name)
-    assert send(bridge.port, f"cdc/{SOURCE}", [message(one)])[0].state == "accepted"
+    assert send(bridge.port, f"cdc/{SOURCE}", [message(first)])[0].state == "accepted"
     there = load(bridge_file(tmp_path, second.bootstrap, {SOURCE: [0]}, topic=name), BridgeFile)
     changes = {"first->second__topics": name, "groups__exclude": "connect-.*", "sync__topic__configs__enabled": "false"}
     program = mirror(tmp_path / "mirror", kafka.bootstrap, second.bootstrap, **changes)
@@ -145,7 +145,7 @@ def test_positions_that_mirrormaker_copies_are_ahead_of_the_records(kafka, priva
     assert len(values(second.bootstrap, name)) == 20
     client = Consumer({"bootstrap.servers": second.bootstrap, "group.id": "look", "enable.partition.eof": True})
     try:
-        assert read_last_record(client, SOURCE, [name], [0]) == one.last
+        assert read_last_record(client, SOURCE, [name], [0]) == first.last
     finally:
         client.close()
 
@@ -169,21 +169,21 @@ def rest(bootstrap, topic):
 
 def changes(bootstrap, topic):
     """The positions of the changes of a topic's rows."""
-    found = [json.loads(value) for value in values(bootstrap, topic) if value]
-    return [each["source"]["position"] for each in found if each.get("op") in {"c", "u", "d"}]
+    result = [json.loads(value) for value in values(bootstrap, topic) if value]
+    return [each["source"]["position"] for each in result if each.get("op") in {"c", "u", "d"}]
 
 
 def rows(records):
-    found = {}
+    results = {}
     for record in records:
         if record.value is None:
             continue
         change = json.loads(record.value)
         if change["op"] == "d":
-            del found[change["before"]["id"]]
+            del results[change["before"]["id"]]
         else:
-            found[change["after"]["id"]] = change["after"]
-    return [found[key] for key in sorted(found)]
+            results[change["after"]["id"]] = change["after"]
+    return [results[key] for key in sorted(results)]
 
 
 def aborted(bootstrap, topic):
@@ -207,7 +207,7 @@ def consumed(bootstrap, topic):
 def committed(bootstrap, topic):
     client = Consumer({"bootstrap.servers": bootstrap, "group.id": "sales"})
     try:
-        (found,) = client.committed([TopicPartition(topic, 0)], timeout=30)
-        return max(found.offset, 0)
+        (offset,) = client.committed([TopicPartition(topic, 0)], timeout=30)
+        return max(offset.offset, 0)
     finally:
         client.close()

@@ -42,5 +42,5 @@ def clickhouse(running, folder):
     records = [value.decode() for value in values(running.bootstrap, running.topic_of("accounts")) if value]
     (folder / "changes").write_text("\n".join(records))
     words = [str(folder / name) for name in ("clickhouse.sql", "clickhouse", "changes")]
-    found = lines(run([str(ENVIRONMENT / "bin" / "python"), str(Path(__file__).with_name("clickhouse.py")), *words]))
-    return [row | {"balance": f"{row['balance']:.2f}" if row["balance"] is not None else None} for row in found]
+    result = lines(run([str(ENVIRONMENT / "bin" / "python"), str(Path(__file__).with_name("clickhouse.py")), *words]))
+    return [row | {"balance": f"{row['balance']:.2f}" if row["balance"] is not None else None} for row in result]

@@ -28,8 +28,8 @@ def test_rows_are_those_of_the_source(records, stream):
     # Of records without a schema its parser makes texts alone, of NULL too.
     expected = {row["id"]: {name: value or "null" for name, value in row.items()} for row in rows}
     with Paimon() as paimon:
-        found = paimon.rows(topic, [value for value in values(running.bootstrap, topic) if value], "id")
-        assert {key: {"later": "null"} | row for key, row in found.items()} == expected
+        result = paimon.rows(topic, [value for value in values(running.bootstrap, topic) if value], "id")
+        assert {key: {"later": "null"} | row for key, row in result.items()} == expected
 
         running.work(["truncate accounts"], "2")
         with pytest.raises(Py4JJavaError, match="Unknown record operation: t"):

@@ -61,11 +61,11 @@ def test_without_a_password_nothing_starts_and_the_error_names_it(stack):
 
 def test_o1_keys_are_readable_by_their_service_alone(stack):
     for service in stack.services():
-        found = stack.execute(
+        result = stack.execute(
             service, "sh", "-c", "find / -xdev -name authority.key; find /certs -name '*.key'; true", check=False
         )
-        keys = [line for line in found.split() if line.endswith(".key")]
-        assert "authority.key" not in found, service
+        keys = [line for line in result.split() if line.endswith(".key")]
+        assert "authority.key" not in result, service
         assert len(keys) <= 1, service
         for key in keys:
             who = stack.execute(

@@ -27,8 +27,8 @@ class Source:
 
     def ends(self, *tables, seconds=180):
         """Wait for the end of these tables' snapshots, and return all by the tables' names."""
-        found = ended(self.edge, *map(self.named, tables), seconds=seconds)
-        return {name.rpartition(".")[2]: table for name, table in found.items()}
+        result = ended(self.edge, *map(self.named, tables), seconds=seconds)
+        return {name.rpartition(".")[2]: table for name, table in result.items()}
 
     def plan(self, table):
         return plans(self.edge)[self.named(table)]

@@ -49,14 +49,14 @@ def far(request):
 
 @pytest.fixture
 def edge(far):
-    made = []
+    edges = []
 
     def start(tail=START):
-        made.append(Edge(far.url, tail))
-        return made[-1]
+        edges.append(Edge(far.url, tail))
+        return edges[-1]
 
     yield start
-    for each in made:
+    for each in edges:
         each.close()
 
 

@@ -38,17 +38,17 @@ def make_table(source, rows):
 
 def bag(interconnect, table="w"):
     """Return the rows that a consumer holds which counts equal ones."""
-    found = Counter()
+    counts = Counter()
     seen = {position: value for position, _, value in list(interconnect.records) if value and value.get("op")}
     for _, value in sorted(seen.items(), key=lambda one: str(one[0])):
         if value["source"]["table"] != table:
             continue
         if value["op"] == "t":
-            found.clear()
+            counts.clear()
         for name, count in (("before", -1), ("after", 1)):
             if value[name] is not None:
-                found[value[name]["id"], value[name]["n"]] += count
-    return {row: count for row, count in found.items() if count}
+                counts[value[name]["id"], value[name]["n"]] += count
+    return {row: count for row, count in counts.items() if count}
 
 
 def stored(source, table="w"):

@@ -141,23 +141,23 @@ def _position(topic: str, offset: int, text: str = "") -> list[Any]:
 def _read(world: Any, topic: str) -> list[bytes]:
     consumer = world.consumer(f"reader{next(_names)}")
     consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
+    results: list[bytes] = []
     deadline = world.now() + 30
     while world.now() < deadline:
         for record in consumer.consume(100, timeout=0.2):
             if record.error():
                 assert record.error().code() == KafkaError._PARTITION_EOF
                 consumer.close()
-                return found
-            found.append(record.value())
+                return results
+            results.append(record.value())
     raise AssertionError("the end of the partition was not reached")
 
 
 def _await(world: Any, topic: str, wanted: list[bytes]) -> None:
     """A commit returns before its markers are written."""
     deadline = world.now() + 60
-    while (found := _read(world, topic)) != wanted:
-        assert world.now() < deadline, found
+    while (result := _read(world, topic)) != wanted:
+        assert world.now() < deadline, result
 
 
 def test_a_commit_under_a_former_generation_is_refused_and_can_be_aborted(world: Any) -> None:

@@ -27,8 +27,8 @@ def test_every_row_comes_once_in_key_order_in_chunks_that_are_transactions(sourc
         chunks.setdefault(value["transaction"]["id"], []).append(value["transaction"])
     assert len(chunks) > 1
     for chunk in chunks.values():
-        assert [one["total_order"] for one in chunk] == list(range(1, len(chunk) + 1))
-        assert [one.get("last", False) for one in chunk] == [False] * (len(chunk) - 1) + [True]
+        assert [each["total_order"] for each in chunk] == list(range(1, len(chunk) + 1))
+        assert [each.get("last", False) for each in chunk] == [False] * (len(chunk) - 1) + [True]
     positions = [position for position, _, value in interconnect.records if value and "op" in value]
     assert positions == sorted(set(positions))
 

@@ -177,17 +177,19 @@ class Both:
         with edge.running():
             for statement in work:
                 database.execute(statement)
-            found = {table: self._found(prefixes, f"{database.name}.{table}", count) for table, count in tables.items()}
+            results = {
+                table: self._found(prefixes, f"{database.name}.{table}", count) for table, count in tables.items()
+            }
             if work is WORK:
                 counts = 2 * TRANSACTIONS, 2 * TRANSACTIONS + OPEN_TRANSACTIONS[database.server.kind]
-                found["transaction"] = [
+                results["transaction"] = [
                     records(self._bootstrap, f"{prefix}.transaction", count)
                     for prefix, count in zip(prefixes, counts, strict=True)
                 ]
         # Shown where the test fails.
         print(self._connect.log.read_text()[-8000:])
         self._connect.remove(prefixes[1])
-        return found
+        return results
 
     def _found(self, prefixes: Sequence[str], table: str, count: int) -> list[list[Record]]:
         ours, theirs = (f"{prefix}.{table}" for prefix in prefixes)

@@ -40,38 +40,38 @@ def records(bootstrap: str, topic: str, count: int) -> list[Record]:
             "log_level": 0,
         }
     )
-    found: list[Record] = []
+    results: list[Record] = []
 
     def take() -> None:
         for message in consumer.consume(1000, timeout=0.2):
             assert not message.error(), message.error()
             headers = tuple((name, _header(text)) for name, text in message.headers() or ())
-            found.append(Record(_parsed(message.key()), _parsed(message.value()), headers))
+            results.append(Record(_parsed(message.key()), _parsed(message.value()), headers))
 
     try:
         # A partition that is assigned before it is there is not found for minutes.
         eventually(lambda: topic in consumer.list_topics(timeout=60).topics, 120, saying=f"{topic} is there")
         consumer.assign([TopicPartition(topic, 0, 0)])
         deadline = time.monotonic() + 60
-        while len(found) < count and time.monotonic() < deadline:
+        while len(results) < count and time.monotonic() < deadline:
             take()
-        return found
+        return results
     finally:
         consumer.close()
 
 
 def differences(ours: Sequence[Record], theirs: Sequence[Record]) -> dict[str, tuple[Any, Any]]:
     """Return each path at which records differ, with the first two values that did; `records` if their number does."""
-    found: dict[str, tuple[Any, Any]] = {}
+    results: dict[str, tuple[Any, Any]] = {}
     if len(ours) != len(theirs):
-        found["records"] = ([_described(each) for each in ours], [_described(each) for each in theirs])
+        results["records"] = ([_described(each) for each in ours], [_described(each) for each in theirs])
     for mine, other in zip(ours, theirs, strict=False):
         fields, others = dict(_fields(mine)), dict(_fields(other))
         for path in fields.keys() | others.keys():
             pair = fields.get(path, ABSENT), others.get(path, ABSENT)
             if not _equal(path, *pair):
-                found.setdefault(path, pair)
-    return dict(sorted(found.items()))
+                results.setdefault(path, pair)
+    return dict(sorted(results.items()))
 
 
 def by_transaction(found: Sequence[Record], identified: Callable[[str], str] = str) -> list[tuple[Any, ...]]:

@@ -239,14 +239,14 @@ def test_a_history_that_is_lost_cut_or_damaged_ends_in_an_error_that_names_the_w
 def test_another_server_and_another_connector_are_refused(database, engines, interconnect, kind):
     engine = engines(database, interconnect.url)
     engine.init()
-    made = engine.checkpoint
+    checkpoint = engine.checkpoint
     other = {"mariadb": "mysql", "mysql": "mariadb"}[kind]
     for changes, words in (
         ({"system_identifier": "server_id 77"}, "the server is another one"),
         ({"connector": other}, f"of Debezium's connector '{other}'"),
-        ({"offset": [made["offset"][0], '{"lsn":5}']}, "is damaged"),
+        ({"offset": [checkpoint["offset"][0], '{"lsn":5}']}, "is damaged"),
     ):
-        engine.checkpoint_file.write_text(json.dumps(made | changes))
+        engine.checkpoint_file.write_text(json.dumps(checkpoint | changes))
         error = refused(engine)
         assert words in error.message, error
     assert interconnect.changes == []

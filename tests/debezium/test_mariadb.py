@@ -26,16 +26,16 @@ MORE_ROW = (
 
 @pytest.mark.timeout(600)
 def test_changes_of_every_kind_are_written_as_debezium_writes_them(both, maria, maria_edges):
-    found = both(maria, maria_edges, TABLES, WORK, COUNTS, {}, {})
-    ours, theirs = map(by_transaction, found.pop("transaction"))
+    result = both(maria, maria_edges, TABLES, WORK, COUNTS, {}, {})
+    ours, theirs = map(by_transaction, result.pop("transaction"))
     # Here a statement that changes no row has no record.
     ended = {transaction for status, transaction, *_ in theirs if status == "END"}
     assert len(theirs) - 2 * len(ended) == OPEN_TRANSACTIONS["mariadb"]
     assert ours == [each for each in theirs if each[1] in ended]
     assert len(ours) == 2 * TRANSACTIONS
 
-    compared = [by_reason(differences(*pair), BINLOG_ENVELOPE | BINLOG_KINDS) for pair in found.values()]
-    assert dict(zip(found, (unintended for unintended, _ in compared), strict=True)) == {table: {} for table in COUNTS}
+    compared = [by_reason(differences(*pair), BINLOG_ENVELOPE | BINLOG_KINDS) for pair in result.values()]
+    assert dict(zip(result, (unintended for unintended, _ in compared), strict=True)) == {table: {} for table in COUNTS}
     # What is listed and occurs nowhere is not intended, it is out of date.
     assert set.intersection(*(absent for _, absent in compared)) == set()
 

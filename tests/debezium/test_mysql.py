@@ -21,13 +21,13 @@ MORE_ROWS = [
 
 @pytest.mark.timeout(600)
 def test_changes_of_every_kind_are_written_as_debezium_writes_them(both, mysql, maria_edges):
-    found = both(mysql, maria_edges, TABLES, WORK, COUNTS, {}, {})
-    ours, theirs = map(by_transaction, found.pop("transaction"))
+    result = both(mysql, maria_edges, TABLES, WORK, COUNTS, {}, {})
+    ours, theirs = map(by_transaction, result.pop("transaction"))
     assert ours == theirs
     assert len(ours) == 2 * TRANSACTIONS
 
-    compared = [by_reason(differences(*pair), BINLOG_ENVELOPE | BINLOG_KINDS) for pair in found.values()]
-    assert dict(zip(found, (unintended for unintended, _ in compared), strict=True)) == {table: {} for table in COUNTS}
+    compared = [by_reason(differences(*pair), BINLOG_ENVELOPE | BINLOG_KINDS) for pair in result.values()]
+    assert dict(zip(result, (unintended for unintended, _ in compared), strict=True)) == {table: {} for table in COUNTS}
     # What is listed and occurs nowhere is not intended, it is out of date.
     assert set.intersection(*(absent for _, absent in compared)) == set()
 

@@ -18,13 +18,13 @@ TRANSACTIONS = 13
 
 @pytest.mark.timeout(600)
 def test_changes_of_every_kind_are_written_as_debezium_writes_them(both):
-    found = both(TABLES, WORK, COUNTS)
-    ours, theirs = (by_transaction(records, number) for records in found.pop("transaction"))
+    result = both(TABLES, WORK, COUNTS)
+    ours, theirs = (by_transaction(records, number) for records in result.pop("transaction"))
     assert ours == theirs[: 2 * TRANSACTIONS]
     # of the truncate Debezium writes that nothing of it is in the stream; here it has neither record
     assert [(status, count) for status, *_, count, _, _ in theirs[2 * TRANSACTIONS :]] == [("BEGIN", None), ("END", 0)]
 
-    remaining = {table: by_reason(differences(*pair), ENVELOPE | KINDS) for table, pair in found.items()}
+    remaining = {table: by_reason(differences(*pair), ENVELOPE | KINDS) for table, pair in result.items()}
     assert {table: unintended for table, (unintended, _) in remaining.items() if unintended} == {}
     # What is listed and occurs nowhere is not intended, it is out of date.
     assert set.intersection(*(absent for _, absent in remaining.values())) == set()
@@ -103,19 +103,19 @@ def both(database, edges, brokers, inside, connect, tmp_path):
         with edge.running():
             for statement in work:
                 database.execute(statement)
-            found = {
+            results = {
                 table: [records(brokers.bootstrap, f"{prefix}.public.{table}", count) for prefix in prefixes]
                 for table, count in tables.items()
             }
             if work is WORK:
                 counts = zip(prefixes, (TRANSACTIONS, TRANSACTIONS + 1), strict=True)
-                found["transaction"] = [
+                results["transaction"] = [
                     records(brokers.bootstrap, f"{prefix}.transaction", 2 * count) for prefix, count in counts
                 ]
         # Shown where the test fails.
         print(connect.log.read_text()[-8000:])
         connect.remove(prefixes[1])
-        return found
+        return results
 
     return captured
 

@@ -25,10 +25,10 @@ class Fault(NamedTuple):
 
 def one_of_each(pipeline: Pipeline, seed: int) -> list[Fault]:
     """Return each kind of fault once, in a random order and at random regions."""
-    found: dict[str, Fault] = {}
+    results: dict[str, Fault] = {}
     for fault in every(pipeline, seed):
-        found.setdefault(fault.kind, fault)
-    return list(found.values())
+        results.setdefault(fault.kind, fault)
+    return list(results.values())
 
 
 def every(pipeline: Pipeline, seed: int) -> list[Fault]:

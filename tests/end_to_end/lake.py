@@ -36,8 +36,8 @@ class Lake:
 
     def ask(self, question: str) -> list[dict[str, Any]]:
         """Return the rows of the answer."""
-        with closing(engine.SqlEngine(self._spark, self._file)) as desk:
-            return [row.asDict() for row in desk.ask(question).collect()]
+        with closing(engine.SqlEngine(self._spark, self._file)) as sql_engine:
+            return [row.asDict() for row in sql_engine.ask(question).collect()]
 
     def assert_counts(self) -> None:
         """Fail unless the lake has as many rows as the databases, and the same sums."""
@@ -61,10 +61,10 @@ class Lake:
 
 def counts_of_the_databases(pipeline: Pipeline) -> dict[tuple[str, str], Any]:
     """Return the same from the databases."""
-    found = {}
+    results = {}
     for region in pipeline.regions:
         with region.connection() as connection, connection.cursor() as cursor:
             for table, amount in _AMOUNTS.items():
                 cursor.execute(_COUNTS.format(table=table, amount=amount))
-                found[region.source, table] = cursor.fetchone()
-    return found
+                results[region.source, table] = cursor.fetchone()
+    return results

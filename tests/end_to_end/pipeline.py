@@ -209,18 +209,18 @@ class Pipeline:
 
     def differences(self) -> dict[str, list[Difference]]:
         """Return what the history checker objects to in the topic, by source; nothing at all is the proof."""
-        topic, found = self.records(), {}
+        topic, results = self.records(), {}
         for region in self.regions:
             with region.connection() as connection:
                 committed, keys = truth.committed(connection), truth.keys(connection)
             assert committed, f"{region.source} committed nothing"
-            found[region.source] = check(region.source, committed, topic, partition=region.partition, keys=keys)
-        return {source: differences for source, differences in found.items() if differences}
+            results[region.source] = check(region.source, committed, topic, partition=region.partition, keys=keys)
+        return {source: differences for source, differences in results.items() if differences}
 
     def records(self) -> list[Record]:
         """Return all committed records of the topic, read anew."""
-        found = read_committed(self.kafka.bootstrap, STREAM)
-        return [record(it.partition, it.offset, it.key, it.value) for it in found]
+        records = read_committed(self.kafka.bootstrap, STREAM)
+        return [record(it.partition, it.offset, it.key, it.value) for it in records]
 
     def load(self, program: Path = HEADRACE) -> str:
         """Load the lake, and return what the command printed."""

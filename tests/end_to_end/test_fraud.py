@@ -148,6 +148,6 @@ def each_once(whole: Whole) -> None:
 
 def dead(bootstrap: str) -> set[str]:
     """Return the ids of the alerts that had no address."""
-    found = letters(bootstrap, "alerts.dead-letters")
-    assert {letter["headrace.condition"] for letter in found} <= {"headrace:no-address"}
-    return {json.loads(letter["value"])["id"] for letter in found}
+    result = letters(bootstrap, "alerts.dead-letters")
+    assert {letter["headrace.condition"] for letter in result} <= {"headrace:no-address"}
+    return {json.loads(letter["value"])["id"] for letter in result}

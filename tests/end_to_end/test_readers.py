@@ -37,19 +37,19 @@ def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline,
     pipeline.wait_for_more(ACCOUNTS + 100)
     lake = load_file(pipeline.lake_file, LakeFile)
     load.run(spark, lake, STREAM)
-    desk = engine.SqlEngine(spark.newSession(), lake)
-    during, live, between = [], [], [_sums(desk, "silver")]
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
+    during, live, between = [], [], [_sums(sql_engine, "silver")]
 
     # When loads go on, and a reader asks again and again, during them and between them, of what is published and of what is not.
-    with ThreadPoolExecutor(1) as pool, closing(desk):
+    with ThreadPoolExecutor(1) as pool, closing(sql_engine):
         for _ in range(_LOADS):
             pipeline.wait_for_more(100)
             running = pool.submit(load.run, spark, lake, STREAM)
             while not running.done():
-                during.append(_sums(desk, "silver"))
-                live.append(_sums(desk, "silver_live"))
+                during.append(_sums(sql_engine, "silver"))
+                live.append(_sums(sql_engine, "silver_live"))
             assert running.result().silver.changes
-            between.append(_sums(desk, "silver"))
+            between.append(_sums(sql_engine, "silver"))
 
     # Then the four sums of a region are one and the same in every answer, and every load moved them.
     for answer in (*during, *live, *between):
@@ -62,13 +62,13 @@ def test_sums_agree_in_every_answer_during_loads_and_between(pipeline: Pipeline,
     assert len(live) >= _LOADS
 
 
-def _sums(desk: engine.SqlEngine, database: str) -> dict[str, dict[str, int]]:
+def _sums(sql_engine: engine.SqlEngine, database: str) -> dict[str, dict[str, int]]:
     """Return each region's sum of every table, asked in one question."""
     question = " UNION ALL ".join(
         f"SELECT _source, '{table}' AS name, CAST(sum({amount}) AS BIGINT) AS total FROM {database}.{table} GROUP BY _source"
         for table, amount in _AMOUNTS.items()
     )
-    found: dict[str, dict[str, int]] = {}
-    for row in desk.ask(question).collect():
-        found.setdefault(row["_source"], {})[row["name"]] = row["total"]
-    return found
+    results: dict[str, dict[str, int]] = {}
+    for row in sql_engine.ask(question).collect():
+        results.setdefault(row["_source"], {})[row["name"]] = row["total"]
+    return results

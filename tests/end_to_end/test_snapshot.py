@@ -67,10 +67,10 @@ def _ended(region):
 
 
 def _state(pipeline):
-    topic, found = pipeline.records(), {}
+    topic, results = pipeline.records(), {}
     for region in pipeline.regions:
         with region.connection() as connection:
             keys = truth.keys(connection)
             stored = {table: truth.stored(connection, table) for table in COPIED}
-        found[region.source] = check_state(region.source, topic, stored, keys)
-    return {source: differences for source, differences in found.items() if differences}
+        results[region.source] = check_state(region.source, topic, stored, keys)
+    return {source: differences for source, differences in results.items() if differences}

@@ -37,18 +37,18 @@ def check(
 ) -> list[Difference]:
     """Return how the topic's records of `source` differ from what it committed; nothing when they are the same."""
     records = [record for record in topic if record.source["name"] == source or record.partition == partition]
-    found = [*_in_place(source, partition, records), *_schemas(records, keys)]
+    results = [*_in_place(source, partition, records), *_schemas(records, keys)]
     everything = [record for record in records if not record.is_schema]
-    found += _order(everything)
+    results += _order(everything)
     own = {transaction.xid for transaction in committed if transaction.changes}
     # The copy of a table without a key begins with a truncate, in the transaction of its first chunk.
     copied = [it.is_copy or (it.value.get("op") == "t" and it.xid not in own) for it in everything]
-    found += _chunks(list(compress(everything, copied)), committed)
+    results += _chunks(list(compress(everything, copied)), committed)
     changes = [record for record, is_copied in zip(everything, copied, strict=True) if not is_copied]
-    found += _counts(committed, changes)
-    found += _boundaries(committed, changes)
-    found += _contents(committed, changes, keys)
-    return _first_of_each_kind(found)
+    results += _counts(committed, changes)
+    results += _boundaries(committed, changes)
+    results += _contents(committed, changes, keys)
+    return _first_of_each_kind(results)
 
 
 def _first_of_each_kind(found: Iterable[Difference]) -> list[Difference]:

@@ -40,7 +40,7 @@ def check_state(
 ) -> list[Difference]:
     """Return how the rows that follow from the records differ from those stored, for each table that is given."""
     tables = held(source, topic)
-    found = []
+    differences = []
     for table, rows in stored.items():
         has, should = tables.get(table, {}), {tuple(row[name] for name in keys[table]): row for row in rows}
         missing, extra = should.keys() - has.keys(), has.keys() - should.keys()
@@ -48,8 +48,8 @@ def check_state(
         for words, wrong in (("missing", missing), ("too many", extra), ("other than stored", altered)):
             if wrong:
                 shown = ", ".join(map(str, list(wrong)[:SHOWN]))
-                found.append(Difference("state", f"{table}: {len(wrong)} rows {words}: {shown}"))
-    return found
+                differences.append(Difference("state", f"{table}: {len(wrong)} rows {words}: {shown}"))
+    return differences
 
 
 def _same(has: Row, should: Row) -> bool:

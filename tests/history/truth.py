@@ -47,12 +47,12 @@ def committed(connection: Any, slot: str = SLOT) -> list[Transaction]:
 
 def keys(connection: Any) -> dict[str, tuple[str, ...]]:
     """Return the primary key of each table that has one, `schema.table` to columns in key order."""
-    found: dict[str, tuple[str, ...]] = {}
+    results: dict[str, tuple[str, ...]] = {}
     with connection.cursor() as cursor:
         cursor.execute(_KEYS)
         for table, column in cursor.fetchall():
-            found[table] = (*found.get(table, ()), column)
-    return found
+            results[table] = (*results.get(table, ()), column)
+    return results
 
 
 def stored(connection: Any, table: str) -> list[Row]:

@@ -23,10 +23,10 @@ from bridge.dead_letters import DeadLetterIndex
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.pending import encode as encode_delivery
 from bridge.deliveries.record import Record
-from bridge.kafka.last_record import position_of
 from bridge.model import position_text
 from bridge.model.delivery import Accept, Reject, Release
 from bridge.model.route import TablePatterns, TableRouter
+from bridge.positions.last_record import position_of
 from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, find_needed
 from bridge.routing.withheld_records import batch_of
@@ -37,7 +37,7 @@ from headrace.batch import Batch, WrittenWith, decode, encode
 from headrace.configuration.bridge import TableTopic
 from headrace.position import Position
 from headrace.receive.message import decode as decode_received
-from headrace.requests.message import Content, content_of, decode_part, decode_request, new_request, parts
+from headrace.requests import Content, content_of, decode_part, decode_request, new_request, parts
 from headrace.schema import Column, TableSchema
 from headrace.schemas import avro
 from tests.hostile import bodies
@@ -232,10 +232,10 @@ def text_input(chance: random.Random) -> bytes:
 
 def feed_text(data: bytes) -> None:
     """A committed position is one, or it is refused."""
-    found = expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
-    if found is not None:
-        offsets = [each.next for each in found.withheld.tables.values()] if found.withheld is not None else []
-        if not all(0 <= each < 1 << 63 for each in (*offsets, *found.order)):
+    result = expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
+    if result is not None:
+        offsets = [each.next for each in result.withheld.tables.values()] if result.withheld is not None else []
+        if not all(0 <= each < 1 << 63 for each in (*offsets, *result.order)):
             raise FaultError("an offset or a partition that Kafka does not have")
 
 
@@ -298,7 +298,7 @@ def feed_record(data: bytes) -> None:
     letters = DeadLetterIndex()
     for key in (b'{"id":1}', data[:40]):
         letters.add(key, data, "t[0]@0")
-    msgspec.json.encode(letters.found())
+    msgspec.json.encode(letters.rows())
 
 
 def delivery_input(chance: random.Random) -> bytes:

@@ -22,7 +22,7 @@ from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import Checkpoint, State
 from edge.progress.spool import Spool, _head
 from edge.progress.spool_file import _ABOUT, _BATCH
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator, NoSpace
 from headrace.position import Position
 from tests.hostile.spoiling import FaultError, json_of, packed, plain, spoil, spoil_bytes
@@ -70,8 +70,8 @@ def binlog_input(chance: random.Random) -> bytes:
         name = "mysql"
     if chance.random() < 0.8:
         which = chance.randrange(len(log))
-        found = log[which]
-        log[which] = binlog.event(found[4], spoil_bytes(found[19:], chance), int.from_bytes(found[13:17], "little"))
+        result = log[which]
+        log[which] = binlog.event(result[4], spoil_bytes(result[19:], chance), int.from_bytes(result[13:17], "little"))
     form = chance.choice(("plain", "debezium", "avro"))
     return msgspec.msgpack.encode((name.partition(",")[0], form, log))
 
@@ -102,7 +102,7 @@ def feed_binlog(data: bytes) -> None:
     """A log is read, and its values are JSON, or it is refused with its place."""
     engine, form, log = msgspec.msgpack.decode(data)
     records = {"debezium": Records(envelope="debezium"), "avro": Records(format="avro")}.get(form, Records())
-    decoder, batcher = binlog.decoder(engine, records=records)
+    decoder, batcher = binlog.make_decoder(engine, records=records)
     try:
         binlog.feed(decoder, binlog.rotate(), *log)
     except _REFUSED as error:
@@ -301,12 +301,12 @@ def feed_checkpoint(data: bytes) -> None:
         state: State[Any] = State(Path(folder), type(_CHECKPOINTS[name]))
         state.path.write_bytes(content)
         try:
-            found = state.read(SOURCE)
+            result = state.read(SOURCE)
         except NeedsOperator:
             return
-    _ = found.position, found.promised, found.confirmed, found.place, found.tail
-    if isinstance(found, MysqlCheckpoint):
-        _ = found.base, found.gtid_set
+    _ = result.position, result.promised, result.confirmed, result.place, result.tail
+    if isinstance(result, MysqlCheckpoint):
+        _ = result.base, result.gtid_set
 
 
 Target = tuple[Callable[[random.Random], bytes], Callable[[bytes], None]]

@@ -49,10 +49,10 @@ def feed_avro(data: bytes) -> None:
     texts, records = msgspec.msgpack.decode(data, strict=False)
     reader = Reader(texts, None, _UNKNOWN)
     for number, (key, value) in enumerate(records):
-        found = reader("t", 0, number, key, value)
-        if found == (key, value):
+        result = reader("t", 0, number, key, value)
+        if result == (key, value):
             continue
-        for each in found:
+        for each in result:
             json.loads(each)
     for text in texts.values():
         try:

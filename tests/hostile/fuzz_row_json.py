@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from edge import compiled
-from edge.mysql import rows_in_c as images_in_c
+from edge.mysql import rows_compiled as images_in_c
 from edge.postgres import rows_in_c
 from tests.unit.edge.mysql import row_cases as events
 from tests.unit.edge.postgres import row_cases as messages
@@ -96,9 +96,9 @@ def _decode_events(chance: random.Random, named: str) -> Iterator[str]:
 
 def _copy_rows(chance: random.Random, named: str) -> Iterator[str]:
     copy = messages.a_copy(chance)
-    for number, made in (copy.made_in_c({}) if copy is not None else {}).items():
+    for number, each in (copy.made_in_c({}) if copy is not None else {}).items():
         assert copy is not None
-        if made != copy.made_exactly(number):
+        if each != copy.made_exactly(number):
             raise SystemExit(f"{named}: another outcome of {copy.rows[number]!r}")
         yield "rows copied"
 

@@ -68,19 +68,19 @@ def spoil(value: Any, chance: random.Random, depth: int = 0) -> Any:  # noqa: C9
 
 def spoil_bytes(data: bytes, chance: random.Random) -> bytes:
     """Return bytes with some flipped, cut, doubled or put in."""
-    found = bytearray(data)
+    result = bytearray(data)
     for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(found) + 1)
+        at = chance.randrange(len(result) + 1)
         match chance.randrange(5):
             case 0:
-                if at < len(found):
-                    found[at] ^= 1 << chance.randrange(8)
+                if at < len(result):
+                    result[at] ^= 1 << chance.randrange(8)
             case 1:
-                del found[at : at + chance.randint(1, 8)]
+                del result[at : at + chance.randint(1, 8)]
             case 2:
-                found[at:at] = found[at : at + chance.randint(1, 16)]
+                result[at:at] = result[at : at + chance.randint(1, 16)]
             case 3:
-                found[at:at] = chance.choice(
+                result[at:at] = chance.choice(
                     (
                         b"\xff",
                         b"\x00",
@@ -101,8 +101,8 @@ def spoil_bytes(data: bytes, chance: random.Random) -> bytes:
                     )
                 )
             case _:
-                del found[at:]
-    return bytes(found)
+                del result[at:]
+    return bytes(result)
 
 
 def packed(value: Any) -> bytes:

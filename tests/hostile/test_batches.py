@@ -33,17 +33,17 @@ class NoRegistry:
 @pytest.fixture
 def parts():
     """A bridge's lanes over a stream with a topic for each table and a registry; both sources are served."""
-    made = BridgeParts(ROGUE, HONEST)
-    made.registry.schemas = RegisteredSchemas(NoRegistry())
-    for state in made.registry.states.values():
+    bridge_parts = BridgeParts(ROGUE, HONEST)
+    bridge_parts.registry.schemas = RegisteredSchemas(NoRegistry())
+    for state in bridge_parts.registry.states.values():
         tables = TableRouter("bank", {"public.t": TableTopic("bank.public.t", "delete")})
         state.route = state.route._replace(tables=tables if state.route.source == ROGUE else None, prefix="bank")
-    made.registry.assigned((ROGUE, HONEST), metadata())
-    made.recover()
-    for lane in made.lanes:
+    bridge_parts.registry.assigned((ROGUE, HONEST), metadata())
+    bridge_parts.recover()
+    for lane in bridge_parts.lanes:
         lane.turn(0)
-    made.kafka.transactions.clear()
-    return made
+    bridge_parts.kafka.transactions.clear()
+    return bridge_parts
 
 
 def put_honest(parts, ticket, which):
@@ -151,8 +151,8 @@ def test_whatever_a_batch_says_its_records_stay_in_its_sources_partitions(record
 
     try:
         batch = decode(given_properties, CONTENT_ENCODING, content)
-        known = Withheld(0, {"public.t": WithheldTable(Position.start(EPOCH), 0)})
-        divided = divide(batch, 0, route, Refusing(), known, batch.follows)
+        withheld = Withheld(0, {"public.t": WithheldTable(Position.start(EPOCH), 0)})
+        divided = divide(batch, 0, route, Refusing(), withheld, batch.follows)
     except ReplicationError:
         return
     for share in divided.shares:

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from bridge.group.client import KafkaMember
-from bridge.group.recovery import Recovery
+from bridge.group.membership import Recovery
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
 from bridge.kafka.producer import KafkaProducer, Leftovers
@@ -76,11 +76,11 @@ ANSWERS = {
 @pytest.fixture
 def broker(monkeypatch):
     for module in ("kafka.last_record", "kafka.entries", "positions.read"):
-        monkeypatch.setattr(f"bridge.{module}.PATIENCE", 1.0)
+        monkeypatch.setattr(f"bridge.{module}.TIMEOUT", 1.0)
     honest = {number: committed(position_text(source, AT, "host/1/aa/other")) for number, source in enumerate(HONEST)}
-    made = LyingBroker("bank", "g", honest | {4: Partition()})
-    yield made
-    made.close()
+    lying_broker = LyingBroker("bank", "g", honest | {4: Partition()})
+    yield lying_broker
+    lying_broker.close()
 
 
 class Reading:
@@ -135,7 +135,7 @@ def test_an_answer_that_none_gives_serves_nobody_wrongly_and_passes(broker, lie)
     reading = Reading(broker)
     for _ in range(3):
         reading.turn()
-    assert {found.position for found in reading.served.values()} <= {AT, None}
+    assert {each.position for each in reading.served.values()} <= {AT, None}
     # with the truth again, all are served
     broker.lies.clear()
     for source in ROUTES:
@@ -195,11 +195,11 @@ TAKEN = {
 @pytest.fixture
 def producer(broker):
     connection = KafkaConnection(bootstrap=broker.bootstrap)
-    made = KafkaProducer(connection, "g.own.0", 1 << 20)
+    kafka_producer = KafkaProducer(connection, "g.own.0", 1 << 20)
     with reading(connection, "g") as client:
-        made.group = GroupMetadata(client.consumer_group_metadata(), "g", 1, "member")
-    yield made
-    made.discard()
+        kafka_producer.group = GroupMetadata(client.consumer_group_metadata(), "g", 1, "member")
+    yield kafka_producer
+    kafka_producer.discard()
 
 
 def write(producer, many=1):

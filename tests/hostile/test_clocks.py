@@ -7,9 +7,9 @@ import pytest
 
 from bridge.model.delivery import Accept, Reject
 from bridge.requests.pending import PendingRequests
-from headrace.certificates import authority
-from headrace.certificates.authority import Authority
-from headrace.requests.message import content_of, encode, new_request
+from headrace.certificates import command
+from headrace.certificates.command import Authority
+from headrace.requests import content_of, encode, new_request
 from tests.amqp.interconnect_ends import Edge, Far, pem, sealed
 from tests.hostile.bodies import delivery, of_json, properties
 from tests.rules.waiting import eventually
@@ -21,11 +21,11 @@ DAY = 86_400
 
 @pytest.fixture
 def parts():
-    made = BridgeParts("a/one")
-    made.registry.assigned(("a/one",), metadata())
-    made.recover()
-    made.lanes[0].turn(0)
-    return made
+    bridge_parts = BridgeParts("a/one")
+    bridge_parts.registry.assigned(("a/one",), metadata())
+    bridge_parts.recover()
+    bridge_parts.lanes[0].turn(0)
+    return bridge_parts
 
 
 def send(parts, ticket, epoch):
@@ -108,7 +108,7 @@ def test_a_certificate_that_is_not_valid_yet_lets_nobody_in_and_the_log_names_th
     certificates, monkeypatch, caplog, early
 ):
     ours = certificates / "ours"
-    monkeypatch.setattr(authority, "_EARLIER", dt.timedelta(days=-1))
+    monkeypatch.setattr(command, "_EARLIER", dt.timedelta(days=-1))
     if early == "edge":
         Authority(ours).client("jakarta/bank")
     else:

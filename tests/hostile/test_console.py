@@ -54,12 +54,12 @@ def running(tmp_path, monkeypatch):
     monkeypatch.setattr(console_server, "REQUEST_SECONDS", 2.0)
     monkeypatch.setattr(console_server, "MOST_CONNECTIONS", 20)
     file = load(bridge_file(tmp_path, "127.0.0.1:1", {"jakarta/bank": [0]}, topic="bank"), BridgeFile)
-    made = Console(Settings(bridge=file, at=("127.0.0.1:1",), port=0, identity=Identity(token=TOKEN)))
-    thread = threading.Thread(target=made.run, daemon=True)
+    console = Console(Settings(bridge=file, at=("127.0.0.1:1",), port=0, identity=Identity(token=TOKEN)))
+    thread = threading.Thread(target=console.run, daemon=True)
     thread.start()
-    eventually(lambda: made._server.started, saying="it serves")
-    yield made
-    made.stop()
+    eventually(lambda: console._server.started, saying="it serves")
+    yield console
+    console.stop()
     thread.join(60)
     assert not thread.is_alive()
 
@@ -69,9 +69,9 @@ def page(console, path="/"):
     asking = http.client.HTTPConnection("127.0.0.1", console.port, timeout=60)
     asking.request("GET", path, headers={"authorization": f"Bearer {TOKEN}"})
     answer = asking.getresponse()
-    found = answer.status, answer.read().decode()
+    result = answer.status, answer.read().decode()
     asking.close()
-    return found
+    return result
 
 
 def said(console, *pieces):

@@ -45,8 +45,8 @@ def test_every_door_has_hostile_input():
 
 def test_doors_are_in_one_list_and_each_is_used():
     texts = sources()
-    made = {path for path, text in texts.items() if re.search(r"\bDoor\(", text)}
-    assert made == {ROOT / "headrace/doors.py"}
+    paths = {path for path, text in texts.items() if re.search(r"\bDoor\(", text)}
+    assert paths == {ROOT / "headrace/doors.py"}
     used = set(re.findall(r"doors\.([A-Z]+)\.refuse\(", "".join(texts.values())))
     assert used == {name.upper() for name in doors.ALL}
 

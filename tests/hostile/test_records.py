@@ -16,15 +16,14 @@ from bridge.model.delivery import Accept, Reject
 from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, NeededSchemas, RegisteredSchemas
 from bridge.withheld.releaser import KafkaReader
-from headrace import doors
+from headrace import doors, requests
 from headrace.amqp.transport import Message
 from headrace.configuration.sections import Delivery, Registry
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
 from headrace.receive.message import Received
 from headrace.receive.message import decode as decode_received
 from headrace.registry.client import RegistryClient
-from headrace.requests import asking
-from headrace.requests.message import Content, encode, new_request, parts
+from headrace.requests import Content, encode, new_request, parts
 from headrace.schemas.avro import Schemas
 from tests.hostile.peers import MESSAGES
 from tests.unit.bridge.requests.test_worker import Setup
@@ -115,7 +114,7 @@ def test_who_asks_gets_the_answer_among_records_that_are_none():
         def read(self, _seconds):
             return [*ANSWERS.values(), encode(answer)]
 
-    assert asking.ask(Topics(), asked).data == {"a": 1}
+    assert requests.ask(Topics(), asked).data == {"a": 1}
 
 
 def test_a_whole_answer_that_is_no_json_is_an_error_of_the_command():
@@ -131,7 +130,7 @@ def test_a_whole_answer_that_is_no_json_is_an_error_of_the_command():
             return [nested]
 
     with pytest.raises(CorruptInput):
-        asking.ask(Topics(), asked)
+        requests.ask(Topics(), asked)
 
 
 RECORDS = {

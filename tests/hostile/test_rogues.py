@@ -16,7 +16,7 @@ from rich.console import Console
 
 from headrace import doors
 from headrace.amqp.transport import SSLDomain
-from headrace.status.client import answer_of
+from headrace.status.command import answer_of
 from headrace.status.table import screen
 from infra.local.server import free_port
 from tests.amqp.interconnect_ends import Edge, at, pem, sealed
@@ -112,8 +112,8 @@ class Attacked:
     def refused(self, door, sender):
         text = urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=30).read().decode()
         name = rf'^headrace_bridge_refused_inputs_total\{{door="{door}",sender="{re.escape(sender)}"\}} (\S+)'
-        found = re.search(name, text, re.MULTILINE)
-        return float(found[1]) if found else 0.0
+        match = re.search(name, text, re.MULTILINE)
+        return float(match[1]) if match else 0.0
 
     def status(self):
         """Return what `headrace status` prints."""
@@ -270,7 +270,7 @@ def test_where_names_are_checked_no_record_in_kafka_names_another_source(kafka, 
     eventually(lambda: bridge.figures(ROGUE)["records"] == 1, saying="what names its own source is taken")
     rogue.close()
     edge.close()
-    found = read_committed(kafka.bootstrap, name)
-    assert sorted((each.partition, json.loads(each.value)["source"]["name"]) for each in found) == [
+    records = read_committed(kafka.bootstrap, name)
+    assert sorted((each.partition, json.loads(each.value)["source"]["name"]) for each in records) == [
         (0, ROGUE), *[(1, "london/bank")] * 5,
     ]  # fmt: skip

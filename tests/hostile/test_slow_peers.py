@@ -31,14 +31,14 @@ def limits(monkeypatch):
 
 @pytest.fixture
 def wires():
-    made = []
+    slow_wires = []
 
     def start(*arguments, **settings):
-        made.append(SlowWire(*arguments, **settings))
-        return made[-1]
+        slow_wires.append(SlowWire(*arguments, **settings))
+        return slow_wires[-1]
 
     yield start
-    for each in made:
+    for each in slow_wires:
         each.close()
 
 

@@ -63,15 +63,15 @@ class Flink:
         schema.open(None)
         for value in values:
             schema.deserialize(value, collector)
-        found: Counter[tuple[str | None, ...]] = Counter()
+        counts: Counter[tuple[str | None, ...]] = Counter()
         for row in out:
             texts = tuple(
                 None if row.isNullAt(at) else _TEXT[kind](row, at) for at, kind in enumerate(columns.values())
             )
             # A changelog: rows come (+I, +U) and go (-U, -D).
-            found[texts] += 1 if row.getRowKind().shortString().startswith("+") else -1
-        assert all(count >= 0 for count in found.values()), "a row goes that never came"
-        return +found
+            counts[texts] += 1 if row.getRowKind().shortString().startswith("+") else -1
+        assert all(count >= 0 for count in counts.values()), "a row goes that never came"
+        return +counts
 
     def _schema(self, java: Any, columns: dict[str, str]) -> Any:
         flink = java.org.apache.flink

@@ -38,8 +38,8 @@ def _go(folder: Path, *words: str) -> str:
 
 def _write_module(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    found = json.loads(_go(folder, "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"))
-    staged = sorted(set(_STAGED.findall(Path(found["GoMod"]).read_text())))
+    result = json.loads(_go(folder, "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}"))
+    staged = sorted(set(_STAGED.findall(Path(result["GoMod"]).read_text())))
     release = f"v0.{VERSION.split('.', 1)[1]}"
     lines = [
         "module headrace.invalid/apiserver",

@@ -42,10 +42,10 @@ def of(resources, kind):
 
 @pytest.mark.parametrize("name", values.ALL)
 def test_helm_lint_finds_nothing(name):
-    found = call("lint", values.ALL[name])
-    assert not found["errors"]
+    result = call("lint", values.ALL[name])
+    assert not result["errors"]
     # 1 is information: the chart has no icon.
-    assert not [each for each in found["messages"] if each["severity"] > 1]
+    assert not [each for each in result["messages"] if each["severity"] > 1]
 
 
 def test_every_resource_keeps_kubernetes_schemas(rendered, tmp_path):
@@ -163,8 +163,8 @@ def test_init_may_have_another_user_than_the_bridges():
 
 def test_a_change_of_the_file_alone_starts_pods_again():
     def annotations(given):
-        (found,) = of(render(given), "StatefulSet").values()
-        return found["spec"]["template"]
+        (value,) = of(render(given), "StatefulSet").values()
+        return value["spec"]["template"]
 
     before = annotations(values.edge())
     watched = {"monitoring": {"serviceMonitor": {"enabled": True}}}

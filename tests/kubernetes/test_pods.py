@@ -118,8 +118,8 @@ def test_a_change_arrives_in_kafka_once_through_the_pods_of_the_chart(pods, data
     assert [answer(port, "/health/live")[0] for port in (EDGE_PORT, BRIDGE_PORT)] == [200, 200]
 
     def arrived():
-        found = [json.loads(value) for value in records(kafka.bootstrap, database.name) if value]
-        return [each["after"]["id"] for each in found if each.get("op") == "c"]
+        result = [json.loads(value) for value in records(kafka.bootstrap, database.name) if value]
+        return [each["after"]["id"] for each in result if each.get("op") == "c"]
 
     database.execute("INSERT INTO accounts SELECT id, 'somebody' FROM generate_series(1, 100) id")
     eventually(lambda: arrived() == list(range(1, 101)), 60, every=0.5, saying="the rows are in Kafka")

@@ -140,10 +140,10 @@ def loaded(spark: SparkSession) -> Callable[..., Any]:
 @pytest.fixture
 def logged_lake(spark: SparkSession, tmp_path: Path) -> Callable[..., LoggedLake]:
     """Return a function that makes a lake whose bronze needs no Kafka, in a folder of its own."""
-    made: list[LoggedLake] = []
+    logged_lakes: list[LoggedLake] = []
 
     def make(settings: str = "") -> LoggedLake:
-        made.append(LoggedLake(spark, tmp_path / f"lake{len(made)}", settings))
-        return made[-1]
+        logged_lakes.append(LoggedLake(spark, tmp_path / f"lake{len(logged_lakes)}", settings))
+        return logged_lakes[-1]
 
     return make

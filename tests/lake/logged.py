@@ -104,11 +104,11 @@ class LoggedLake:
 
     def to_bronze(self) -> None:
         """Commit what the feeds wrote to bronze."""
-        found = [dict(zip(_RECORD.names, record, strict=True)) for feed in self.feeds for record in feed.waiting]
+        feeds = [dict(zip(_RECORD.names, record, strict=True)) for feed in self.feeds for record in feed.waiting]
         for feed in self.feeds:
             feed.waiting = []
         progress = Progress(topics={"bank": Held({i: feed.offset for i, feed in enumerate(self.feeds)}, "id")})
-        rows = envelope.ordered(envelope.rows(self.spark.createDataFrame(pa.Table.from_pylist(found, _RECORD))))
+        rows = envelope.ordered(envelope.rows(self.spark.createDataFrame(pa.Table.from_pylist(feeds, _RECORD))))
         writer = rows.coalesce(1).write.format("delta").mode("append").option(increment.FEED, "true")
         writer.option("userMetadata", offsets.note("bank", progress)).save(bronze.table_path(self.file, "bank"))
 

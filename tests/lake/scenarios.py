@@ -15,11 +15,11 @@ Scenario = Generator[None, SilverReport, None]
 def run(lake: LoggedLake, *scenarios: Callable[[LoggedLake], Scenario]) -> None:
     """Run the scenarios side by side, with a load after each step, until all have ended."""
     running = [scenario(lake) for scenario in scenarios]
-    for one in running:
-        next(one)
+    for each in running:
+        next(each)
     while running:
         report = lake.load()
-        running = [one for one in running if not _ended(one, report)]
+        running = [each for each in running if not _ended(each, report)]
 
 
 def _ended(scenario: Scenario, report: SilverReport) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from infra.local.server import free_port
 from tests.rules.waiting import eventually
 
@@ -126,7 +126,7 @@ class Statements:
     def rows(answer: Any) -> list[tuple[str | None, ...]]:
         """Return the rows of an answer."""
         columns = range(1, answer.getMetaData().getColumnCount() + 1)
-        found = []
+        results = []
         while answer.next():
-            found.append(tuple(answer.getString(column) for column in columns))
-        return found
+            results.append(tuple(answer.getString(column) for column in columns))
+        return results

@@ -40,11 +40,11 @@ def once(function: Callable[..., Any], *, before: bool) -> Callable[..., Any]:
         if before and left:
             left.clear()
             stop()
-        found = function(*args, **kwargs)
+        result = function(*args, **kwargs)
         if not before and left:
             left.clear()
             stop()
-        return found
+        return result
 
     return stopping
 

@@ -66,10 +66,10 @@ def publish(root, load, upto, reason, verdict, committed):
     """Append what a load and a verification write."""
     now = datetime.now(UTC)
     common = {"stream": "bank", "load": load, "finished_at": now}
-    found = [common | {"table": None, "positions": [("a/b", upto)]}]
+    results = [common | {"table": None, "positions": [("a/b", upto)]}]
     quality = {"expectation": "positive", "total": 3, "total_failing": 1 if reason else 0, "problem": None}
-    found += [common | {"table": "public.t", "version": load, "reason": reason, "quality": [quality]}]
-    write_deltalake(str(root / "state"), pa.Table.from_pylist(found, schema=STATE), mode="append")
+    results += [common | {"table": "public.t", "version": load, "reason": reason, "quality": [quality]}]
+    write_deltalake(str(root / "state"), pa.Table.from_pylist(results, schema=STATE), mode="append")
     source = {"source": "a/b", "upto": upto, "commit_time": committed}
     done = {"stream": "bank", "step": "silver", "load": load, "started_at": now, "finished_at": now, "seconds": 1.0}
     done |= {"rows": 1, "files": 1, "sources": [source], "tables": ["public.t"]}
@@ -95,7 +95,7 @@ def test_every_alert_of_the_lake_fires_by_its_cause_and_resolves(tmp_path):
         eventually(
             lambda: prometheus.firing() >= first, 60, saying="a lake that is behind, stopped and differs is seen"
         )
-        for panel in [one for one in DASHBOARD["panels"] if "headrace_lake" in one["targets"][0]["expr"]]:
+        for panel in [each for each in DASHBOARD["panels"] if "headrace_lake" in each["targets"][0]["expr"]]:
             assert prometheus.query(panel["targets"][0]["expr"]), panel["title"]
         # When it is loaded and verified again.
         shown.kafka = kept(3600.0)

@@ -12,13 +12,12 @@ import pytest
 import yaml
 
 from bridge.deliveries.record import DeliveryMetrics
-from bridge.lanes.state import LaneMetrics
-from bridge.metrics import Complete, SourceMetrics
+from bridge.metrics import Complete, LaneMetrics, SourceMetrics
 from bridge.service import BridgeService
 from edge.answers.handlers import EdgeService
 from edge.observability.figures import Figures
 from headrace import doors
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.sections import Certificates
 from headrace.errors import CorruptInput, NeedsOperator
@@ -108,7 +107,7 @@ def test_every_alert_fires_and_resolves_and_every_panel_has_data(parts, tmp_path
         eventually(lambda: prometheus.ready, 60, saying="Prometheus answers")
         for panel in DASHBOARD["panels"]:
             # Those of the lake are in test_lake_rules.py.
-            for target in [one for one in panel["targets"] if "headrace_lake" not in one["expr"]]:
+            for target in [each for each in panel["targets"] if "headrace_lake" not in each["expr"]]:
                 asked = re.sub(r"\[\dm\]", "[15s]", target["expr"].replace("$source", ".*"))
                 eventually(lambda asked=asked: prometheus.query(asked), 60, saying=f"{panel['title']}: {asked}")
 

@@ -34,5 +34,5 @@ def test_no_commit_of_two_processes_is_lost(spark, s3_lake):
         ended = list(pool.map(append, ("one", "other")))
     # then
     assert ended == [f"done {count}"] * 2
-    found = spark.read.format("delta").load(f"{lake.root}/proof").filter("writer != 'given'")
-    assert found.count() == found.distinct().count() == 2 * count
+    result = spark.read.format("delta").load(f"{lake.root}/proof").filter("writer != 'given'")
+    assert result.count() == result.distinct().count() == 2 * count

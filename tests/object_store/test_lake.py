@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from psycopg2.extensions import parse_dsn
 
 from headrace.console.lake import Lake
-from spark_jobs import noop_check
-from spark_jobs.bronze import check
+from spark_jobs import preflight
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain, replay
 from spark_jobs.query import engine, published_tables
@@ -52,10 +51,10 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["a"] * 20 + ["b"]
     # and what is not loaded yet is live, and what was is found by time
     source.commit(*(source.delete(id=i) for i in range(20)), at=EARLY + 120_000)
-    desk = engine.SqlEngine(spark.newSession(), lake)
-    assert names(desk.ask("SELECT name FROM silver_live.accounts")) == ["b"]
-    assert names(desk.ask("SELECT name FROM silver.accounts")) == ["a"] * 20 + ["b"]
-    desk.close()
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
+    assert names(sql_engine.ask("SELECT name FROM silver_live.accounts")) == ["b"]
+    assert names(sql_engine.ask("SELECT name FROM silver.accounts")) == ["a"] * 20 + ["b"]
+    sql_engine.close()
     bronze.load(spark, lake, "bank")
     silver.load(spark, lake, "bank")
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b"]
@@ -63,9 +62,9 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert names(past.ask("SELECT name FROM silver.accounts")) == ["a"] * 20 + ["b"]
     past.close()
     # and that a load has nothing to do is known without Spark, as is that it has something
-    assert noop_check.report(lake, "bank") is not None
-    assert noop_check.whole(lake, "bank")
-    assert check.check(lake, "bank")["records"] == 0
+    assert preflight.report(lake, "bank") is not None
+    assert preflight.whole(lake, "bank")
+    assert preflight.check(lake, "bank")["records"] == 0
     # and the console reads it without Spark, by what the lake's file has of the server
     shown = Lake(lake.root, lake.streams, lake.spark_settings)
     shown.look()
@@ -75,16 +74,16 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert shown.view().offsets["bank"][source.topic, 0] > 21
     # and maintenance leaves it as it is
     assert maintain.maintain(spark, lake, "bank").compacted
-    assert noop_check.report(lake, "bank") is not None
+    assert preflight.report(lake, "bank") is not None
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b"]
     assert bronze.load(spark, lake, "bank").records == 0
     # and so does silver done again, all of it
     source.commit(source.insert(id=30, name="c", balance="1.00"), at=EARLY + 180_000)
-    assert noop_check.report(lake, "bank") is None
+    assert preflight.report(lake, "bank") is None
     bronze.load(spark, lake, "bank")
-    assert noop_check.report(lake, "bank", "silver") is None
+    assert preflight.report(lake, "bank", "silver") is None
     silver.load(spark, lake, "bank")
-    assert noop_check.report(lake, "bank") is not None
+    assert preflight.report(lake, "bank") is not None
     assert replay.of_silver(spark, lake, "bank", None).load is not None
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b", "c"]
 

@@ -56,16 +56,16 @@ def after(lake):
 def test_a_metastore_shows_what_is_published_and_catches_up_after_it_was_down(spark, hive, tmp_path, monkeypatch):
     # given
     lake = LoggedLake(spark, tmp_path / "lake", f'[metastore]\nuri = "{hive.uri}"\n')
-    one = lake.feeds[0]
-    one.commit(one.schema(), one.schema(LOG, (), "public.log"), one.insert("public.log", entry="a"))
-    one.commit(one.insert(id=1, name="a", balance="1.50"))
+    feed = lake.feeds[0]
+    feed.commit(feed.schema(), feed.schema(LOG, (), "public.log"), feed.insert("public.log", entry="a"))
+    feed.commit(feed.insert(id=1, name="a", balance="1.50"))
     # when
     first, again = after(lake), after(lake)
     # then
     assert (sorted(first.renewed), first.load, again.renewed) == (["accounts", "log"], 1, [])
     # when it is down, no load fails, and what it lacks is made up for by the next one
     hive.stop()
-    one.commit(one.update(id=1, name="b", balance="2.50"))
+    feed.commit(feed.update(id=1, name="b", balance="2.50"))
     lake.load()
     began = time.monotonic()
     down = metastore.after_load(spark, lake.file, "bank")
@@ -74,11 +74,11 @@ def test_a_metastore_shows_what_is_published_and_catches_up_after_it_was_down(sp
     with pytest.raises(NotConnected):
         metastore.register(spark, lake.file, "bank")
     hive.start()
-    one.commit(one.insert("public.log", entry="b"))
+    feed.commit(feed.insert("public.log", entry="b"))
     assert sorted(after(lake).renewed) == ["accounts", "log"]
     with monkeypatch.context() as patch:
         patch.setattr(session, "session", lambda *_, **__: spark)
-        one.commit(one.insert(id=2, name="c", balance="0"))
+        feed.commit(feed.insert(id=2, name="c", balance="0"))
         lake.load()
         asked = ["register", "--json", "--config", str(lake.file.path)]
         dry = json.loads(CliRunner().invoke(command.lake, [*asked, "--dry-run"], catch_exceptions=False).output)
@@ -86,7 +86,7 @@ def test_a_metastore_shows_what_is_published_and_catches_up_after_it_was_down(sp
     assert (dry["renewed"], sorted(whole["renewed"])) == (["accounts"], ["accounts", "log"])
 
     # when a load is half done, and a table was dropped
-    one.commit(one.update(id=1, name="half", balance="9"))
+    feed.commit(feed.update(id=1, name="half", balance="9"))
     with monkeypatch.context() as patch:
         patch.setattr(publication, "append", lambda *_, **__: (_ for _ in ()).throw(NotConnected("died")))
         with pytest.raises(NotConnected, match="died"):

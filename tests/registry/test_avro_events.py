@@ -19,8 +19,8 @@ def test_changes_in_avro_are_events(database, edges, kafka, topic, inside, tmp_p
         database.execute("select pg_logical_emit_message(true, 'headrace.marker', 'end')")
         eventually(lambda: b'"op":"m"' in b"".join(values(kafka, name)), 120, every=0.2, saying="all is in Kafka")
 
-    found = read_committed(kafka.bootstrap, f"{name}.public.accounts")
-    headers = [{header: value.decode() for header, value in record.headers or []} for record in found if record.value]
+    result = read_committed(kafka.bootstrap, f"{name}.public.accounts")
+    headers = [{header: value.decode() for header, value in record.headers or []} for record in result if record.value]
     read = [value for _, value in consumed(f"{name}.public.accounts") if value]
     assert [each["ce_id"].removesuffix("-create") for each in headers] == [it["source"]["position"] for it in read]
     assert len({each["ce_id"] for each in headers}) == len(read) == 52
@@ -29,5 +29,5 @@ def test_changes_in_avro_are_events(database, edges, kafka, topic, inside, tmp_p
     assert {(each["ce_source"], each["ce_subject"], each["content-type"]) for each in headers} == {
         (f"/headrace/{SOURCE}", "public.accounts", "application/avro")
     }
-    tombstones = [record.headers for record in found if record.value is None]
+    tombstones = [record.headers for record in result if record.value is None]
     assert [[header for header, _ in each] for each in tombstones] == [["__debezium.newkey"]]

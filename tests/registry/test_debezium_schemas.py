@@ -160,8 +160,8 @@ def decoded(registry, bootstrap, topic):
     def one(data, schema):
         return data and json.loads(json.dumps(read(data[5:], schema), default=bytes.hex))
 
-    found = [(each.key, each.value) for each in read_committed(bootstrap, topic)]
-    return [Record(*map(one, pair, schemas), ()) for pair in found]
+    rows = [(each.key, each.value) for each in read_committed(bootstrap, topic)]
+    return [Record(*map(one, pair, schemas), ()) for pair in rows]
 
 
 def registered(registry, topic, part):
@@ -186,18 +186,18 @@ def in_full(kind, names):
         return [in_full(branch, names) for branch in kind]
     if isinstance(kind, str):
         return names.get(kind, kind)
-    found = {name: value for name, value in kind.items() if name not in UNCOMPARED}
+    values = {name: value for name, value in kind.items() if name not in UNCOMPARED}
     for part in ("items", "values"):
-        if part in found:
-            found[part] = in_full(found[part], names)
-    if "fields" in found:
-        found["fields"] = [
+        if part in values:
+            values[part] = in_full(values[part], names)
+    if "fields" in values:
+        values["fields"] = [
             {name: value for name, value in field.items() if name not in UNCOMPARED}
             | {"type": in_full(field["type"], names)}
-            for field in found["fields"]
+            for field in values["fields"]
         ]
-        names[f"{found.get('namespace')}.{found['name']}"] = found
-    return found
+        names[f"{values.get('namespace')}.{values['name']}"] = values
+    return values
 
 
 def differing(types):
@@ -246,16 +246,16 @@ def test_of_postgresql(both, consumed, database, edges, ours, theirs):
 @pytest.mark.parametrize(("ours", "theirs"), BINLOG_SETTINGS, ids=lambda given: " ".join(given.values()) or "profile")
 def test_of_mariadb(maria, ours, theirs, of_binlog):
     rows = [*binlog.ROWS, test_mariadb.MORE_ROW]
-    found = of_binlog(maria, test_mariadb.MORE, rows, binlog.ROWS_COUNT + 1, ours, theirs)
-    assert found(BINLOG_COLUMNS, MARIADB_VALUES) == ({}, {})
+    result = of_binlog(maria, test_mariadb.MORE, rows, binlog.ROWS_COUNT + 1, ours, theirs)
+    assert result(BINLOG_COLUMNS, MARIADB_VALUES) == ({}, {})
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("ours", "theirs"), BINLOG_SETTINGS, ids=lambda given: " ".join(given.values()) or "profile")
 def test_of_mysql(mysql, ours, theirs, of_binlog):
     rows = [*binlog.ROWS, *test_mysql.MORE_ROWS]
-    found = of_binlog(mysql, test_mysql.MORE, rows, binlog.ROWS_COUNT + len(test_mysql.MORE_ROWS), ours, theirs)
-    assert found(BINLOG_COLUMNS | MYSQL_COLUMNS, MYSQL_VALUES) == ({}, {})
+    result = of_binlog(mysql, test_mysql.MORE, rows, binlog.ROWS_COUNT + len(test_mysql.MORE_ROWS), ours, theirs)
+    assert result(BINLOG_COLUMNS | MYSQL_COLUMNS, MYSQL_VALUES) == ({}, {})
 
 
 @pytest.fixture

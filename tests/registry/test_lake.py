@@ -172,7 +172,7 @@ def test_a_withheld_table_holds_its_source_where_it_was_and_all_goes_on_when_it_
     assert (proven, set(verdicts.values())) == (False, {"not equal", "equal"})
     # and all of it is there, once the registry takes the change
     registry.request("PUT", f"/config/{subject}", {"compatibility": "NONE"})
-    released = lambda: not [one for one in read_committed(kafka.bootstrap, f"{name}.withheld") if one.value]  # noqa: E731
+    released = lambda: not [each for each in read_committed(kafka.bootstrap, f"{name}.withheld") if each.value]  # noqa: E731
     eventually(released, 60, saying="the table is released")
     bronze.load(spark, lake, "bank")
     assert silver.load(spark, lake, "bank").problems == {}
@@ -202,12 +202,12 @@ def test_live_rows_are_there_in_avro_too(carried, made_lake, registry, spark):
     bronze.load(spark, lake, "bank")
     silver.load(spark, lake, "bank")
     run("avro", ["insert into plain values (2, 2)"])
-    desk = engine.SqlEngine(spark, lake)
+    sql_engine = engine.SqlEngine(spark, lake)
     try:
-        found = desk.ask("SELECT id FROM silver_live.plain ORDER BY id").collect()
+        result = sql_engine.ask("SELECT id FROM silver_live.plain ORDER BY id").collect()
     finally:
-        desk.close()
-    assert [row["id"] for row in found] == [1, 2]
+        sql_engine.close()
+    assert [row["id"] for row in result] == [1, 2]
 
 
 def test_a_load_without_the_schemas_commits_nothing_and_says_what_to_do(carried, made_lake, registry, spark, verified):
@@ -267,9 +267,9 @@ def verification(spark, lake, database, then):
 
 
 def compared(spark, lake, verified, names=NAMES):
-    found = verified(**{f"public__{table}": rows(spark, lake, table) for table in names})
-    assert set(found) == {f"public.{table}" for table in names}
-    for report in found.values():
+    result = verified(**{f"public__{table}": rows(spark, lake, table) for table in names})
+    assert set(result) == {f"public.{table}" for table in names}
+    for report in result.values():
         assert (report.equal, report.differences, report.reasons) == (True, [], []), report
 
 

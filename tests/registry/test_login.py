@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from bridge.kafka.client import admin
 from bridge.kafka.topics import make
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from infra.local import server

@@ -70,16 +70,16 @@ def test_a_consumer_of_others_has_the_rows_of_the_database(
 
     # then all of the table's topic is read with the schemas that the bridge registered
     rows: dict = {}
-    found = consumed(f"{name}.public.accounts")
-    for key, value in found:
+    records = consumed(f"{name}.public.accounts")
+    for key, value in records:
         assert key == {"id": (value["after"] or value["before"])["id"]}
         rows.pop(key["id"], None)
         if value["op"] != "d":
             rows[key["id"]] = value["after"]
     assert [as_selected(rows[number]) for number in sorted(rows)] == [selected(row) for row in database.execute(ROWS)]
-    assert {value["op"] for _, value in found} == {"c", "u", "d"}
-    assert [value["source"]["position"] for _, value in found] == sorted(
-        value["source"]["position"] for _, value in found
+    assert {value["op"] for _, value in records} == {"c", "u", "d"}
+    assert [value["source"]["position"] for _, value in records] == sorted(
+        value["source"]["position"] for _, value in records
     )
     assert [value["after"] for _, value in consumed(f"{name}.public.my_table")] == [
         {"a": 1, "b": None},

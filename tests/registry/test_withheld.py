@@ -59,12 +59,12 @@ def test_a_change_that_the_registry_refuses_stops_its_table_alone_with_the_reaso
         eventually(lambda: not figures.withheld, saying="nothing is withheld")
         database.execute("insert into t values (4, 'four')")
         eventually(lambda: len(values(kafka, f"{name}.public.t")) == 6, saying="it goes on")
-    found = consumed(f"{name}.public.t")
-    assert [value["op"] for _, value in found] == ["c", "c", "c", "u", "d", "c"]
-    assert [value["source"]["position"] for _, value in found] == sorted(
-        value["source"]["position"] for _, value in found
+    records = consumed(f"{name}.public.t")
+    assert [value["op"] for _, value in records] == ["c", "c", "c", "u", "d", "c"]
+    assert [value["source"]["position"] for _, value in records] == sorted(
+        value["source"]["position"] for _, value in records
     )
-    assert [(value["after"] or {}).get("a") for _, value in found] == [1, "two", "three", "zwei", None, "four"]
+    assert [(value["after"] or {}).get("a") for _, value in records] == [1, "two", "three", "zwei", None, "four"]
     # then the stream's rule holds again, and what was withheld is deleted
     eventually(
         lambda: registry.request("GET", f"/config/{subject}")["compatibilityLevel"] == "BACKWARD",
@@ -165,11 +165,11 @@ def test_a_bridge_that_is_killed_at_any_moment_withholds_and_releases_each_recor
         eventually(lambda: len(values(kafka, f"{name}.public.t")) >= count + 2, 120, saying="the other one too")
         eventually(lambda: values(kafka, f"{name}.withheld") == [], 60, saying="what was released is deleted")
     for table, more in (("t", [-1]), ("u", []), ("other", [])):
-        found = [value for _, value in consumed(f"{name}.public.{table}")]
-        positions = [value["source"]["position"] for value in found]
+        result = [value for _, value in consumed(f"{name}.public.{table}")]
+        positions = [value["source"]["position"] for value in result]
         assert positions == sorted(set(positions)), table
         begin = 1 if table == "other" else 0
-        assert sorted(value["after"]["id"] for value in found) == [*more, *range(begin, count + 1)]
+        assert sorted(value["after"]["id"] for value in result) == [*more, *range(begin, count + 1)]
 
 
 def written(kafka, name):

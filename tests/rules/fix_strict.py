@@ -53,8 +53,8 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail the session if a process that it started still runs, and end that, or if it has left many descriptors open."""
     try:
-        patience = float(os.environ.get("HEADRACE_TEST_PATIENCE", "60"))
-        eventually(lambda: not _started_here(), patience, saying="no process is left")
+        timeout = float(os.environ.get("HEADRACE_TEST_PATIENCE", "60"))
+        eventually(lambda: not _started_here(), timeout, saying="no process is left")
     except AssertionError:
         left = _started_here()
         _note(session.config, [f"{process.pid}: {' '.join(_line(process))[:300]}" for process in left])

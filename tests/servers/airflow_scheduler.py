@@ -123,12 +123,12 @@ class Scheduler:
     def assets(self, dag_id: str) -> list[str]:
         """Return the names of the assets that runs of a DAG updated, an entry for each update."""
         with self._read() as database:
-            found = database.execute(
+            rows = database.execute(
                 "SELECT asset.name FROM asset_event JOIN asset ON asset.id = asset_event.asset_id "
                 "WHERE asset_event.source_dag_id = ? ORDER BY asset_event.id",
                 [dag_id],
             ).fetchall()
-        return [name for (name,) in found]
+        return [name for (name,) in rows]
 
     def processes(self) -> list[psutil.Process]:
         """Return all that runs for this Airflow: its parts, tasks, and what tasks started."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from tests.servers.artemis import Artemis
 
 SOURCES = ("jakarta/bank", "london/bank")
@@ -51,6 +51,6 @@ class SecureArtemis:
 @pytest.fixture(scope="session")
 def artemis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureArtemis]:
     """Yield the broker, shared by the session; a test may kill it, if it starts it again."""
-    made = SecureArtemis(tmp_path_factory.mktemp("artemis"))
-    yield made
-    made.broker.delete()
+    secure_artemis = SecureArtemis(tmp_path_factory.mktemp("artemis"))
+    yield secure_artemis
+    secure_artemis.broker.delete()

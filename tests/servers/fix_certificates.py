@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 
 
 @pytest.fixture(scope="session")

@@ -25,12 +25,12 @@ _SETTINGS = {
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """Yield a running cluster of two workers; `shared` is all that its executors and the driver have in common."""
-    made = SparkCluster(tmp_path_factory.mktemp("cluster") / "machines", tmp_path_factory.mktemp("shared"))
+    spark_cluster = SparkCluster(tmp_path_factory.mktemp("cluster") / "machines", tmp_path_factory.mktemp("shared"))
     try:
-        made.start()
-        yield made
+        spark_cluster.start()
+        yield spark_cluster
     finally:
-        made.delete()
+        spark_cluster.delete()
 
 
 @pytest.fixture

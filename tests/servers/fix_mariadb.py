@@ -131,12 +131,12 @@ def maria(mariadb: Mariadb) -> Iterator[MariadbDatabase]:
 
 def with_table(server: BinlogServer) -> Iterator[MariadbDatabase]:
     """Yield a fresh database of a server, with a table `t`, and drop it."""
-    made = MariadbDatabase(server)
-    made.execute("create table t (id int primary key, note text)")
-    yield made
-    made.disconnect()
+    mariadb_database = MariadbDatabase(server)
+    mariadb_database.execute("create table t (id int primary key, note text)")
+    yield mariadb_database
+    mariadb_database.disconnect()
     if server.running:
-        made.drop()
+        mariadb_database.drop()
 
 
 @pytest.fixture

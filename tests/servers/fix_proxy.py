@@ -112,8 +112,8 @@ class Proxy:
             with self._lock:
                 self._open |= {near, far}
                 self.accepted += 1
-            for one, other, there in ((near, far, True), (far, near, False)):
-                threading.Thread(target=self._forward, args=(one, other, there), daemon=True, name="proxy").start()
+            for first, other, there in ((near, far, True), (far, near, False)):
+                threading.Thread(target=self._forward, args=(first, other, there), daemon=True, name="proxy").start()
 
     def _forward(self, one: socket.socket, other: socket.socket, there: bool) -> None:
         with contextlib.suppress(OSError):

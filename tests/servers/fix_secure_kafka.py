@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.secret import Secret
 from infra.local import jars
@@ -162,8 +162,8 @@ class SecureKafka:
 
     def grant(self, user: str, allow: Allow) -> None:
         """Give a line back to a user."""
-        (made,) = self.admin.create_acls([self._rule(AclBinding, user, allow)]).values()
-        made.result(60)
+        (value,) = self.admin.create_acls([self._rule(AclBinding, user, allow)]).values()
+        value.result(60)
 
     def _rule(self, kind: Any, user: str, allow: Allow) -> Any:
         return kind(
@@ -179,8 +179,8 @@ class SecureKafka:
     def _allow(self, name: str, allowed: Iterable[Allow], *, has_password: bool) -> None:
         rules = [self._rule(AclBinding, name, allow) for allow in allowed]
         if rules:
-            for made in self.admin.create_acls(rules).values():
-                made.result(60)
+            for each in self.admin.create_acls(rules).values():
+                each.result(60)
         # Made is not yet known to the broker that is asked next.
         eventually(
             lambda: self._known(name, len(rules), has_password=has_password),

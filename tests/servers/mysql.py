@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from headrace.errors import NeedsOperator, ReplicationError
-from infra.local.home import readable_copy
 from infra.local.mariadb import BinlogServer
+from infra.local.server import readable_copy
 from tests.servers import jars
 
 _NAME = "mysql-8.0.15"

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from headrace.errors import NeedsOperator, ReplicationError
-from infra.local.home import readable_copy
 from infra.local.mariadb import BinlogServer
+from infra.local.server import readable_copy
 
 _NAME = "mysql-9.7.4"
 FOLDER = Path(__file__).parents[2] / ".setup" / "mysql97"

@@ -13,8 +13,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from infra.local.home import readable_copy
 from infra.local.postgres import Postgres
+from infra.local.server import readable_copy
 from tests.servers import jars
 
 

@@ -28,8 +28,8 @@ def program(name: str) -> Path:
     """Return the path of `prometheus` or `promtool`; raise NeedsOperator when there is none."""
     if (_UNPACKED / name).exists():
         return _UNPACKED / name
-    if (found := shutil.which(name)) is not None:
-        return Path(found)
+    if (result := shutil.which(name)) is not None:
+        return Path(result)
     raise NeedsOperator(
         f"there is no {name} here", hint="Run 'make .setup/prometheus/ready' on Debian, or put it on PATH."
     )

@@ -34,8 +34,8 @@ class SparkCluster:
     @property
     def url(self) -> str:
         """The master's address."""
-        found = _STARTED.search(self._master_log.read_text()) if self._master_log.exists() else None
-        return found[1] if found else ""
+        result = _STARTED.search(self._master_log.read_text()) if self._master_log.exists() else None
+        return result[1] if result else ""
 
     def start(self) -> None:
         """Start everything; return when all workers are registered."""

@@ -67,7 +67,7 @@ def test_an_edge_ends_the_thread_of_one_whose_host_is_gone(managed, mysql97, int
     second = managed(server_id=first.server_id)
     shutil.copytree(first.folder / "state", second.folder / "state")
 
-    with second.running(patience_seconds=0.5):
+    with second.running(timeout_seconds=0.5):
         mysql97.execute("insert into t values (2, 'b')")
         arrive(interconnect, 2)
         first.kill()

@@ -97,15 +97,15 @@ def test_tagged_transactions_are_followed_whether_they_are_executed_before_or_af
 def test_a_server_that_lacks_what_was_acknowledged_is_refused_at_adoption_and_at_start(mysql97_edge):
     """M6: a replica that was promoted before it had everything."""
     former = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
-    known = mysql97_edge.checkpoint
-    lacking = known | {"gtids": f"{former}:1-9,{known['gtids']}"}
+    checkpoint = mysql97_edge.checkpoint
+    lacking = checkpoint | {"gtids": f"{former}:1-9,{checkpoint['gtids']}"}
     mysql97_edge.checkpoint_file.write_text(json.dumps(lacking))
     assert f"it lacks GTID {former}:1-9" in refused(mysql97_edge).message
 
     mysql97_edge.checkpoint_file.write_text(json.dumps(lacking | {"server": former}))
     with pytest.raises(NeedsOperator, match=f"it lacks GTID {former}:1-9"):
         mysql97_edge.init(Adoption(None))
-    mysql97_edge.checkpoint_file.write_text(json.dumps(known | {"server": former}))
+    mysql97_edge.checkpoint_file.write_text(json.dumps(checkpoint | {"server": former}))
     mysql97_edge.init(Adoption(None))
     with mysql97_edge.running() as agent:
         eventually(lambda: agent.figures.database_connected, saying="the edge reads the log")
@@ -118,8 +118,8 @@ def test_a_database_that_the_log_leaves_out_is_refused_and_names_that_match_noth
     edge = maria_edges(mysql97, interconnect.url, databases=f'["{mysql97.name}", "unlogged"]')
     with pytest.raises(NeedsOperator, match="binlog_ignore_db = unlogged keeps unlogged out of it"):
         edge.init()
-    found = {each.check: each for each in examine(edge.config)}
-    assert found["coverage"].level == "wrong"
+    results = {each.check: each for each in examine(edge.config)}
+    assert results["coverage"].level == "wrong"
 
     edge = maria_edges(mysql97, interconnect.url, databases=f'["{mysql97.name}", "{mysql97.name.upper()}"]')
     line = f"there is no database {mysql97.name.upper()}, but {mysql97.name}: names are compared exactly"

@@ -85,8 +85,8 @@ def test_tables_whose_rows_moved_need_a_copy(mysql97_edge, mysql97, interconnect
         mysql97.execute(f"drop database {mysql97.name}")
         arrive(interconnect, 10)
 
-    found = [(change["op"], change["source"]["table"]) for change in interconnect.changes]
-    assert found == [
+    changes = [(change["op"], change["source"]["table"]) for change in interconnect.changes]
+    assert changes == [
         ("c", "p"), ("c", "p"), ("c", "t"), ("c", "t_new"), ("t", "t_new"), ("c", "p"), ("c", "t"), ("t", "p"), ("t", "t"),
         ("t", "t_new"),
     ]  # fmt: skip

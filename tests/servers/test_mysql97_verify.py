@@ -114,12 +114,12 @@ def test_every_form_of_a_value_is_compared_without_functions_that_the_server_no_
     names = [f"{mysql97.name}.{table}" for table in ("forms", "odd")]
 
     with MysqlDatabase.connect(SOURCE, address(tables=names), placed=True) as source:
-        found = {report.table.partition(".")[2]: report for report in verify(SOURCE, source, Frames(**known), names)}
+        reports = {report.table.partition(".")[2]: report for report in verify(SOURCE, source, Frames(**known), names)}
         captured = {table.name: table.captured for table in source.tables()}
 
-    assert (found["forms"].verdict, found["forms"].reasons) == ("equal", [])
-    assert found["odd"].verdict == "not equal"
+    assert (reports["forms"].verdict, reports["forms"].reasons) == ("equal", [])
+    assert reports["odd"].verdict == "not equal"
     # A table without a key: a row is its own key.
-    assert sorted(each.what for each in found["odd"].differences) == ["missing in the lake", "only in the lake"]
+    assert sorted(each.what for each in reports["odd"].differences) == ["missing in the lake", "only in the lake"]
     # M12: tables that the edge's file does not name.
     assert captured == {"forms": True, "odd": True, "t": False}

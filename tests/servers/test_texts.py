@@ -6,7 +6,7 @@ from edge.mysql import charset
 from tests.edge.fix_edge import arrive
 from tests.integration.edge.snapshots import copy
 
-SINGLE = sorted(name for name in charset.known() - charset.UTF8 - {charset.BINARY} if charset.width(name) == 1)
+SINGLE = sorted(name for name in charset.list_names() - charset.UTF8 - {charset.BINARY} if charset.width(name) == 1)
 PAIRS = [bytes([first, second]) for first in range(0x81, 0xFF) for second in range(0x40, 0xFF)]
 
 

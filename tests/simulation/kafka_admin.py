@@ -68,17 +68,17 @@ class AdminClient:
 
     def describe_configs(self, resources: list[Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Any]:
         """Return the settings of topics."""
-        found = {}
+        results = {}
         for resource in resources:
             settings = self._ask(
                 "DescribeConfigs", lambda r=resource: self.broker.settings.get(r.name, 3), request_timeout
             )
-            found[resource] = self._future(
+            results[resource] = self._future(
                 {name: SimpleNamespace(name=name, value=value) for name, value in settings.items()}
                 if isinstance(settings, dict)
                 else settings
             )
-        return found
+        return results
 
     def delete_consumer_groups(self, groups: list[str], request_timeout: float = 10.0, **_: Any) -> dict[str, Any]:
         """Delete groups."""
@@ -100,9 +100,11 @@ class AdminClient:
             def read(name: str = name, asked: Any = asked) -> Any:
                 group = self.broker.group(name)
                 wanted = list(group.offsets) if asked is None else [(each.topic, each.partition) for each in asked]
-                found = group.fetch(wanted, stable=bool(more.get("require_stable")))
+                answer = group.fetch(wanted, stable=bool(more.get("require_stable")))
                 return (
-                    found if isinstance(found, int) else [offset_of(topic, number, found) for topic, number in wanted]
+                    answer
+                    if isinstance(answer, int)
+                    else [offset_of(topic, number, answer) for topic, number in wanted]
                 )
 
             value = self._ask("OffsetFetch", read, request_timeout)
@@ -125,10 +127,10 @@ class AdminClient:
             group = self.broker.group(name)
             members = [
                 SimpleNamespace(
-                    group_instance_id=one.instance,
-                    assignment=SimpleNamespace(topic_partitions=[TopicPartition(*at) for at in one.assignment]),
+                    group_instance_id=member.instance,
+                    assignment=SimpleNamespace(topic_partitions=[TopicPartition(*at) for at in member.assignment]),
                 )
-                for one in group.members.values()
+                for member in group.members.values()
             ]
             state = "STABLE" if group.state == "stable" else "PREPARING_REBALANCING"
             return SimpleNamespace(state=SimpleNamespace(name=state), members=members)
@@ -139,7 +141,7 @@ class AdminClient:
 
     def list_offsets(self, requests: dict[Any, Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Future]:
         """Return where partitions begin or end."""
-        found = {}
+        results = {}
         for place, spec in requests.items():
 
             def read(place: Any = place, begins: bool = spec is OffsetSpec.earliest()) -> Any:
@@ -149,8 +151,8 @@ class AdminClient:
                 return KafkaError.UNKNOWN_TOPIC_OR_PART if log is None else (0 if begins else log.end,)
 
             value = self._ask("ListOffsets", read, request_timeout)
-            found[place] = self._future(SimpleNamespace(offset=value[0]) if isinstance(value, tuple) else value)
-        return found
+            results[place] = self._future(SimpleNamespace(offset=value[0]) if isinstance(value, tuple) else value)
+        return results
 
     def _ask(self, what: str, apply: Any, timeout: float) -> Any:
         try:

@@ -275,8 +275,10 @@ class Consumer:
     def committed(self, partitions: list[Any], timeout: float = -1) -> list[Any]:
         """Return committed offsets; with `read_committed`, once no transaction holds any of them."""
         asked = [(each.topic, each.partition) for each in partitions]
-        found = self._ask("OffsetFetch", lambda: self._coordinator().fetch(asked, stable=self._committed_only), timeout)
-        return [offset_of(topic, number, found) for topic, number in asked]
+        result = self._ask(
+            "OffsetFetch", lambda: self._coordinator().fetch(asked, stable=self._committed_only), timeout
+        )
+        return [offset_of(topic, number, result) for topic, number in asked]
 
     def get_watermark_offsets(self, partition: Any, timeout: float = -1, cached: bool = False) -> tuple[int, int]:
         """Return the first and the next offset."""

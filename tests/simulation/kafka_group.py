@@ -189,7 +189,9 @@ class Group:
         return error
 
     def _static(self, instance: str | None) -> Member | None:
-        return next((one for one in self.members.values() if instance is not None and one.instance == instance), None)
+        return next(
+            (member for member in self.members.values() if instance is not None and member.instance == instance), None
+        )
 
     def _rebalance(self, why: str) -> None:
         self._scheduler.trace(f"group {self.name}: generation {self.generation} ends: {why}")
@@ -207,7 +209,7 @@ class Group:
         if not self.members:
             self.state, self.generation = "empty", self.generation + 1
             return
-        if any(one.answer is None for one in self.members.values()):
+        if any(member.answer is None for member in self.members.values()):
             return
         self.generation += 1
         self.state = "completing"
@@ -221,16 +223,16 @@ class Group:
             return
         self.state = "stable"
         assignment = cooperative(
-            {name: (one.owned, one.owned_generation) for name, one in self.members.items()},
-            self._partitions({topic for one in self.members.values() for topic in one.topics}),
+            {name: (each.owned, each.owned_generation) for name, each in self.members.items()},
+            self._partitions({topic for each in self.members.values() for topic in each.topics}),
         )
         self._scheduler.trace(f"group {self.name}: generation {self.generation}: {assignment}")
-        for name, one in self.members.items():
-            one.assignment = assignment[name]
-            one.heard_at = self._scheduler.now
-            answer, one.answer = one.answer, None
+        for name, each in self.members.items():
+            each.assignment = assignment[name]
+            each.heard_at = self._scheduler.now
+            answer, each.answer = each.answer, None
             if answer is not None:
-                answer(Joined(name, self.generation, list(one.assignment)))
+                answer(Joined(name, self.generation, list(each.assignment)))
 
     def _remove(self, one: Member, why: str) -> None:
         self.members.pop(one.name, None)

@@ -61,4 +61,4 @@ class PartitionLog:
                 yield offset, entry
 
     def _is_aborted(self, producer: int, offset: int) -> bool:
-        return any(one == producer and first <= offset < last for one, first, last in self._aborted)
+        return any(each == producer and first <= offset < last for each, first, last in self._aborted)

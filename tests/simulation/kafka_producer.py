@@ -118,8 +118,8 @@ class Producer:
 
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], partition: int = -1, **_: Any) -> int:
         """Put several."""
-        for one in messages:
-            self.produce(topic, one.get("value"), one.get("key"), one.get("partition", partition))
+        for message in messages:
+            self.produce(topic, message.get("value"), message.get("key"), message.get("partition", partition))
         return len(messages)
 
     def poll(self, timeout: float = 0) -> int:

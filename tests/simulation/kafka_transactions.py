@@ -130,7 +130,7 @@ class TransactionCoordinator:
 
     def open(self) -> list[str]:
         """Return the ids whose transaction is not ended."""
-        return [known.name for known in self._known.values() if known.state != "empty"]
+        return [each.name for each in self._known.values() if each.state != "empty"]
 
     def _checked(self, name: str, epoch: int) -> tuple[Transaction, int]:
         known = self._known[name]
@@ -174,10 +174,10 @@ class TransactionCoordinator:
 
     def _look(self) -> None:
         """Abort what is open for too long, as a broker does every ten seconds; its producer is fenced by that."""
-        for known in self._known.values():
-            if known.state == "ongoing" and self._scheduler.now - known.began_at > known.timeout:
-                self._scheduler.trace(f"the coordinator aborts {known.name}: open for too long")
+        for each in self._known.values():
+            if each.state == "ongoing" and self._scheduler.now - each.began_at > each.timeout:
+                self._scheduler.trace(f"the coordinator aborts {each.name}: open for too long")
                 self.aborted_by_timeout += 1
-                known.epoch += 1
-                self._end(known, commit=False)
+                each.epoch += 1
+                self._end(each, commit=False)
         self._scheduler.after(self._look_seconds, self._look)

@@ -48,11 +48,11 @@ def load(kafka_client: dict[str, Any] | None = None) -> None:
 
 
 def _modules() -> list[str]:
-    found = []
+    packages = []
     for package in _PACKAGES:
         where = importlib.import_module(package)
-        found.append(package)
+        packages.append(package)
         for module in pkgutil.walk_packages(where.__path__, package + "."):
             if _LEFT_OUT.isdisjoint(module.name.split(".")):
-                found += [module.name]
-    return found
+                packages += [module.name]
+    return packages

@@ -43,9 +43,9 @@ class Poll:
         scheduler.point()
         until = None if milliseconds is None or milliseconds < 0 else scheduler.now + milliseconds / 1000
         while True:
-            found = [(number, real_select.POLLIN) for number, pipe in self._pipes.items() if pipe.level]
-            if found:
-                return found
+            rows = [(number, real_select.POLLIN) for number, pipe in self._pipes.items() if pipe.level]
+            if rows:
+                return rows
             left = None if until is None else until - scheduler.now
             if left is not None and left <= 0:
                 return []

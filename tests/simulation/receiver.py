@@ -124,8 +124,8 @@ class Receiver:
     @property
     def early(self) -> list[Callable[[], None]]:
         """What was asked for before it started."""
-        found: list[Callable[[], None]] = self.__dict__.setdefault("_early", [])
-        return found
+        result: list[Callable[[], None]] = self.__dict__.setdefault("_early", [])
+        return result
 
     # In the receiver's task.
 

@@ -9,6 +9,6 @@ _POSITION = re.compile(rb'"position":"([^"]+)"')
 
 def position_in(value: bytes | None) -> Position:
     """Return the position of a record."""
-    found = _POSITION.search(value or b"")
-    assert found is not None
-    return Position.parse(found[1].decode())
+    match = _POSITION.search(value or b"")
+    assert match is not None
+    return Position.parse(match[1].decode())

@@ -275,8 +275,8 @@ class LeaderlessScenario(WholeScenario):
 
         def look() -> None:
             for number, rows in there.items():
-                found = sum(1 for _ in self.broker.topics[TOPIC][number].committed())
-                if found < rows:
-                    raise FailedRunError(f"{self.edges[number].source} waits for others: {found} of {rows} records")
+                result = sum(1 for _ in self.broker.topics[TOPIC][number].committed())
+                if result < rows:
+                    raise FailedRunError(f"{self.edges[number].source} waits for others: {result} of {rows} records")
 
         self.scheduler.after(60.0, look)

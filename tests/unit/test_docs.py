@@ -65,12 +65,12 @@ def commands_of(page):
     """Return each `headrace …` of a page: the lines of its shell blocks, and the code in its text."""
     text = page.read_text()
     shown = "\n".join(blocks(page, "", "sh", "shell", "bash")).replace("\\\n", " ").splitlines()
-    found = [
+    lines = [
         line[line.index("headrace ") :]
         for line in shown
         if re.match(r"\s*(\$ )?(sudo |docker compose .*)?headrace (?!.*──)", line)
     ]
-    return found + re.findall(r"`(headrace [^`]+)`", FENCE.sub("", text))
+    return lines + re.findall(r"`(headrace [^`]+)`", FENCE.sub("", text))
 
 
 def check_command(line):
@@ -134,19 +134,19 @@ def test_v15_no_document_installs_a_name_that_is_not_registered():
         for path in ROOT.glob(f"{folder}/**/*.py")
     ]
     for page in (*PAGES, ROOT / "CONTRIBUTING.md", *code):
-        found = [line for line in page.read_text().splitlines() if named.search(line.partition(" #")[0])]
-        assert not found, f"{page}: {found}"
+        lines = [line for line in page.read_text().splitlines() if named.search(line.partition(" #")[0])]
+        assert not lines, f"{page}: {lines}"
 
 
 def test_q11_the_quick_start_changes_the_setting_and_not_its_comment(tmp_path):
     (command,) = re.findall(r"^sed .*$", (ROOT / "docs/quickstart.md").read_text(), re.MULTILINE)
-    made = [
+    lines = [
         line
         for block in blocks(ROOT / "docs/quickstart.md", "")
         for line in block.replace("\\\n", " ").splitlines()
         if line.startswith("headrace edge new")
     ]
-    words = [str(tmp_path / word) if word == "edge.toml" else word for word in shlex.split(made[0])[1:]]
+    words = [str(tmp_path / word) if word == "edge.toml" else word for word in shlex.split(lines[0])[1:]]
     CliRunner().invoke(root, words, catch_exceptions=False)
     before = (tmp_path / "edge.toml").read_text().splitlines()
     subprocess.run(shlex.split(command), cwd=tmp_path, check=True)

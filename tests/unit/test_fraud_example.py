@@ -73,10 +73,10 @@ def test_the_alerts_of_a_plan_are_those_that_comparing_all_pairs_finds(example):
             known.setdefault(found.card, []).append(found)
 
     found = {
-        json.loads(rule.alert(one, other)[1])["id"]
+        json.loads(rule.alert(first, other)[1])["id"]
         for transactions in known.values()
-        for one, other in combinations(transactions, 2)
-        if rule.is_fraud(one, other)
+        for first, other in combinations(transactions, 2)
+        if rule.is_fraud(first, other)
     }
 
     assert found == plan.alerts.keys() | plan.undeliverable.keys()
@@ -87,8 +87,8 @@ def test_the_alerts_of_a_plan_are_those_that_comparing_all_pairs_finds(example):
 
 def test_the_checker_finds_what_is_missed_false_and_repeated(example):
     check = example("check")
-    found = [check.Accepted(number, "card", "branch", 0.0, 1) for number in ("a", "b", "b", "x")]
+    numbers = [check.Accepted(number, "card", "branch", 0.0, 1) for number in ("a", "b", "b", "x")]
 
-    verdict = check.check({"a": "", "b": "", "c": ""}, found)
+    verdict = check.check({"a": "", "b": "", "c": ""}, numbers)
 
     assert verdict == (["c"], ["x"], ["b"])

@@ -12,7 +12,7 @@ LAYERS = {
         {"configuration", "files", "findings", "position", "schema"},
         {"batch", "logs", "metrics", "process", "registry", "retention", "schemas", "status"},
         {"doors"},
-        {"certificates", "hold", "lake", "requests", "source_plan"},
+        {"certificates", "hold", "lake", "requests"},
         {"amqp", "source_command", "verify"},
         {"console", "receive"},
         {"command"},
@@ -23,7 +23,7 @@ LAYERS = {
         {"delivery"},
         {"progress"},
         {"snapshot"},
-        {"engine", "watch"},
+        {"engine"},
         {"mysql", "postgres"},
         {"debezium"},
         {"engine_registry"},
@@ -59,8 +59,8 @@ LAYERS = {
         {"serve", "verify"},
         {"maintenance"},
         {"load"},
-        {"noop_check"},
-        {"query_command", "table_command"},
+        {"preflight"},
+        {"table_command"},
         {"command", "jvm_warmup", "submit"},
     ),
 }
@@ -169,7 +169,7 @@ def test_a_circle_is_shown():
         ("headrace.certificates.files", "from headrace.amqp import security"),
         ("spark_jobs.bronze.load", "from spark_jobs.silver import merge"),
         ("spark_jobs.state.published", "def late():\n    from spark_jobs.silver.load import load"),
-        ("spark_jobs.load", "from spark_jobs import noop_check"),
+        ("spark_jobs.load", "from spark_jobs import preflight"),
         ("spark_jobs.verify.lake", "from spark_jobs.maintenance import maintain"),
         ("spark_jobs.silver.load", "from spark_jobs import elsewhere"),
     ],
@@ -185,7 +185,7 @@ def test_an_import_against_the_layers_is_objected_to(name, source):
     [
         ("spark_jobs.silver.merge", "from headrace.schema import TableSchema\nfrom ..session import session"),
         ("spark_jobs.silver.merge", "from spark_jobs import storage\nfrom spark_jobs.silver import types"),
-        ("headrace.requests.asking", "from headrace.status.answer import Answer"),
+        ("headrace.requests", "from headrace.status.answer import Answer"),
     ],
 )
 def test_an_import_along_the_layers_is_not(name, source):

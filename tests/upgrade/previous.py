@@ -36,8 +36,8 @@ def make(folder: Path = FOLDER) -> None:
     (packages,) = folder.glob("lib/python3*/site-packages")
     # Read after the environment's own packages, so that the previous release's are found first.
     (packages / "dependencies.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-    found = subprocess.run([HEADRACE, "--version"], check=True, capture_output=True, text=True).stdout
-    assert VERSION in found, f"{HEADRACE} is release {found.strip()}, not {VERSION}"
+    stdout = subprocess.run([HEADRACE, "--version"], check=True, capture_output=True, text=True).stdout
+    assert VERSION in stdout, f"{HEADRACE} is release {stdout.strip()}, not {VERSION}"
 
 
 if __name__ == "__main__":

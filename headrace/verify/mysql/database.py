@@ -3,7 +3,7 @@
 All queries see the same moment and cannot write; nothing is written at the source. MariaDB reports the place in the binlog of a
 consistent snapshot (`binlog_snapshot_file` and `binlog_snapshot_position`): every transaction whose events are ahead of it is
 seen, and no other; so does Percona Server. MySQL does not, so a moment is waited for there in which nothing is being committed;
-only where there is none are writers blocked while the snapshot is made. Called by engines.py. The only module here that imports
+only where there is none are writers blocked while the snapshot is made. Called by sources.py. The only module here that imports
 PyMySQL.
 """
 

@@ -3,7 +3,7 @@
 All queries of a connection see the same moment (repeatable read) and cannot write. The moment is the one at which a temporary
 slot becomes consistent: it sees every transaction whose commit record is below that LSN, and none at or above it. The slot is
 dropped as soon as the snapshot is taken over, so no log is retained while tables are read; a marker in the log is all that is
-written. Called by engines.py. The only module here that imports psycopg.
+written. Called by sources.py. The only module here that imports psycopg.
 """
 
 import logging

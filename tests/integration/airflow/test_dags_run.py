@@ -73,13 +73,13 @@ def airflow(running, unreachable):
 
 
 def test_a_task_that_fails_fails_its_run_and_says_what_the_command_said(airflow):
-    found = airflow.run("headrace_verify")
+    process = airflow.run("headrace_verify")
 
-    assert found.state == "failed"
-    assert [(task.name, task.state) for task in found.tasks] == [("verify", "failed")]
-    assert "environment variable NOT_SET_ANYWHERE is not set" in found.failure
+    assert process.state == "failed"
+    assert [(task.name, task.state) for task in process.tasks] == [("verify", "failed")]
+    assert "environment variable NOT_SET_ANYWHERE is not set" in process.failure
     with pytest.raises(NeedsOperator, match=r"verify failed\)[\s\S]*NOT_SET_ANYWHERE"):
-        found.check()
+        process.check()
 
 
 def test_nothing_is_loaded_when_the_check_fails(running, lake_path, kafka):
@@ -87,18 +87,18 @@ def test_nothing_is_loaded_when_the_check_fails(running, lake_path, kafka):
     lacking = UNREACHABLE.replace("127.0.0.1:1", kafka.bootstrap)
     lake_path.write_text(lacking.replace("[streams.bank]\n", '[streams.bank]\ntopic = "nowhere"\n'))
 
-    found = running.run("headrace_load_bank")
+    process = running.run("headrace_load_bank")
 
-    assert [(task.name, task.state) for task in found.tasks] == [
+    assert [(task.name, task.state) for task in process.tasks] == [
         ("check", "failed"),
         ("bronze", "upstream_failed"),
         ("silver", "upstream_failed"),
         ("stopped_tables", "upstream_failed"),
         ("table_assets", "upstream_failed"),
     ]
-    assert found.assets == []
-    assert "exit code 3" in found.failure
-    assert "no topic 'nowhere'" in found.failure
+    assert process.assets == []
+    assert "exit code 3" in process.failure
+    assert "no topic 'nowhere'" in process.failure
 
 
 def test_a_dag_that_is_not_there_is_said_with_those_that_are(airflow):

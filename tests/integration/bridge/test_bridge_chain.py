@@ -73,8 +73,8 @@ def test_repeats_are_accepted_and_written_once(served, source):
 
 def test_an_overtaking_batch_is_released_and_taken_when_it_comes_again(served, source):
     rows = log(source, 40)
-    one, two, three, four = cut(source, rows, lambda: 10)
-    assert served.send(one, three, two, four) == ["accepted", "released", "accepted", "released"]
+    first, two, three, four = cut(source, rows, lambda: 10)
+    assert served.send(first, three, two, four) == ["accepted", "released", "accepted", "released"]
     assert served.send(three, four) == ["accepted", "accepted"]
     assert served.values() == [row.value for row in rows]
 
@@ -137,9 +137,9 @@ def test_a_source_with_several_partitions_keeps_the_order_of_each_key(kafka, top
     records = read_committed(kafka.bootstrap, name)
     assert {record.partition for record in records} == {0, 2}
     for key in {row.key for row in rows}:
-        found = [record for record in records if record.key == key]
-        assert len({record.partition for record in found}) == 1
-        assert [record.value for record in found] == [row.value for row in rows if row.key == key]
+        values = [record for record in records if record.key == key]
+        assert len({record.partition for record in values}) == 1
+        assert [record.value for record in values] == [row.value for row in rows if row.key == key]
 
 
 def test_sources_of_one_bridge_stay_in_their_own_partitions(kafka, topic, inside, source):
@@ -182,10 +182,10 @@ def test_a_message_that_cannot_pass_is_rejected_with_the_reason_and_costs_nothin
     served, source, spoil, says, caplog
 ):
     rows = log(source, 20)
-    one, two = cut(source, rows, lambda: 10)
+    first, two = cut(source, rows, lambda: 10)
     bad = message(two)
     spoil(bad)
-    assert served.send(one) == ["accepted"]
+    assert served.send(first) == ["accepted"]
     outcome = served.send_one(bad)
     condition = "headrace:unknown-version" if spoil is _of_another_version else "amqp:decode-error"
     assert (outcome.state, outcome.condition) == ("rejected", condition)

@@ -180,8 +180,8 @@ def test_a_source_whose_partitions_were_changed_is_moved_and_a_retired_one_forgo
     assert [outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(one), message(two)])] == [
         "accepted"
     ] * 2
-    found = [(record.partition, record.value) for record in read_committed(kafka.bootstrap, name)]
-    assert [each for each in found if each[0] < 2] == [
+    records = [(record.partition, record.value) for record in read_committed(kafka.bootstrap, name)]
+    assert [each for each in records if each[0] < 2] == [
         *((0, row.value) for row in rows[:20]),
         *((1, row.value) for row in rows[20:]),
     ]
@@ -196,15 +196,15 @@ def test_run_waits_for_a_kafka_that_is_away_and_says_so_once(outside):
 
 
 def test_connecting_out_receives_each_source_from_its_own_address(kafka, topic, inside, routers):
-    name, one, two = topic(partitions=2), "out/one", "out/two"
-    logs = {one: log(one, 100), two: log(two, 80, seed=3)}
+    name, first, two = topic(partitions=2), "out/one", "out/two"
+    logs = {first: log(first, 100), two: log(two, 80, seed=3)}
     sent = {f"cdc/{source}": [message(each) for each in cut(source, rows, lambda: 9)] for source, rows in logs.items()}
     router = routers(sent)
-    inside(kafka.bootstrap, {one: [0], two: [1]}, topic=name, url=f"amqp://127.0.0.1:{router.port}", credit=4)
+    inside(kafka.bootstrap, {first: [0], two: [1]}, topic=name, url=f"amqp://127.0.0.1:{router.port}", credit=4)
     for address, messages in sent.items():
         eventually(lambda address=address, messages=messages: router.outcomes[address] == ["accepted"] * len(messages))
     records = read_committed(kafka.bootstrap, name)
-    assert [record.value for record in records if record.partition == 0] == [row.value for row in logs[one]]
+    assert [record.value for record in records if record.partition == 0] == [row.value for row in logs[first]]
     assert [record.value for record in records if record.partition == 1] == [row.value for row in logs[two]]
     assert router.capabilities == ["queue", "queue"]
 

@@ -86,7 +86,7 @@ def test_the_command_ends_with_3_when_something_is_wrong(kafka, tmp_path):
 
 
 def test_a_kafka_that_is_away_is_one_finding_and_the_rest_is_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr("bridge.doctor.PATIENCE", 1.0)
+    monkeypatch.setattr("bridge.doctor.TIMEOUT", 1.0)
     path = bridge_file(tmp_path, f"127.0.0.1:{free_port()}", {"doctor/away": [0]}, topic="away", port=free_port())
     assert [check for check, _, _ in found(path, "wrong")] == ["kafka"]
     assert [check for check, _, _ in found(path, "ok")] == ["open files", "interconnect"]

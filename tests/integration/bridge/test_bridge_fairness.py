@@ -38,6 +38,6 @@ def test_sources_that_are_poisoned_blocked_or_silent_hold_up_no_other(kafka, top
         lost.stop()
         for each in strangers:
             each.close()
-    found = read_committed(kafka.bootstrap, name)
-    assert [record.value for record in found] == [row.value for row in rows]
-    assert {record.partition for record in found} == {0}
+    records = read_committed(kafka.bootstrap, name)
+    assert [record.value for record in records] == [row.value for row in rows]
+    assert {record.partition for record in records} == {0}

@@ -15,9 +15,9 @@ pytest_plugins = ["tests.bridge.fix_bridge", "tests.servers.fix_proxy"]
 def test_a_forgotten_group_is_read_back_from_the_records_or_left_to_an_operator(kafka, topic, inside, records, caplog):
     name, source = topic(), f"forgotten-{int(records)}/bank"
     rows = log(source, 60)
-    one, two, three = cut(source, rows, lambda: 20)
+    first, two, three = cut(source, rows, lambda: 20)
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
-    assert {outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(one), message(two)])} == {
+    assert {outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(first), message(two)])} == {
         "accepted"
     }
     bridge.stop()
@@ -26,7 +26,7 @@ def test_a_forgotten_group_is_read_back_from_the_records_or_left_to_an_operator(
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
     bridge.serves(source)
     # then
-    outcomes = [outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(one), message(three)])]
+    outcomes = [outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(first), message(three)])]
     if records:
         assert outcomes == ["accepted", "accepted"]
         assert values(kafka.bootstrap, name) == [row.value for row in rows]
@@ -39,9 +39,9 @@ def test_a_forgotten_group_is_read_back_from_the_records_or_left_to_an_operator(
 def test_an_edge_that_goes_on_after_everything_was_forgotten_waits_for_an_operator(kafka, topic, inside, caplog):
     name, source = topic(), "lost/bank"
     rows = log(source, 60)
-    one, two, three = cut(source, rows, lambda: 20)
+    first, two, three = cut(source, rows, lambda: 20)
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
-    send(bridge.port, f"cdc/{source}", [message(one), message(two)])
+    send(bridge.port, f"cdc/{source}", [message(first), message(two)])
     bridge.stop()
     forget(kafka, group_of(name), name)
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
@@ -73,13 +73,13 @@ def forget(kafka, group, topic):
 
 def test_an_idle_source_commits_its_position_again_before_kafka_forgets_it(kafka, topic, inside):
     name, source = topic(), "idle/bank"
-    (one,) = cut(source, log(source, 20), lambda: 20)
+    (batch,) = cut(source, log(source, 20), lambda: 20)
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name, options={"recommit_seconds": 0.5})
-    assert send(bridge.port, f"cdc/{source}", [message(one)])[0].state == "accepted"
+    assert send(bridge.port, f"cdc/{source}", [message(batch)])[0].state == "accepted"
     before = committed(kafka, source, name)
-    assert before.position == one.last
+    assert before.position == batch.last
     eventually(lambda: committed(kafka, source, name).at > before.at)
-    assert committed(kafka, source, name).position == one.last
+    assert committed(kafka, source, name).position == batch.last
 
 
 def committed(kafka, source, topic):

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from bridge.deliveries.kafka import TopicReader
+from bridge.deliveries.record import TopicReader
 from bridge.group.client import KafkaMember
 from bridge.kafka.client import TopicPartition, admin
 from bridge.kafka.entries import commit_offsets, reading
@@ -27,15 +27,15 @@ def test_a_bridge_that_is_assigned_a_source_while_it_ends_takes_nothing_on(kafka
     group, assigned = f"leaving.{name}", {"first": 0, "second": 0}
 
     def joined(instance):
-        made = KafkaMember(connection, admin(connection), group, instance, 6.0)
+        kafka_member = KafkaMember(connection, admin(connection), group, instance, 6.0)
 
         def on_assigned(partitions):
             # What the bridge does in this callback; a client that is closed refuses it.
-            made.metadata()
+            kafka_member.metadata()
             assigned[instance] += len(partitions)
 
-        made.join({name}, on_assigned, lambda _: None, lambda _: None)
-        return made
+        kafka_member.join({name}, on_assigned, lambda _: None, lambda _: None)
+        return kafka_member
 
     first, second = joined("first"), joined("second")
 
@@ -87,8 +87,8 @@ def test_a_delivery_that_is_assigned_a_partition_while_it_ends_takes_nothing_on(
     coordinator = admin(connection)
 
     def all_assigned():
-        found = coordinator.describe_consumer_groups([group])[group].result()
-        return [len(each.assignment.topic_partitions) for each in found.members] == [2]
+        result = coordinator.describe_consumer_groups([group])[group].result()
+        return [len(each.assignment.topic_partitions) for each in result.members] == [2]
 
     eventually(all_assigned, saying="the group has assigned both to the other one")
     assert held == {"first": set(), "second": kept}
@@ -105,8 +105,8 @@ def test_a_bridge_whose_kafka_does_not_answer_ends_within_seconds(private_kafka,
     kafka = private_kafka()
     names = ["cdc", "alerts", "alerts.dead-letters", "requests", "answers"]
     client = admin(KafkaConnection(bootstrap=kafka.bootstrap))
-    for made in client.create_topics([NewTopic(name, 1, 1) for name in names]).values():
-        made.result(60)
+    for each in client.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        each.result(60)
     more = section("alerts") + '\n[requests]\ntopic = "requests"\nanswers_topic = "answers"\n'
     bridge = outside(kafka.bootstrap, {"jakarta/bank": [0]}, topic="cdc", more=more)
     produce(kafka.bootstrap, "alerts", [(b"jakarta/1", number) for number in range(20)])
@@ -146,5 +146,5 @@ def test_a_commit_of_positions_is_given_up_while_kafka_hangs_and_can_be_done_aga
     for _ in range(2):
         commit_offsets(connection, "moved", offsets)
     with reading(connection, "moved") as reader:
-        (found,) = reader.committed([TopicPartition("cdc", 0)], timeout=30)
-    assert (found.offset, found.metadata) == (7, "here")
+        (offset,) = reader.committed([TopicPartition("cdc", 0)], timeout=30)
+    assert (offset.offset, offset.metadata) == (7, "here")

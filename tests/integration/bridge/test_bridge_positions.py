@@ -8,11 +8,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bridge.group.client import parse
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
-from bridge.kafka.last_record import read_last_record
 from bridge.kafka.producer import KafkaProducer, Leftovers
 from bridge.model.ports import GroupMetadata, PositionCommit, Share
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
+from bridge.positions.last_record import read_last_record
 from bridge.positions.read import Positions
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.kafka import KafkaConnection
@@ -78,8 +78,8 @@ def test_a_position_is_read_back_for_every_partition_of_its_source_and_a_moved_s
     )
     assert ends == {(name, 0): 1, (name, 2): 3}
     ours, other = SourceRoute(SOURCE, name, (0, 2)), SourceRoute(OTHER, name, (1,))
-    found = read(kafka, group, [ours, other])
-    assert (found.position, found.bridge, found.offsets) == (LAST, "one", {(name, 0): 1, (name, 2): 3})
+    result = read(kafka, group, [ours, other])
+    assert (result.position, result.bridge, result.offsets) == (LAST, "one", {(name, 0): 1, (name, 2): 3})
     # when the file gives it other partitions, or one that holds another source's position
     moved = read(kafka, group, [SourceRoute(SOURCE, name, (0,)), other])
     assert isinstance(moved, NeedsOperator)
@@ -144,9 +144,9 @@ def test_a_group_that_somebody_else_uses_is_an_operators_matter_where_nothing_el
     consumer.commit(offsets=[TopicPartition(name, 0, 7), TopicPartition(name, 1, 0)], asynchronous=False)
     consumer.close()
     routes = [SourceRoute(SOURCE, name, (0,)), SourceRoute(OTHER, name, (2, 1))]
-    found = read(kafka, group, routes)
-    assert isinstance(found, NeedsOperator)
-    assert f"group {group} holds offsets that the bridge did not write" in found.message
+    result = read(kafka, group, routes)
+    assert isinstance(result, NeedsOperator)
+    assert f"group {group} holds offsets that the bridge did not write" in result.message
     # what a bridge committed for the other partition is stored with it
     other = read(kafka, group, routes, OTHER)
     assert (other.position, other.offsets) == (LAST, {(name, 1): 0, (name, 2): 4})
@@ -175,8 +175,8 @@ def test_a_position_that_another_partition_still_holds_is_moved_once_the_foreign
     consumer.close()
     expected = f"source {SOURCE}: goes on after {LAST} in {name}[0, 1]\n"
     assert headrace("move", "--config", path, SOURCE)[:2] == (0, expected)
-    found = read(kafka, group, [SourceRoute(SOURCE, name, (0, 1))])
-    assert (found.position, found.order) == (LAST, (0, 1))
+    result = read(kafka, group, [SourceRoute(SOURCE, name, (0, 1))])
+    assert (result.position, result.order) == (LAST, (0, 1))
 
 
 def at(kafka):

@@ -74,6 +74,6 @@ def test_sources_are_added_and_removed_under_load_without_touching_others_or_los
         each.finish()
     records = read_committed(kafka.bootstrap, name)
     for number, source in enumerate((KEPT, LEAVING, COMING, LATE)):
-        found = [record.value for record in records if record.partition == number]
-        assert found == [row.value for row in rows[source]], source
+        values = [record.value for record in records if record.partition == number]
+        assert values == [row.value for row in rows[source]], source
     assert bridge.terminate() == 0

@@ -74,6 +74,6 @@ def test_a_tables_newest_schema_is_printed_in_every_form(database, edges, kafka,
 
 
 def written(kafka, topic, count):
-    found = [json.loads(value) for value in values(kafka.bootstrap, topic) if value]
-    changes = [each for each in found if each.get("op") == "c"]
+    result = [json.loads(value) for value in values(kafka.bootstrap, topic) if value]
+    changes = [each for each in result if each.get("op") == "c"]
     return changes if len(changes) == count else None

@@ -50,8 +50,10 @@ def test_sources_spread_and_move_when_bridges_come_die_sleep_and_wake_e1_e2(kafk
 
     def served(**by):
         # A bridge that has just taken a source over says so in its first transaction, not before.
-        found = {pid: number for pid, number in by.values() if number}
-        eventually(lambda: holders(kafka, options["sharing"], name) == found, 180, saying=f"{by}: process and sources")
+        numbers = {pid: number for pid, number in by.values() if number}
+        eventually(
+            lambda: holders(kafka, options["sharing"], name) == numbers, 180, saying=f"{by}: process and sources"
+        )
 
     # Given one bridge that serves all; when others come, then they share.
     edges = feed(2_000, 0)

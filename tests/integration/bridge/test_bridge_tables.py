@@ -9,8 +9,8 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 from bridge.dead_letters import dead_letters
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
-from bridge.kafka.last_record import read_last_record
 from bridge.kafka.topics import make, owners
+from bridge.positions.last_record import read_last_record
 from bridge.positions.survey import positions_of
 from headrace.batch import Batch
 from headrace.configuration.bridge import BridgeFile
@@ -80,13 +80,13 @@ def test_each_table_has_its_topic_and_one_without_goes_to_the_streams_own_o10(ka
     marker = change(source, 12, 0, "", 5, op="m")
     letter = change(source, 13, 0, "accounts", 2, too_large={"bytes": 9, "sha256": "ab"})
     tombstone = gone._replace(value=None)
-    one, two = cut(source, [account, balance, gone, tombstone, truncate, marker, letter], lambda: 5)
+    first, two = cut(source, [account, balance, gone, tombstone, truncate, marker, letter], lambda: 5)
     loan = change(source, 14, 0, "loans", 1)
     three = of(source, [loan], letter.position)
     start = Position.start(EPOCH)
     nothing = Batch(source=source, follows=start, first=start, last=start, segments=[], keys=[], values=[])
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name, tables=tables)
-    batches = [message(each) for each in (nothing, one, two, three)]
+    batches = [message(each) for each in (nothing, first, two, three)]
     states = [outcome.state for outcome in send(bridge.port, f"cdc/{source}", batches)]
     # then the source goes on, and the table that has no topic is named in the log and in status
     assert states == ["accepted"] * 4
@@ -188,8 +188,8 @@ def test_each_topic_has_its_own_limit(kafka, topic, inside):
     bridge = inside(
         kafka.bootstrap, {source: [0]}, topic=name, tables={"public.notes": "delete", "public.photos": "delete"}
     )
-    one, two = cut(source, [photo, note], lambda: 1)
-    assert [each.state for each in send(bridge.port, f"cdc/{source}", [message(one)])] == ["accepted"]
+    first, two = cut(source, [photo, note], lambda: 1)
+    assert [each.state for each in send(bridge.port, f"cdc/{source}", [message(first)])] == ["accepted"]
     (outcome,) = send(bridge.port, f"cdc/{source}", [message(two)])
     assert (outcome.state, outcome.condition) == ("rejected", "headrace:record-too-large")
     assert pairs(kafka, f"{name}.public.photos") == [(photo.key, photo.value)]

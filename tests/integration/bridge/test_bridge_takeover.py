@@ -19,9 +19,9 @@ pytest_plugins = ["tests.bridge.fix_bridge", "tests.servers.fix_proxy"]
 def test_the_newest_link_of_a_source_wins_and_the_former_is_closed(kafka, topic, inside):
     name, source = topic(), "twice/bank"
     rows = log(source, 40)
-    one, two = cut(source, rows, lambda: 20)
+    first, two = cut(source, rows, lambda: 20)
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
-    former = Sender(bridge.port, f"cdc/{source}", [message(one)])
+    former = Sender(bridge.port, f"cdc/{source}", [message(first)])
     assert former.all()[0].state == "accepted"
     # when a second edge attaches, as after a half-open connection
     assert send(bridge.port, f"cdc/{source}", [message(two)])[0].state == "accepted"
@@ -112,7 +112,7 @@ def test_a_bridge_started_again_while_the_broker_stands_still_serves_when_it_goe
 def test_a_position_that_a_former_release_committed_is_taken_over_at_the_first_start(kafka, topic, inside):
     name, source = topic(), "former/bank"
     rows = log(source, 60)
-    one, two, three = cut(source, rows, lambda: 20)
+    first, two, three = cut(source, rows, lambda: 20)
     # given what a former release wrote: a group for the source, with `POSITION TIME BRIDGE`
     former = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": f"headrace.{source}", "log_level": 0})
     text = f"{two.last} 2026-11-01T10:00:00.000Z host/17/0a1b2c3d"
@@ -120,7 +120,9 @@ def test_a_position_that_a_former_release_committed_is_taken_over_at_the_first_s
     former.close()
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
     # then what is at or before it is a repeat, and the next link is taken
-    states = [each.state for each in send(bridge.port, f"cdc/{source}", [message(each) for each in (one, two, three)])]
+    states = [
+        each.state for each in send(bridge.port, f"cdc/{source}", [message(each) for each in (first, two, three)])
+    ]
     assert states == ["accepted"] * 3
     assert values(kafka.bootstrap, name) == [row.value for row in rows[40:]]
     # And a former bridge can do nothing more with what it wrote: it would continue from there, and double the rest.
@@ -138,9 +140,9 @@ def test_a_position_that_a_former_release_committed_is_taken_over_at_the_first_s
 def test_a_transaction_that_another_producer_ended_is_done_again(kafka, topic, inside):
     name, source = topic(), "slow/bank"
     rows = log(source, 60)
-    one, two, three = cut(source, rows, lambda: 20)
+    first, two, three = cut(source, rows, lambda: 20)
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=name)
-    assert send(bridge.port, f"cdc/{source}", [message(one)])[0].state == "accepted"
+    assert send(bridge.port, f"cdc/{source}", [message(first)])[0].state == "accepted"
     # when the transactional ids of its lanes are initialised by somebody else, as when Kafka's time limit ends a transaction
     for number in range(2):
         fence(kafka, f"headrace.{name}.bridge.{number}")

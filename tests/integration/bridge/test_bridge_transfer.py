@@ -24,14 +24,14 @@ pytest_plugins = ["tests.bridge.fix_bridge"]
 def test_exported_positions_are_imported_where_none_are_and_nowhere_else(kafka, topic, inside, tmp_path):
     former, name, source = topic(), topic(), "transfer/bank"
     rows = log(source, 40)
-    one, two = cut(source, rows, lambda: 20)
+    first, two = cut(source, rows, lambda: 20)
     bridge = inside(kafka.bootstrap, {source: [0]}, topic=former)
-    assert send(bridge.port, f"cdc/{source}", [message(one)])[0].state == "accepted"
+    assert send(bridge.port, f"cdc/{source}", [message(first)])[0].state == "accepted"
     old = bridge_file(tmp_path, kafka.bootstrap, {source: [0]}, topic=former)
     code, out, _ = headrace("export", "--config", old)
     assert code == 0
     exported = json.loads(out)
-    assert [(each["source"], each["position"]) for each in exported["sources"]] == [(source, str(one.last))]
+    assert [(each["source"], each["position"]) for each in exported["sources"]] == [(source, str(first.last))]
 
     # given another topic and group, as in another cluster, with the records of before the export not in it
     path = bridge_file(tmp_path, kafka.bootstrap, {source: [0]}, topic=name)
@@ -45,12 +45,12 @@ def test_exported_positions_are_imported_where_none_are_and_nowhere_else(kafka, 
     kept = tmp_path / "positions.json"
     kept.write_text(out)
     code, said, _ = headrace("import", "--config", path, kept)
-    assert (code, said) == (0, f"source {source}: goes on after {one.last}\n")
-    assert import_positions(file, client, export) == [(source, f"is at {one.last} already")]
+    assert (code, said) == (0, f"source {source}: goes on after {first.last}\n")
+    assert import_positions(file, client, export) == [(source, f"is at {first.last} already")]
 
     # then the next batch follows, and what was exported is a repeat
     after = inside(kafka.bootstrap, {source: [0]}, topic=name)
-    outcomes = send(after.port, f"cdc/{source}", [message(one), message(two)])
+    outcomes = send(after.port, f"cdc/{source}", [message(first), message(two)])
     assert [outcome.state for outcome in outcomes] == ["accepted"] * 2
     assert [record.value for record in read_committed(kafka.bootstrap, name)] == [row.value for row in rows[20:]]
     after.stop()
@@ -96,22 +96,22 @@ def test_the_last_record_may_be_in_a_topic_that_a_pattern_is_for(kafka, topic, t
 
 def test_two_sources_swap_their_partitions_in_one_move(kafka, topic, tmp_path):
     """K4: the first move took the other source's only position."""
-    name, one, two = topic(partitions=2), "transfer/one", "transfer/two"
-    at = {one: Position(1_700_000_000, 10, 0), two: Position(1_700_000_000, 20, 0)}
-    before = load(bridge_file(tmp_path, kafka.bootstrap, {one: [0], two: [1]}, topic=name), BridgeFile)
+    name, first, two = topic(partitions=2), "transfer/one", "transfer/two"
+    at = {first: Position(1_700_000_000, 10, 0), two: Position(1_700_000_000, 20, 0)}
+    before = load(bridge_file(tmp_path, kafka.bootstrap, {first: [0], two: [1]}, topic=name), BridgeFile)
     export = Export(1, "former", [SourcePosition(source, str(position)) for source, position in at.items()])
     assert len(import_positions(before, admin(before.kafka), export)) == 2
-    path = bridge_file(tmp_path, kafka.bootstrap, {one: [1], two: [0]}, topic=name)
-    code, _, error = headrace("move", "--config", path, one)
+    path = bridge_file(tmp_path, kafka.bootstrap, {first: [1], two: [0]}, topic=name)
+    code, _, error = headrace("move", "--config", path, first)
     assert code == 3
-    assert f"'headrace bridge move {one} {two}' moves both at once" in " ".join(error.split())
-    code, out, _ = headrace("move", "--config", path, one, two)
+    assert f"'headrace bridge move {first} {two}' moves both at once" in " ".join(error.split())
+    code, out, _ = headrace("move", "--config", path, first, two)
     assert (code, out) == (
         0,
-        f"source {one}: goes on after {at[one]} in {name}[1]\nsource {two}: goes on after {at[two]} in {name}[0]\n",
+        f"source {first}: goes on after {at[first]} in {name}[1]\nsource {two}: goes on after {at[two]} in {name}[0]\n",
     )
     held = positions_of(load(path, BridgeFile))
     assert {source: (each.position, set(each.offsets)) for source, each in held.items()} == {
-        one: (at[one], {(name, 1)}),
+        first: (at[first], {(name, 1)}),
         two: (at[two], {(name, 0)}),
     }

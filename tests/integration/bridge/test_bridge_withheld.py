@@ -142,10 +142,10 @@ def test_a_bridge_that_takes_over_knows_what_is_withheld_and_goes_on_without_tha
     # given a source that never had anything withheld, and records that were aborted
     put(stream)
     put(stream, "public.t", abort=True)
-    found = recovered(stream)
-    assert isinstance(found, Committed)
-    assert (found.position, dict(found.withheld.tables)) == (AT, {})
-    assert found.withheld.end > 0
+    result = recovered(stream)
+    assert isinstance(result, Committed)
+    assert (result.position, dict(result.withheld.tables)) == (AT, {})
+    assert result.withheld.end > 0
     # and then a withheld table
     end = put(stream, "public.t")
     put(stream, text=waiting(end, "public.t"))

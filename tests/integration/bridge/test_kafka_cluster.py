@@ -69,14 +69,14 @@ class Cluster:
         replicas, admin = KEPT[topic], self.admin
 
         def there():
-            known = admin.list_topics(timeout=60).topics
-            if topic not in known:
+            topics = admin.list_topics(timeout=60).topics
+            if topic not in topics:
                 # Refused while one of them is fenced, as a broker is that was slow for the length of its session.
                 wanted = NewTopic(
                     topic, len(replicas), replica_assignment=replicas, config=settings | {"min.insync.replicas": "2"}
                 )
                 admin.create_topics([wanted])[topic].result(60)
-            return [known[topic].partitions[number].replicas for number in range(len(replicas))] == replicas
+            return [topics[topic].partitions[number].replicas for number in range(len(replicas))] == replicas
 
         eventually(there, 120, every=0.5, saying=f"{topic} is there")
 

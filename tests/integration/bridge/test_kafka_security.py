@@ -21,17 +21,17 @@ from bridge.model.ports import PositionCommit
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import Positions
-from bridge.requests.kafka import AskingTopics
+from bridge.requests.worker import AskingTopics
 from bridge.routing.partitioner import share_out
 from bridge.withheld.releaser import KafkaReader
-from headrace.certificates.authority import Authority
+from headrace import requests
+from headrace.certificates.command import Authority
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.secret import Secret
 from headrace.configuration.sections import Delivery, Requests, Topics
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
 from headrace.position import Position
-from headrace.requests import asking
-from headrace.requests.message import new_request
+from headrace.requests import new_request
 from spark_jobs.kafka import client as lake_kafka
 from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place
@@ -72,9 +72,9 @@ def commit_a_batch(connection, route, rows=(), prefix="headrace"):
     positions = Positions(connection, client, f"{prefix}.bridges", {SOURCE: route})
     member = KafkaMember(connection, client, f"{prefix}.bridges", "security", 6)
     try:
-        found = positions.read([SOURCE])[SOURCE]
-        if isinstance(found, ReplicationError):
-            raise found
+        result = positions.read([SOURCE])[SOURCE]
+        if isinstance(result, ReplicationError):
+            raise result
         member.join({route.topic}, *[lambda _places: None] * 3)
         eventually(lambda: member.poll(0.1) or member.metadata().is_usable, saying="the group has admitted the member")
         producer = KafkaProducer(connection, f"{prefix}.security.0", 1 << 20)
@@ -175,8 +175,8 @@ def test_a_tenant_above_its_quota_waits_and_the_others_do_not(secure_kafka):
         assert edges["limited"].accepted < len(rows)
         edges["limited"].join(90)
         for name in bridges:
-            found = read_committed(secure_kafka.server.bootstrap, f"{name}.bank")
-            assert [record.value for record in found] == [row.value for row in rows]
+            records = read_committed(secure_kafka.server.bootstrap, f"{name}.bank")
+            assert [record.value for record in records] == [row.value for row in rows]
     finally:
         for bridge in bridges.values():
             bridge.stop()
@@ -234,8 +234,8 @@ def test_topics_for_tables_take_the_same_lists_for_their_common_beginning(secure
                 return error
             return "committed"
 
-        if isinstance(found := eventually(reported), NeedsOperator):
-            raise found
+        if isinstance(result := eventually(reported), NeedsOperator):
+            raise result
 
     # and a record from which the position is read, as nobody has committed one
     producer = Producer({"bootstrap.servers": secure_kafka.server.bootstrap, "log_level": 0})
@@ -268,8 +268,8 @@ def test_who_is_not_trusted_is_told_why(secure_kafka, tmp_path, changes, says):
     }[changes]
     connection = secure_kafka.user([], **given)
     for asked in (
-        lambda: check(admin(connection), {"any": Wanted(1)}, patience=3),
-        lambda: lake_kafka.describe(connection, "any", patience=3),
+        lambda: check(admin(connection), {"any": Wanted(1)}, timeout=3),
+        lambda: lake_kafka.describe(connection, "any", timeout=3),
     ):
         assert says in eventually(lambda asked=asked: refused(asked), saying=says)
 
@@ -361,7 +361,7 @@ class Renewed:
         eventually(lambda: self.edge.accepted == self.edge.upto, 120, saying="all that was sent is accepted")
         wire = AskingTopics(Kafka(bootstrap=self.kafka.server.bootstrap), self.topics)
         with pytest.raises(NotConnected, match="the edge did not receive the request in time"):
-            asking.ask(wire, new_request(SOURCE, "status", "ann", 3))
+            requests.ask(wire, new_request(SOURCE, "status", "ann", 3))
         wire.close()
         dead = len(self.dead_letters())
         # Nobody can deliver what has no key.
@@ -408,8 +408,8 @@ def test_what_a_bridge_has_to_show_is_changed_under_load_and_the_former_ends_wit
         bridge.works()
     finally:
         bridge.stop()
-    found = [record.value for record in read_committed(secure_kafka.server.bootstrap, bridge.topic)]
-    assert found == [row.value for row in bridge.rows]
+    values = [record.value for record in read_committed(secure_kafka.server.bootstrap, bridge.topic)]
+    assert values == [row.value for row in bridge.rows]
 
 
 @pytest.mark.long

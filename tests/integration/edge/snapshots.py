@@ -54,7 +54,7 @@ def open_letters(interconnect):
     for batch, _ in list(interconnect.arrived):
         for key, value in zip(batch.keys, batch.values, strict=True):
             letters.add(key, value, "")
-    return [letter for letter in letters.found() if letter["state"] == "open"]
+    return [letter for letter in letters.rows() if letter["state"] == "open"]
 
 
 def as_letters(interconnect, table, *, op="c"):
@@ -68,34 +68,34 @@ def as_letters(interconnect, table, *, op="c"):
 
 def records(interconnect, table, *ops):
     """Return (key, value) of a table's changes in order."""
-    found = [(key, value) for _, key, value in list(interconnect.records) if value and value.get("op")]
+    rows = [(key, value) for _, key, value in list(interconnect.records) if value and value.get("op")]
     return [
-        (key, value) for key, value in found if value["source"]["table"] == table and value["op"] in (ops or "cudrt")
+        (key, value) for key, value in rows if value["source"]["table"] == table and value["op"] in (ops or "cudrt")
     ]
 
 
 def schema_records(interconnect):
     """Return the schema records in order, without those that mark a copy."""
-    found = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
-    return [value for value in found if "transaction" not in value]
+    values = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
+    return [value for value in values if "transaction" not in value]
 
 
 def marks(interconnect, table):
     """Return the marks of a table's copies in order."""
-    found = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
+    values = [value for _, _, value in list(interconnect.records) if value and "tableChanges" in value]
     return [
-        value["source"]["snapshot"] for value in found if "transaction" in value and value["source"]["table"] == table
+        value["source"]["snapshot"] for value in values if "transaction" in value and value["source"]["table"] == table
     ]
 
 
 def raw(interconnect, op):
     """Return the bytes of key and new row of all changes of a kind, in order."""
-    found = []
+    results = []
     for batch, _ in interconnect.arrived:
         for key, value in zip(batch.keys, batch.values, strict=True):
             if value and b'"op":"%b","ts_ms"' % op in value:
-                found.append((key, value[value.index(b'"after":') : value.index(b',"source":')]))
-    return found
+                results.append((key, value[value.index(b'"after":') : value.index(b',"source":')]))
+    return results
 
 
 def held(interconnect, table):

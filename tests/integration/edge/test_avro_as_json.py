@@ -65,9 +65,9 @@ def test_of_debeziums_forms(database, edges, interconnects):
         database.execute(statement)
     ends = interconnects(), interconnects()
     both = postgresql(database, edges, ends, PROFILES[1])
-    found = compared(both, ends, lambda: done(database, OF_FORMS), "public.forms", changes=7, rows=1, tombstones=2)
+    result = compared(both, ends, lambda: done(database, OF_FORMS), "public.forms", changes=7, rows=1, tombstones=2)
     # what the log does not carry has Debezium's placeholder in Avro too
-    changed = next(value for _, value, *_ in found if value and "blobs" in value.get("unchanged", ()))
+    changed = next(value for _, value, *_ in result if value and "blobs" in value.get("unchanged", ()))
     assert {"blobs", "ints"} <= set(changed["unchanged"])
     assert changed["after"]["ints"] == list(b"__debezium_unavailable_value")
 
@@ -127,12 +127,12 @@ def test_of_mariadb(maria, maria_edges, interconnects, profile):
 
 def compared(edges, ends, work, table, *, changes, rows, tombstones):
     """Have both edges capture some work and a copy, and compare their records; return those in JSON."""
-    one, other = edges
-    for edge in (one, other):
+    first, other = edges
+    for edge in (first, other):
         edge.init()
-    with one.running(), other.running():
+    with first.running(), other.running():
         work()
-        for edge, end in zip((one, other), ends, strict=True):
+        for edge, end in zip((first, other), ends, strict=True):
             arrive(end, changes)
             copy(edge, table)
             arrive(end, changes + rows)

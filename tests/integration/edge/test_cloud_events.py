@@ -65,9 +65,9 @@ def test_changes_are_events_in_every_topic_and_partition(database, edges, kafka,
     assert edge.terminate() == 0
 
     # then each record with an operation is an event, with what the record itself has, and no other record is one
-    found = records(kafka, topics)
-    events = [record for record in found if attributes(record)]
-    changes = [record for record in found if record.value and "op" in json.loads(record.value)]
+    result = records(kafka, topics)
+    events = [record for record in result if attributes(record)]
+    changes = [record for record in result if record.value and "op" in json.loads(record.value)]
     assert events == changes
     for record in events:
         check(record, began)
@@ -80,7 +80,7 @@ def test_changes_are_events_in_every_topic_and_partition(database, edges, kafka,
     assert any("too_large" in json.loads(record.value) for record in events)
 
     # and a changed key keeps Debezium's headers
-    named = [record for record in found if any(name.startswith("__debezium") for name, _ in record.headers or [])]
+    named = [record for record in result if any(name.startswith("__debezium") for name, _ in record.headers or [])]
     assert sorted(bool(attributes(record)) for record in named) == [False, True, True]
     deleted, created = sorted(attributes(record)["ce_id"] for record in named if record.value)
     assert created == f"{deleted}-create"
@@ -95,7 +95,7 @@ def test_changes_of_mariadb_are_events(maria_edges, maria, interconnect):
         arrive(interconnect, 4)
         copy(edge, f"{maria.name}.t")
 
-    found = []
+    results = []
     for batch, _ in list(interconnect.arrived):
         for index, value in enumerate(batch.values):
             headers = {name: given.decode() for name, given in batch.headers.get(index, [])}
@@ -105,9 +105,9 @@ def test_changes_of_mariadb_are_events(maria_edges, maria, interconnect):
                 assert headers["ce_id"].removesuffix("-create") == source["position"]
                 assert datetime.fromisoformat(headers["ce_time"]) == datetime.fromtimestamp(source["ts_ms"] / 1000, UTC)
                 assert (headers["ce_source"], headers["ce_subject"]) == (f"/headrace/{SOURCE}", f"{maria.name}.t")
-                found.append((headers["ce_id"], headers["ce_type"].removeprefix("headrace.change.")))
-    assert [kind for _, kind in found] == ["create", "create", "delete", "create", "read", "read"]
-    assert len({id_ for id_, _ in found}) == 6
+                results.append((headers["ce_id"], headers["ce_type"].removeprefix("headrace.change.")))
+    assert [kind for _, kind in results] == ["create", "create", "delete", "create", "read", "read"]
+    assert len({id_ for id_, _ in results}) == 6
 
 
 def records(kafka, topics):
@@ -123,14 +123,14 @@ def attributes(record):
 
 
 def check(record, began):
-    value, found = json.loads(record.value), attributes(record)
+    value, result = json.loads(record.value), attributes(record)
     source = value["source"]
-    time = datetime.fromisoformat(found.pop("ce_time"))
+    time = datetime.fromisoformat(result.pop("ce_time"))
     assert time == datetime.fromtimestamp(source["ts_ms"] / 1000, UTC)
     assert began - timedelta(seconds=60) < time < datetime.now(UTC) + timedelta(seconds=60)
-    assert found.pop("ce_id").removesuffix("-create") == source["position"]
+    assert result.pop("ce_id").removesuffix("-create") == source["position"]
     is_message = value["op"] == "m"
-    assert found == {
+    assert result == {
         "ce_specversion": "1.0",
         "ce_source": f"/headrace/{SOURCE}",
         "ce_type": "headrace.message" if is_message else f"headrace.change.{KINDS[value['op']]}",

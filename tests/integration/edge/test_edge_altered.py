@@ -98,5 +98,5 @@ def test_altered_mariadb_table_is_reported_and_copied(maria_edges, maria, interc
             ),
             saying="the second copy arrives",
         )
-    said = [found for found in rewritten(interconnect, "t") if found]
+    said = [each for each in rewritten(interconnect, "t") if each]
     assert said == [["column note was renamed to memo"], ["column more was added with a default"]]

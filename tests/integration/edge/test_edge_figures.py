@@ -191,7 +191,7 @@ def test_metrics_have_their_names_and_tell_what_is_so(watched):
         edge.database.execute("insert into t select i, 'x' from generate_series(1, 500) i")
         eventually(lambda: len(far.changes) == 500 and is_idle(agent.figures))
         look(agent.figures)
-        found = eventually(lambda: (now := scraped(agent))["headrace_edge_captured_lag_seconds"] == 0 and now)
+        result = eventually(lambda: (now := scraped(agent))["headrace_edge_captured_lag_seconds"] == 0 and now)
         code, status = eventually(
             lambda: (
                 (it := ask(agent, "/status")) and json.loads(it[1])["sources"][0]["captured_lag_seconds"] == 0 and it
@@ -204,13 +204,13 @@ def test_metrics_have_their_names_and_tell_what_is_so(watched):
     missing.add(f"{PREFIX}_log_retention_seconds")
     # Nor does it use a certificate.
     missing.add(f"{PREFIX}_certificate_expiry_time_seconds")
-    assert names(PREFIX, Figures) - missing <= set(found)
+    assert names(PREFIX, Figures) - missing <= set(result)
     # 500 rows and a schema record.
-    assert found["headrace_edge_captured_records_total"] == 501
-    assert found["headrace_edge_captured_transactions_total"] >= 1
-    assert found["headrace_edge_accepted_batches_total"] >= 1
-    assert found["headrace_edge_captured_lag_seconds"] == 0
-    assert found["headrace_edge_ready"] == 1
+    assert result["headrace_edge_captured_records_total"] == 501
+    assert result["headrace_edge_captured_transactions_total"] >= 1
+    assert result["headrace_edge_accepted_batches_total"] >= 1
+    assert result["headrace_edge_captured_lag_seconds"] == 0
+    assert result["headrace_edge_ready"] == 1
     assert code == 200
     (row,) = json.loads(status)["sources"]
     assert (row["source"], row["state"], row["captured_lag_seconds"]) == ("jakarta/bank", "capturing", 0)

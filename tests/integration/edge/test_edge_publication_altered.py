@@ -12,10 +12,10 @@ from tests.rules.waiting import eventually
 def needs_copy(edge):
     """Return why tables need a copy, by name."""
     try:
-        found = json.loads((edge.folder / "state" / "tables.json").read_text())["needs_copy"]
+        result = json.loads((edge.folder / "state" / "tables.json").read_text())["needs_copy"]
     except FileNotFoundError:
         return {}
-    return {table: "; ".join(mark["reasons"]) for table, mark in found.items()}
+    return {table: "; ".join(mark["reasons"]) for table, mark in result.items()}
 
 
 @pytest.fixture

@@ -169,7 +169,7 @@ def test_slot_that_another_process_reads_is_waited_for_and_then_named(edge, edge
             database.execute("insert into t values (1)")
             eventually(lambda: edge.confirmed() > confirmed)
 
-        error = refused(copy, patience_seconds=0.5)
+        error = refused(copy, timeout_seconds=0.5)
 
     assert f"slot '{database.name}' is taken by process {pid} of the server" in error.message
 

@@ -24,20 +24,20 @@ def test_slot_of_its_own_tells_what_was_committed(database):
         cursor.execute("TRUNCATE t, u")
 
         # When it is read, twice over.
-        found = truth.committed(connection, slot)
+        offsets = truth.committed(connection, slot)
         keys = truth.keys(connection)
         again = truth.committed(connection, slot)
 
     # Then it is what was committed, with commit records that lie in order.
     row = {"b": "it's", "a": Number("1"), "at": "2026-01-31T09:15:00Z"}
     moved = {"b": "it's", "a": Number("3"), "at": "2026-01-31T09:15:00Z"}
-    assert [transaction.changes for transaction in found] == [
+    assert [transaction.changes for transaction in offsets] == [
         (Change("public.t", "c", None, row), Change("public.u", "c", None, {"d": "1.50"})),
         (Change("public.t", "u", {"b": "it's", "a": Number("1")}, moved),),
         (Change("public.t", "d", {"b": "it's", "a": Number("3")}, None),),
         (Change("public.t", "t", None, None), Change("public.u", "t", None, None)),
     ]
-    ends = [place for transaction in found for place in (transaction.last_change, transaction.end)]
+    ends = [place for transaction in offsets for place in (transaction.last_change, transaction.end)]
     assert ends == sorted(ends)
     assert keys == {"public.t": ("a", "b")}
-    assert again == found
+    assert again == offsets

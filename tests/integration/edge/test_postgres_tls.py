@@ -6,7 +6,7 @@ import shutil
 import psycopg
 import pytest
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.configuration.databases import PostgresqlConnection
 from tests.servers.fix_stack import reload
 

@@ -58,11 +58,11 @@ class Finder:
 
     def alerts(self):
         """Return key and body of each alert by its id; copies have to be equal."""
-        found = {}
+        results = {}
         for record in read_committed(self._bootstrap, self._alerts):
             number = json.loads(record.value)["id"]
-            assert found.setdefault(number, (record.key, record.value)) == (record.key, record.value)
-        return found
+            assert results.setdefault(number, (record.key, record.value)) == (record.key, record.value)
+        return results
 
     def wait_for(self, *ids):
         def there():
@@ -77,14 +77,14 @@ class Finder:
 
 @pytest.fixture
 def finder(kafka, topic, tmp_path):
-    made = []
+    finders = []
 
     def make(name, records):
-        made.append(Finder(name, kafka.bootstrap, records, topic(2), tmp_path))
-        return made[-1]
+        finders.append(Finder(name, kafka.bootstrap, records, topic(2), tmp_path))
+        return finders[-1]
 
     yield make
-    for each in made:
+    for each in finders:
         each.kill()
 
 
@@ -95,7 +95,7 @@ def pair(card, test, withdrawal, other="jakarta/cards"):
 @pytest.mark.parametrize("name", [pytest.param("job", marks=pytest.mark.long), "plain"])
 def test_each_fraud_is_found_among_other_records_and_again_after_a_kill(name, kafka, topic, finder):
     records = topic(2)
-    found = finder(name, records)
+    result = finder(name, records)
     # Given frauds by insert, by a snapshot's rows, across sources and in the wrong order; and what is none.
     produce(
         kafka.bootstrap,
@@ -127,9 +127,9 @@ def test_each_fraud_is_found_among_other_records_and_again_after_a_kill(name, ka
         pair("without a branch", 7, 8),
     ]
     # When it runs, is killed and started again, and the second half of a fraud comes after that; others come again.
-    found.start()
-    found.wait_for(*first)
-    found.kill()
+    result.start()
+    result.wait_for(*first)
+    result.kill()
     produce(
         kafka.bootstrap,
         records,
@@ -139,10 +139,10 @@ def test_each_fraud_is_found_among_other_records_and_again_after_a_kill(name, ka
             change(23, "d", minute=3, **LARGE),
         ],
     )
-    found.start()
-    found.wait_for(pair("d", 21, 23))
+    result.start()
+    result.wait_for(pair("d", 21, 23))
 
-    alerts = found.alerts()
+    alerts = result.alerts()
     assert sorted(alerts) == sorted([*first, pair("d", 21, 23)])
     assert {key for key, _ in alerts.values()} == {b"jakarta/branch-1", None}
     assert alerts[pair("", 7, 8)][0] is None
@@ -157,12 +157,12 @@ def test_each_fraud_is_found_among_other_records_and_again_after_a_kill(name, ka
 @pytest.mark.long
 def test_spark_refuses_state_in_real_time_mode(topic, finder):
     """When this fails, Spark supports it: then the example can have a second mode."""
-    found = finder("job", topic(2))
+    result = finder("job", topic(2))
 
-    found.start("--real-time")
+    result.start("--real-time")
 
-    assert "[STREAM_FAILED]" in found.ends()
-    assert "[STDS_FAILED_TO_READ_OPERATOR_METADATA]" in found.ends()
+    assert "[STREAM_FAILED]" in result.ends()
+    assert "[STDS_FAILED_TO_READ_OPERATOR_METADATA]" in result.ends()
 
 
 def aborted(bootstrap, topic, record):

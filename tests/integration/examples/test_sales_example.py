@@ -43,14 +43,14 @@ def test_schema_is_what_the_questions_are_asked_of(database):
     # given
     database.execute((FOLDER / "schema.sql").read_text())
     # then
-    found = {}
+    results = {}
     for table, name, kind, precision, scale in database.execute(
         "SELECT table_name, column_name, udt_name, numeric_precision, numeric_scale FROM information_schema.columns"
         " WHERE table_schema = 'public' ORDER BY table_name, ordinal_position"
     ):
         numeric = kind == "numeric"
-        found.setdefault(table, {})[name] = (kind, precision if numeric else None, scale if numeric else None)
-    assert found == {table: columns for table, (columns, _) in TABLES.items()}
+        results.setdefault(table, {})[name] = (kind, precision if numeric else None, scale if numeric else None)
+    assert results == {table: columns for table, (columns, _) in TABLES.items()}
 
 
 @pytest.fixture
@@ -98,9 +98,9 @@ def sales(spark, feed, lake_file):
 @pytest.mark.long
 def test_questions_of_headquarters_have_their_answers(spark, sales):
     # when
-    desk = engine.SqlEngine(spark, sales)
-    answers = [[tuple(row) for row in desk.ask(question).collect()] for question in questions()]
-    desk.close()
+    sql_engine = engine.SqlEngine(spark, sales)
+    answers = [[tuple(row) for row in sql_engine.ask(question).collect()] for question in questions()]
+    sql_engine.close()
     # then
     revenue, both, known, waiting, shipping, versions = answers
     assert [(region, str(day), orders, pounds) for region, day, orders, pounds in revenue] == [

@@ -46,8 +46,8 @@ class Ends:
         return self._made[-1]
 
     def close_all(self):
-        for made in self._made:
-            made.close()
+        for each in self._made:
+            each.close()
         self._made.clear()
 
 

@@ -109,10 +109,10 @@ def test_who_says_nothing_is_sent_off(far, ours, monkeypatch):
 
     known = eventually(let_in, saying="it is let in")
     # then both find the connection closed
-    for one in (silent, known):
-        one.settimeout(60)
-        with one:
-            assert one.recv(1) == b""
+    for each in (silent, known):
+        each.settimeout(60)
+        with each:
+            assert each.recv(1) == b""
 
 
 def test_an_edge_s_link_makes_a_guest_an_edge(far, edge, monkeypatch):

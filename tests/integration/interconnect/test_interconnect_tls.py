@@ -9,7 +9,7 @@ import pytest
 from bridge.amqp import connections
 from headrace.amqp import security
 from headrace.amqp.transport import SSLDomain
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.configuration.bridge import Interconnect
 from headrace.errors import ConfigurationError, NeedsOperator
 from tests.amqp.interconnect_ends import START, Edge, Far, at, pem, sealed

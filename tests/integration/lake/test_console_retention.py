@@ -64,13 +64,13 @@ def test_without_kafka_the_time_goes_on_from_what_was_known(private_kafka, lake_
     admin.create_topics([NewTopic("bank", 1, 1, config={"retention.ms": "3600000"})])["bank"].result(60)
     retention = Retention(lake_file(bank="bank", bootstrap=server.bootstrap), lambda: {"bank": {}})
     retention.look()
-    known = retention.view().streams
-    assert known["bank"].retention == HOUR
+    streams = retention.view().streams
+    assert streams["bank"].retention == HOUR
     server.stop()
     monkeypatch.setattr(kafka_retention, "_TIMEOUT", 1.0)
     retention.look()
     assert "does not answer" in retention.view().problem
-    assert retention.view().streams == known
+    assert retention.view().streams == streams
 
 
 def _end(kafka, name):

@@ -9,7 +9,7 @@ import pytest
 from delta.tables import DeltaMergeBuilder
 
 from headrace.errors import NeedsOperator, Retryable
-from spark_jobs import noop_check
+from spark_jobs import preflight
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import SparkFailed
@@ -40,7 +40,7 @@ def test_l37_bronze_that_was_made_again_is_read_from_its_beginning(spark, logged
     source.waiting = list(records)
     lake.to_bronze()
     # then there is something to do, although its version is lower than that which silver has read
-    assert noop_check.report(lake.file, "bank", "silver") is None
+    assert preflight.report(lake.file, "bank", "silver") is None
     assert lake.load().changes == {"public.accounts": 1}
     assert lake.rows("id") == [(J, number) for number in range(4)]
     # and a replay in between changes nothing of that

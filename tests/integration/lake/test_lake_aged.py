@@ -59,19 +59,19 @@ def readable(spark, lake, *, silver_names, log=1):
         assert names(side.frame(J, "public.accounts")) == silver_names
     finally:
         side.close()
-    desks = [
+    sql_engines = [
         engine.SqlEngine(spark.newSession(), lake),
         engine.SqlEngine(spark.newSession(), lake, as_of=_at(9)),
     ]
     try:
-        assert names(desks[0].ask("SELECT name FROM silver.accounts")) == silver_names
-        assert desks[0].ask("SELECT entry FROM silver.log").count() == log
-        assert names(desks[1].ask("SELECT name FROM silver.accounts")) == ["nine"]
-        assert desks[1].ask("SELECT entry FROM silver.log").count() == 1
-        return names(desks[0].ask("SELECT name FROM silver_live.accounts"))
+        assert names(sql_engines[0].ask("SELECT name FROM silver.accounts")) == silver_names
+        assert sql_engines[0].ask("SELECT entry FROM silver.log").count() == log
+        assert names(sql_engines[1].ask("SELECT name FROM silver.accounts")) == ["nine"]
+        assert sql_engines[1].ask("SELECT entry FROM silver.log").count() == 1
+        return names(sql_engines[0].ask("SELECT name FROM silver_live.accounts"))
     finally:
-        for desk in desks:
-            desk.close()
+        for sql_engine in sql_engines:
+            sql_engine.close()
 
 
 def _at(hour):

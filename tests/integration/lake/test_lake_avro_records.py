@@ -38,10 +38,10 @@ def test_records_become_json_and_others_stay(spark, way, made):
     keys, values, _, records = made
     more = [(b'{"id":1}', b'{"op":"c"}'), (None, None), (keys[0], None)]
     source = frame(spark, [*keys, *(key for key, _ in more)], [*values, *(value for _, value in more)])
-    found = avro_records.as_json(source, records._schemas)
-    assert way in found._jdf.queryExecution().executedPlan().toString()
-    assert found.columns == source.columns
-    rows = [row.asDict() for row in found.orderBy("offset").collect()]
+    result = avro_records.as_json(source, records._schemas)
+    assert way in result._jdf.queryExecution().executedPlan().toString()
+    assert result.columns == source.columns
+    rows = [row.asDict() for row in result.orderBy("offset").collect()]
     assert [row["value"] for row in rows] == [*map(records.value, values), b'{"op":"c"}', None, None]
     assert [row["key"] for row in rows][-3:] == [b'{"id":1}', None, records.key(keys[0])]
     assert {(row["topic"], row["partition"], row["timestamp"]) for row in rows} == {("t", 3, 7)}
@@ -69,8 +69,8 @@ def test_s4_a_record_that_is_not_of_its_schema_is_divided_from_the_rest(spark, w
     json = avro_records.as_json(source, hostile, keeps=True)
     rows, refused = envelope.divided(json, {3: (name,), 4: ("oslo/rogue",)}, avro=True)
     assert [row["offset"] for row in rows.orderBy("offset").select("offset").collect()] == [0, 2]
-    found = refused.orderBy("partition", "offset").select("partition", "offset", "source", "reason").collect()
-    assert [tuple(row) for row in found] == [
+    result = refused.orderBy("partition", "offset").select("partition", "offset", "source", "reason").collect()
+    assert [tuple(row) for row in result] == [
         (3, 1, name, "avro-form"), (4, 0, "oslo/rogue", "avro-form"), (4, 1, "oslo/rogue", "avro-form"),
     ]  # fmt: skip
     with pytest.raises(PySparkException) as caught:

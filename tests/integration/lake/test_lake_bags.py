@@ -55,17 +55,17 @@ def test_q3_deleted_rows_of_a_table_without_a_key_stay_marked_and_newest_rows_ar
     query = "SELECT word, n, _deleted_at IS NULL AS lives FROM {}.changed ORDER BY ALL"
     expected = [(None, None, False), ("a", 1, False), ("a", 1, False), ("a", 1, True), ("b", 2, True), ("b", 2, True)]
     # when and then
-    with closing(SqlEngine(spark.newSession(), lake.file)) as desk:
-        assert [tuple(row) for row in desk.ask(query.format("silver_live")).collect()] == expected
+    with closing(SqlEngine(spark.newSession(), lake.file)) as sql_engine:
+        assert [tuple(row) for row in sql_engine.ask(query.format("silver_live")).collect()] == expected
         lake.load()
-        assert [tuple(row) for row in desk.ask(query.format("silver")).collect()] == expected
+        assert [tuple(row) for row in sql_engine.ask(query.format("silver")).collect()] == expected
         # and a truncate ends those that live, whatever was deleted ahead of it
         source.commit(source.delete(CHANGED, **B), source.truncate(CHANGED), source.insert(CHANGED, **A))
         source.commit(source.delete(CHANGED, **A), source.insert(CHANGED, **B))
         lake.load()
-        found = [tuple(row) for row in desk.ask(query.format("silver")).collect()]
-        assert [row for row in found if row[2]] == [("b", 2, True)]
-        assert len(found) == 8
+        values = [tuple(row) for row in sql_engine.ask(query.format("silver")).collect()]
+        assert [row for row in values if row[2]] == [("b", 2, True)]
+        assert len(values) == 8
 
 
 @pytest.mark.long
@@ -97,19 +97,21 @@ def rows(lake, table):
 
 
 def changed(lake):
-    one, other = lake.feeds
-    inserts = [one.insert(CHANGED, **row) for row in (A, A, A, B, B, NONE, NONE)]
-    one.commit(one.schema(WORDS, (), CHANGED), *inserts)
+    first, other = lake.feeds
+    inserts = [first.insert(CHANGED, **row) for row in (A, A, A, B, B, NONE, NONE)]
+    first.commit(first.schema(WORDS, (), CHANGED), *inserts)
     other.commit(other.schema(WORDS, (), CHANGED), other.insert(CHANGED, **A))
     yield
     # one of three, one of two, one with nulls; another source's equal row stays
-    one.commit(one.delete(CHANGED, **A), one.update(CHANGED, before=B, **A), one.delete(CHANGED, **NONE))
+    first.commit(first.delete(CHANGED, **A), first.update(CHANGED, before=B, **A), first.delete(CHANGED, **NONE))
     yield
     expected = [(J, None, None), (J, "a", 1), (J, "a", 1), (J, "a", 1), (J, "b", 2), (L, "a", 1)]
     assert rows(lake, CHANGED) == sorted(expected, key=str)
     # what changes again and again within a load, and an update that changes nothing
-    one.commit(one.insert(CHANGED, **B), one.update(CHANGED, before=B, **NONE), one.update(CHANGED, before=A, **A))
-    one.commit(one.delete(CHANGED, **NONE), one.delete(CHANGED, **NONE))
+    first.commit(
+        first.insert(CHANGED, **B), first.update(CHANGED, before=B, **NONE), first.update(CHANGED, before=A, **A)
+    )
+    first.commit(first.delete(CHANGED, **NONE), first.delete(CHANGED, **NONE))
     report = yield
     expected.remove((J, None, None))
     assert rows(lake, CHANGED) == sorted(expected, key=str)

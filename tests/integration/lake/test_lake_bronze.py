@@ -11,10 +11,10 @@ from headrace.errors import NeedsOperator, NotConnected
 from spark_jobs import load
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import quarantine
-from spark_jobs.bronze.check import check
 from spark_jobs.kafka import client as asking
 from spark_jobs.kafka import topics
 from spark_jobs.maintenance import replay
+from spark_jobs.preflight import check
 from spark_jobs.query import published_tables
 from tests.rules.waiting import eventually
 
@@ -184,7 +184,7 @@ def test_what_a_first_load_that_died_left_behind_is_no_obstacle(spark, feed, lak
 
 
 def test_missing_topic_and_unreachable_kafka_say_so(spark, lake_file, monkeypatch):
-    monkeypatch.setitem(asking.describe_all.__kwdefaults__, "patience", 5)
+    monkeypatch.setitem(asking.describe_all.__kwdefaults__, "timeout", 5)
     with pytest.raises(NeedsOperator, match="no topic 'nowhere'"):
         bronze.load(spark, lake_file(bank="nowhere"), "bank")
     with pytest.raises(NotConnected, match="does not answer"):
@@ -226,8 +226,8 @@ def test_s3_s4_what_is_no_record_or_names_another_source_is_quarantined_and_the_
     assert report.bronze.quarantined == {"jakarta/bank": 4}
     assert report.silver.changes == {"public.accounts": 2}
     kept = spark.read.format("delta").load(quarantine.path(lake))
-    found = kept.orderBy("offset").select("topic", "partition", "source", "named_source", "reason").collect()
-    assert [tuple(row) for row in found] == [
+    result = kept.orderBy("offset").select("topic", "partition", "source", "named_source", "reason").collect()
+    assert [tuple(row) for row in result] == [
         *3 * [(one.topic, 0, "jakarta/bank", None, "envelope")],
         (one.topic, 0, "jakarta/bank", "london/bank", "source"),
     ]

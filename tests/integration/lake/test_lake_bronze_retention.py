@@ -9,7 +9,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.errors import NeedsOperator
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import bronze_retention, maintain, replay
+from spark_jobs.maintenance import maintain, replay
 from spark_jobs.query import overlay_databases
 from spark_jobs.silver import rebuild
 from spark_jobs.state import published
@@ -48,7 +48,7 @@ def test_older_records_go_from_bronze_and_loads_go_on_without_them(logged_lake):
     assert set(removed) == {J, L}
     assert all(removed[source] < last.positions[source] for source in removed)
     # and it is done once
-    assert bronze_retention.remove(lake.spark, lake.file, "bank") == {}
+    assert maintain.remove_old_records(lake.spark, lake.file, "bank") == {}
     # loads go on, with history
     one.commit(one.update(id=1, name="newest", balance="2"))
     assert lake.load().problems == {}

@@ -22,10 +22,10 @@ def columns(**kinds: str):
 def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered_table(logged_lake, monkeypatch):
     # given a table of one copy, in files of some kilobytes, each with keys from everywhere
     lake = logged_lake(f'[streams.bank.tables."{TABLE}"]\nhistory = true\n')
-    one, other = lake.feeds
-    for feed in (one, other):
+    first, other = lake.feeds
+    for feed in (first, other):
         feed.commit(feed.schema(columns(id="int4", note="text")))
-    one.commit(*(one.insert(id=i, note=f"note {i * 7919 % 10007}") for i in range(ROWS)))
+    first.commit(*(first.insert(id=i, note=f"note {i * 7919 % 10007}") for i in range(ROWS)))
     other.commit(other.insert(id=1, note="theirs"))
     lake.load()
     path = table_task.path(lake.file, "bank", TABLE)
@@ -56,7 +56,7 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     assert whole >= 6
     assert some <= whole // 2
     # when new rows and an old one come, and the table is maintained again
-    one.commit(*(one.insert(id=i, note="new") for i in range(ROWS, ROWS + 40)), one.update(id=7, note="changed"))
+    first.commit(*(first.insert(id=i, note="new") for i in range(ROWS, ROWS + 40)), first.update(id=7, note="changed"))
     assert lake.load().problems == {}
     assert log_files.measure_unclustered(lake.spark, path) > 0
     before = files()
@@ -66,13 +66,13 @@ def test_l24_merge_of_new_rows_and_a_few_old_ones_reads_few_files_of_a_clustered
     assert log_files.measure_unclustered(lake.spark, path) == 0
     assert len(files() & before) >= whole - 2
     # when the table is changed, and built again
-    one.commit(one.update(id=8, note="last"))
+    first.commit(first.update(id=8, note="last"))
     assert lake.load().problems == {}
     assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
     # then every row is as its source has it
-    found = {number: note for source, number, note in lake.rows("id", "note") if source == J}
-    assert len(found) == ROWS + 40
-    assert [found[number] for number in (7, 8, ROWS)] == ["changed", "last", "new"]
+    notes = {number: note for source, number, note in lake.rows("id", "note") if source == J}
+    assert len(notes) == ROWS + 40
+    assert [notes[number] for number in (7, 8, ROWS)] == ["changed", "last", "new"]
     assert lake.rows("id", "note")[-1][0] == "london/bank"
     other_key = lake.spark.read.format("delta").load(path).select(F.col("note").alias("code"), "_source")
     merge.release(other_key, path)

@@ -34,8 +34,8 @@ def following(spark):
         stopped.set()
 
 
-def names(desk, database):
-    return sorted(row["name"] for row in desk.ask(f"SELECT name FROM {database}.accounts").collect())
+def names(sql_engine, database):
+    return sorted(row["name"] for row in sql_engine.ask(f"SELECT name FROM {database}.accounts").collect())
 
 
 def test_what_comes_is_readable_before_it_is_merged_and_after(spark, feed, lake_file, following):
@@ -44,23 +44,23 @@ def test_what_comes_is_readable_before_it_is_merged_and_after(spark, feed, lake_
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
     load.run(spark, lake, "bank")
-    desk = engine.SqlEngine(spark.newSession(), lake)
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
     # when a load of silver is an hour away
     running, _, stopped = following(lake, every=3600)
     source.commit(source.insert(id=2, name="b", balance="1.00"))
-    eventually(lambda: names(desk, "silver_live") == ["a", "b"], 300, every=0.5)
+    eventually(lambda: names(sql_engine, "silver_live") == ["a", "b"], 300, every=0.5)
     source.commit(source.insert(id=3, name="c", balance="1.00"))
-    eventually(lambda: names(desk, "silver_live") == ["a", "b", "c"], 300, every=0.5)
-    assert names(desk, "silver") in (["a"], ["a", "b"])
+    eventually(lambda: names(sql_engine, "silver_live") == ["a", "b", "c"], 300, every=0.5)
+    assert names(sql_engine, "silver") in (["a"], ["a", "b"])
     # Live rows need not be in bronze.
-    eventually(lambda: desk.ask("SELECT value FROM bronze.bank").count() == 4, 300, every=0.5)
+    eventually(lambda: sql_engine.ask("SELECT value FROM bronze.bank").count() == 4, 300, every=0.5)
     stopped.set()
     assert running.result(300) is None
     # then loads that end go on from there
     source.commit(source.insert(id=4, name="d", balance="1.00"))
     assert load.run(spark, lake, "bank").bronze.records == 1
-    assert names(desk, "silver") == ["a", "b", "c", "d"]
-    desk.close()
+    assert names(sql_engine, "silver") == ["a", "b", "c", "d"]
+    sql_engine.close()
 
 
 @pytest.mark.long

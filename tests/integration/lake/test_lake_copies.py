@@ -20,12 +20,12 @@ def names(lake):
 
 
 def live(spark, lake):
-    desk = engine.SqlEngine(spark.newSession(), lake.file)
+    sql_engine = engine.SqlEngine(spark.newSession(), lake.file)
     try:
-        rows = desk.ask("SELECT _source, name FROM silver_live.accounts").collect()
+        rows = sql_engine.ask("SELECT _source, name FROM silver_live.accounts").collect()
         return sorted(map(tuple, rows), key=str)
     finally:
-        desk.close()
+        sql_engine.close()
 
 
 def test_l34_a_copy_is_published_when_it_is_complete(spark, logged_lake):
@@ -81,7 +81,7 @@ def test_l34_a_first_copy_is_published_when_it_is_complete(spark, logged_lake):
     source.commit(source.copy_begins(EMPTY, **more))
     lake.load()
     # then it is not there
-    assert {name: one.version for name, one in published.latest(spark, lake.file, "bank").tables.items()} == {
+    assert {name: table.version for name, table in published.latest(spark, lake.file, "bank").tables.items()} == {
         "public.accounts": None,
         "public.empty": None,
     }

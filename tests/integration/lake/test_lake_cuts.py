@@ -20,7 +20,7 @@ def columns(**kinds: str):
 
 def log(lake: LoggedLake) -> list[Callable[[], object]]:
     """Return the transactions in order: types, keys and columns change again and again."""
-    one, other = lake.feeds
+    first, other = lake.feeds
     single, double = columns(id="int8", value="float4"), columns(id="int8", value="float8")
     order = columns(id="int8", region="text", note="text")
 
@@ -29,64 +29,64 @@ def log(lake: LoggedLake) -> list[Callable[[], object]]:
 
     return [
         # A float of single precision, and the same column in double precision at the other source.
-        lambda: one.commit(one.schema(single, table=READINGS), insert(one, 1), insert(one, 2)),
+        lambda: first.commit(first.schema(single, table=READINGS), insert(first, 1), insert(first, 2)),
         # A key of one column, then of two, whose deletes name one column, then two.
-        lambda: one.commit(
-            one.schema(order, ["id"], ORDERS),
-            *(one.insert(ORDERS, id=i, region="eu", note=f"n{i}") for i in range(1, 7)),
-            one.delete(ORDERS, id=1),
-            one.update(ORDERS, before={"id": 2}, id=12, region="eu", note="moved"),
+        lambda: first.commit(
+            first.schema(order, ["id"], ORDERS),
+            *(first.insert(ORDERS, id=i, region="eu", note=f"n{i}") for i in range(1, 7)),
+            first.delete(ORDERS, id=1),
+            first.update(ORDERS, before={"id": 2}, id=12, region="eu", note="moved"),
         ),
         lambda: other.commit(other.schema(double, table=READINGS), insert(other, 1)),
-        lambda: one.commit(insert(one, 3), one.schema(double, table=READINGS), insert(one, 4)),
-        lambda: one.commit(
-            one.delete(ORDERS, id=6),
-            one.schema(order, ["id", "region"], ORDERS),
-            one.delete(ORDERS, id=3, region="eu"),
-            one.update(ORDERS, id=4, region="eu", unchanged=["note"]),
-            one.insert(ORDERS, id=4, region="asia", note="second of its id"),
+        lambda: first.commit(insert(first, 3), first.schema(double, table=READINGS), insert(first, 4)),
+        lambda: first.commit(
+            first.delete(ORDERS, id=6),
+            first.schema(order, ["id", "region"], ORDERS),
+            first.delete(ORDERS, id=3, region="eu"),
+            first.update(ORDERS, id=4, region="eu", unchanged=["note"]),
+            first.insert(ORDERS, id=4, region="asia", note="second of its id"),
         ),
-        lambda: one.commit(one.update(READINGS, id=2, value=0.1), insert(one, 5)),
-        lambda: one.commit(
-            one.schema(columns(value="float4"), (), LOG),
-            one.insert(LOG, value=0.1),
-            one.schema(columns(value="float8"), (), LOG),
-            one.insert(LOG, value=0.1),
+        lambda: first.commit(first.update(READINGS, id=2, value=0.1), insert(first, 5)),
+        lambda: first.commit(
+            first.schema(columns(value="float4"), (), LOG),
+            first.insert(LOG, value=0.1),
+            first.schema(columns(value="float8"), (), LOG),
+            first.insert(LOG, value=0.1),
         ),
-        lambda: one.commit(
-            one.schema(single | columns(gone="text"), table=READINGS), insert(one, 6, gone="g"), insert(one, 7)
+        lambda: first.commit(
+            first.schema(single | columns(gone="text"), table=READINGS), insert(first, 6, gone="g"), insert(first, 7)
         ),
         lambda: other.commit(other.schema(single, table=READINGS), insert(other, 2)),
-        lambda: one.commit(one.schema(single, table=READINGS), one.update(READINGS, id=1, value=0.2)),
-        lambda: one.commit(
-            one.schema(order | columns(uid="int8"), ["id", "region"], ORDERS),
-            one.insert(ORDERS, id=7, region="us", note="n", uid=7),
+        lambda: first.commit(first.schema(single, table=READINGS), first.update(READINGS, id=1, value=0.2)),
+        lambda: first.commit(
+            first.schema(order | columns(uid="int8"), ["id", "region"], ORDERS),
+            first.insert(ORDERS, id=7, region="us", note="n", uid=7),
         ),
     ]
 
 
 def held(lake: LoggedLake):
     """Return all that a lake holds, by table, whatever the order of columns."""
-    found = {}
+    results = {}
     for name in (READINGS, ORDERS, LOG):
         frame = published_tables.frame(lake.spark, lake.file, "bank", name)
         names = sorted(frame.columns)
-        found[name] = (names, sorted(map(str, frame.select(*names).collect())))
-    return found
+        results[name] = (names, sorted(map(str, frame.select(*names).collect())))
+    return results
 
 
 def test_the_same_log_gives_the_same_tables_wherever_loads_cut_it(logged_lake):
     # given lakes that load once, and after other numbers of transactions
-    found = {}
+    results = {}
     for size in (11, 4):
         lake = logged_lake()
         for done, commit in enumerate(steps := log(lake), 1):
             commit()
             if done % size == 0 or done == len(steps):
                 assert lake.load().problems == {}, (size, done)
-        found[size] = held(lake)
+        results[size] = held(lake)
     # then
-    assert found[11] == found[4]
+    assert results[11] == results[4]
     single = 0.10000000149011612
     assert lake.rows("id", "value", table=READINGS) == [
         (J, 1, 0.20000000298023224),

@@ -158,8 +158,8 @@ def test_table_that_somebody_else_changed_stops_until_it_is_replayed(bank):
     assert "somebody else (DELETE)" in report.problems[LOG]
     assert lake.rows("name") == [(J, "b")]
     assert lake.rows("entry", table=LOG) == [(J, "a"), (J, "b")]
-    assert {name: one.version for name, one in state(lake).tables.items()} == {
-        name: one.version for name, one in before.tables.items()
+    assert {name: table.version for name, table in state(lake).tables.items()} == {
+        name: table.version for name, table in before.tables.items()
     }
     # when
     assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
@@ -178,13 +178,13 @@ def as_release_0_1(table: str, after: int) -> list[str]:
         if int(file.stem) <= after:
             continue
         actions = [json.loads(line) for line in file.read_text().splitlines()]
-        (info,) = (one["commitInfo"] for one in actions if "commitInfo" in one)
+        (info,) = (each["commitInfo"] for each in actions if "commitInfo" in each)
         note = json.loads(info.pop("userMetadata"))
         if note["headrace"] != "columns":
             info["userMetadata"] = json.dumps({k: v for k, v in note.items() if k not in {"attempt", "number"}})
         done.append(info["operation"])
-        kept = [one for one in actions if "txn" not in one]
-        file.write_text("".join(f"{json.dumps(one)}\n" for one in kept))
+        kept = [each for each in actions if "txn" not in each]
+        file.write_text("".join(f"{json.dumps(each)}\n" for each in kept))
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
         # Delta's own checksums, of what a table has after a commit.
         file.with_suffix(".crc").unlink(missing_ok=True)

@@ -67,10 +67,10 @@ def test_a_stream_of_debeziums_profile_is_the_sources_rows(database, edges, inte
 
     assert "".join(change["op"] for change in interconnect.changes) == "ccccccudcdcdcdcddc"
     frames = {f"public__{table}": rows(spark, lake, table) for table in ("every", "dated")}
-    found = verified(**frames)
-    for report in found.values():
+    result = verified(**frames)
+    for report in result.values():
         assert (report.equal, report.differences, report.reasons) == (True, [], []), report
-    assert {name: report.rows_lake for name, report in found.items()} == {"public.every": 3, "public.dated": 2}
+    assert {name: report.rows_lake for name, report in result.items()} == {"public.every": 3, "public.dated": 2}
     row = frames["public__every"].where("id = 13").selectExpr("length(large)", "cast(huge as string)").first()
     assert tuple(row) == (9000, "-9999999999999999999999999999.0000000001")
 

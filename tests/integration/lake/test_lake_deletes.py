@@ -39,12 +39,12 @@ class Model:
 
 def marked(frame, *columns):
     """Return the rows of a table with the hour in which each was deleted."""
-    found = frame.selectExpr("_source", *columns, f"cast(unix_millis(_deleted_at) div {HOUR} as int)").collect()
-    return sorted(tuple(row) for row in found)
+    rows = frame.selectExpr("_source", *columns, f"cast(unix_millis(_deleted_at) div {HOUR} as int)").collect()
+    return sorted(tuple(row) for row in rows)
 
 
 @pytest.fixture
-def desk(spark):
+def sql_engine(spark):
     made = []
 
     def make(lake, **when):
@@ -52,14 +52,14 @@ def desk(spark):
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for each in made:
+        each.close()
 
 
-def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, desk):
+def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, sql_engine):
     # given two sources, and tables that are loaded without marks at first
     logged = logged_lake()
-    one, other = logged.feeds
+    first, other = logged.feeds
     hard, lake = logged.file, logged.set('deletes = "soft"\n')
 
     def loaded(file):
@@ -67,9 +67,9 @@ def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, desk):
         return silver.load(spark, file, "bank")
 
     model = Model()
-    one.commit(one.schema(), *(one.insert(id=i, name=f"n{i}", balance="0") for i in range(1, 8)), at=HOUR)
+    first.commit(first.schema(), *(first.insert(id=i, name=f"n{i}", balance="0") for i in range(1, 8)), at=HOUR)
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="0"), at=HOUR)
-    for source in (one, other):
+    for source in (first, other):
         source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="old"), at=HOUR)
     loaded(hard)
     for i in range(1, 8):
@@ -77,10 +77,10 @@ def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, desk):
     model.put(L, 1, "theirs", 0)
 
     # when rows go in every way: after a change, by a new key, made and gone within one load
-    one.commit(one.update(id=1, name="last", balance="1"), one.delete(id=1), at=2 * HOUR)
-    one.commit(one.update(before={"id": 2}, id=20, name="moved", balance="2"), one.delete(id=3), at=2 * HOUR)
-    one.commit(one.insert(id=8, name="short", balance="0"), at=2 * HOUR)
-    one.commit(one.delete(id=8), at=3 * HOUR)
+    first.commit(first.update(id=1, name="last", balance="1"), first.delete(id=1), at=2 * HOUR)
+    first.commit(first.update(before={"id": 2}, id=20, name="moved", balance="2"), first.delete(id=3), at=2 * HOUR)
+    first.commit(first.insert(id=8, name="short", balance="0"), at=2 * HOUR)
+    first.commit(first.delete(id=8), at=3 * HOUR)
     loaded(lake)
     model.put(J, 1, "last", 1)
     model.put(J, 20, "moved", 2)
@@ -88,25 +88,27 @@ def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, desk):
     for key, hour in ((1, 2), (2, 2), (3, 2), (8, 3)):
         model.end(J, key, hour)
     # then
-    questions, then = desk(lake), model.reported()
+    questions, then = sql_engine(lake), model.reported()
     assert marked(questions.ask("SELECT * FROM silver.accounts"), "id", "name", "int(balance)") == then
 
     # when rows that are written in part go, or get another key
-    one.commit(one.update(before={"id": 7}, id=70, balance="7", unchanged=["name"]), at=4 * HOUR)
-    one.commit(one.update(id=6, balance="3", unchanged=["name"]), one.delete(id=6), at=4 * HOUR)
+    first.commit(first.update(before={"id": 7}, id=70, balance="7", unchanged=["name"]), at=4 * HOUR)
+    first.commit(first.update(id=6, balance="3", unchanged=["name"]), first.delete(id=6), at=4 * HOUR)
     model.put(J, 70, "n7", 7)
     model.end(J, 7, 4)
     model.put(J, 6, "n6", 3)
     model.end(J, 6, 4)
     # and what was deleted comes back, once without a value that only the deleted row had
-    one.commit(one.insert(id=1, name="again", balance="0"), one.update(id=1, name="again2", balance="0"), at=4 * HOUR)
-    one.commit({**one.insert(id=3, balance="5"), "unchanged": ["name"]}, at=4 * HOUR)
+    first.commit(
+        first.insert(id=1, name="again", balance="0"), first.update(id=1, name="again2", balance="0"), at=4 * HOUR
+    )
+    first.commit({**first.insert(id=3, balance="5"), "unchanged": ["name"]}, at=4 * HOUR)
     # and one source truncates, between changes of rows old and new
-    one.commit(one.insert(id=9, name="nine", balance="0"), one.insert("public.log", entry="mid"), at=4 * HOUR)
-    one.commit(one.truncate(), one.truncate("public.log"), at=5 * HOUR)
-    one.commit(one.insert(id=4, name="new4", balance="0"), one.insert("public.log", entry="new"), at=6 * HOUR)
-    one.commit(one.truncate(), one.insert(id=5, name="new5", balance="0"), at=7 * HOUR)
-    one.commit({**one.insert(id=9, balance="6"), "unchanged": ["name"]}, at=7 * HOUR)
+    first.commit(first.insert(id=9, name="nine", balance="0"), first.insert("public.log", entry="mid"), at=4 * HOUR)
+    first.commit(first.truncate(), first.truncate("public.log"), at=5 * HOUR)
+    first.commit(first.insert(id=4, name="new4", balance="0"), first.insert("public.log", entry="new"), at=6 * HOUR)
+    first.commit(first.truncate(), first.insert(id=5, name="new5", balance="0"), at=7 * HOUR)
+    first.commit({**first.insert(id=9, balance="6"), "unchanged": ["name"]}, at=7 * HOUR)
     model.put(J, 1, "again2", 0)
     model.put(J, 3, None, 5)
     model.put(J, 9, "nine", 0)
@@ -130,7 +132,7 @@ def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, desk):
     replay.of_silver(spark, lake, "bank")
     agrees("silver")
     # and a moment ago is shown as it stood
-    past = desk(lake, as_of=datetime.fromtimestamp(3.5 * HOUR / 1000, UTC)).ask("SELECT * FROM silver.accounts")
+    past = sql_engine(lake, as_of=datetime.fromtimestamp(3.5 * HOUR / 1000, UTC)).ask("SELECT * FROM silver.accounts")
     assert marked(past, "id", "name", "int(balance)") == then
     # and verification sees living rows alone
     side = LakeAt(spark, lake, "bank")
@@ -139,14 +141,14 @@ def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, desk):
     side.close()
 
     # when marks are not wanted any more, then a load stops there, and live rows are those that live
-    one.commit(one.insert(id=6, name="new6", balance="0"), at=8 * HOUR)
+    first.commit(first.insert(id=6, name="new6", balance="0"), at=8 * HOUR)
     assert "its deleted rows are in silver" in loaded(hard).problems["public.accounts"]
-    live = desk(hard).ask("SELECT * FROM silver_live.accounts")
+    live = sql_engine(hard).ask("SELECT * FROM silver_live.accounts")
     assert "_deleted_at" not in live.columns
     living = [(J, 5), (J, 6), (J, 9), (L, 1)]
     assert sorted(tuple(row) for row in live.select("_source", "id").collect()) == living
     # and a replay removes the marked rows
     assert replay.of_silver(spark, hard, "bank").problems == {}
-    left = desk(hard).ask("SELECT * FROM silver.accounts")
+    left = sql_engine(hard).ask("SELECT * FROM silver.accounts")
     assert "_deleted_at" not in left.columns
     assert sorted(tuple(row) for row in left.select("_source", "id").collect()) == living

@@ -22,12 +22,14 @@ J = "jakarta/bank"
 
 @pytest.fixture(scope="module")
 def loaded_lake(spark, tmp_path_factory):
-    made = LoggedLake(spark, tmp_path_factory.mktemp("drop"), f'[streams.bank.tables."{OTHER}"]\nhistory = true\n')
-    feed = made.feeds[0]
+    logged_lake = LoggedLake(
+        spark, tmp_path_factory.mktemp("drop"), f'[streams.bank.tables."{OTHER}"]\nhistory = true\n'
+    )
+    feed = logged_lake.feeds[0]
     feed.commit(feed.schema(), feed.insert(id=1, name="n", balance="1"))
     feed.commit(feed.schema(table=OTHER), feed.insert(OTHER, id=1, name="n", balance="1"))
-    made.load()
-    return made
+    logged_lake.load()
+    return logged_lake
 
 
 @pytest.fixture
@@ -48,13 +50,13 @@ def shown(lake):
     console.look()
     assert not console.view().problem
     relations = published_tables.relations(spark, file)
-    view = next(one for one in relations if (one.database, one.name) == ("lake", "tables"))
+    view = next(each for each in relations if (each.database, each.name) == ("lake", "tables"))
     moment = snapshot.moment(spark, file, published.latest(spark, file, "bank"))
     return {
-        "listing": {one.table for one in published_tables.list_tables(spark, file, ["bank"], rows=True)},
-        "sql": {f"public.{one.name}" for one in relations if one.database in {"silver", "history"}},
+        "listing": {each.table for each in published_tables.list_tables(spark, file, ["bank"], rows=True)},
+        "sql": {f"public.{each.name}" for each in relations if each.database in {"silver", "history"}},
         "view": {row["table"] for row in spark.sql(view.sql()).collect()},
-        "console": {one.table for one in console.view().tables},
+        "console": {each.table for each in console.view().tables},
         "verify": LakeAt(spark, file, "bank").names(J),
         "live": set(moment.tables()),
     }

@@ -109,11 +109,11 @@ OTHERS = {
 
 def expected(value):
     """Return what bronze says beside a value, by its JSON."""
-    found = json.loads(value)
-    source, transaction = found["source"], found.get("transaction") or {}
+    result = json.loads(value)
+    source, transaction = result["source"], result.get("transaction") or {}
     table = f"{source['schema']}.{source['table']}" if source["table"] else None
-    beside = [source["name"], table, found.get("op"), source["position"], transaction.get("id")]
-    return (*beside, transaction.get("last", False), source["ts_ms"], "unchanged" in found)
+    beside = [source["name"], table, result.get("op"), source["position"], transaction.get("id")]
+    return (*beside, transaction.get("last", False), source["ts_ms"], "unchanged" in result)
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +144,8 @@ def test_fields_are_those_of_the_json_whatever_its_form(kafka_records):
             "partial",
         )
     )
-    found = dict(zip(values, (tuple(row)[1:] for row in sorted(rows.collect())), strict=True))
-    assert found == {name: expected(value) for name, value in values.items()}
+    result = dict(zip(values, (tuple(row)[1:] for row in sorted(rows.collect())), strict=True))
+    assert result == {name: expected(value) for name, value in values.items()}
 
 
 def test_records_of_our_edges_are_read_from_their_end(kafka_records):
@@ -184,8 +184,8 @@ def test_s3_s4_what_is_no_record_and_what_is_another_sources_is_divided_from_the
         assert [row["offset"] for row in apart.collect()] == refused
         assert sorted(row["offset"] for row in rows.collect()) == [0, 2]
     _, apart = envelope.divided(records, {0: ("a/b",)})
-    found = apart.orderBy("offset").select("offset", "source", "named_source", "reason").collect()
-    assert [tuple(row) for row in found] == [(0, "a/b", name, "source"), (1, "a/b", None, "envelope")]
+    result = apart.orderBy("offset").select("offset", "source", "named_source", "reason").collect()
+    assert [tuple(row) for row in result] == [(0, "a/b", name, "source"), (1, "a/b", None, "envelope")]
     with pytest.raises(PySparkException) as refused:
         envelope.rows(records, {0: ("a/b",)}).collect()
     assert envelope.is_refused(refused.value)

@@ -33,16 +33,16 @@ class KilledError(Exception):
 
 @pytest.fixture(scope="module")
 def loaded_lake(spark, tmp_path_factory):
-    made = LoggedLake(spark, tmp_path_factory.mktemp("erase") / "lake", "history = true\n")
-    one, other = made.feeds
-    for feed in made.feeds:
+    logged_lake = LoggedLake(spark, tmp_path_factory.mktemp("erase") / "lake", "history = true\n")
+    first, other = logged_lake.feeds
+    for feed in logged_lake.feeds:
         feed.commit(feed.schema())
-    one.commit(one.insert(id=1, name="kept", balance="1"), one.insert(id=7, name=FORMER, balance="2"))
+    first.commit(first.insert(id=1, name="kept", balance="1"), first.insert(id=7, name=FORMER, balance="2"))
     other.commit(other.insert(id=7, name="another person", balance="3"))
-    made.load()
-    one.commit(one.update(id=7, name=NAME, balance="4"))
-    made.load()
-    return made
+    logged_lake.load()
+    first.commit(first.update(id=7, name=NAME, balance="4"))
+    logged_lake.load()
+    return logged_lake
 
 
 @pytest.fixture
@@ -119,8 +119,8 @@ def test_s18_an_erased_row_is_in_no_file_once_maintenance_has_removed_old_ones(l
     assert {row["reason"] for row in record} == {"request 12"}
     assert NAME not in str(record)
     # and loads go on; days later nothing of it is in any file
-    one = lake.feeds[0]
-    one.commit(one.insert(id=2, name="new", balance="1"))
+    feed = lake.feeds[0]
+    feed.commit(feed.insert(id=2, name="new", balance="1"))
     assert lake.load().problems == {}
     assert files_with(lake, NAME, FORMER)
     age(lake.spark, lake.file, 30)
@@ -148,9 +148,9 @@ def test_s18_an_erasure_keeps_the_note_by_which_loads_go_on(lake):
 
 
 def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_again(lake):
-    one = lake.feeds[0]
+    feed = lake.feeds[0]
     # given a change that no load has applied, the last one of its transaction
-    one.commit(one.insert(id=3, name="next", balance="1"), one.update(id=7, name=FORMER, balance="5"))
+    feed.commit(feed.insert(id=3, name="next", balance="1"), feed.update(id=7, name=FORMER, balance="5"))
     lake.to_bronze()
     assert run(lake, "7").counts["bronze"] == 3
     assert lake.load().problems == {}
@@ -165,17 +165,17 @@ def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_ag
         f"""SELECT '{J}' AS source, '{ACCOUNTS}' AS `table`, '{{"id":7}}' AS key, position, 'v' AS value, 'u' AS op,
         false AS partial, false AS rekeyed FROM VALUES ('00000000'), ('ffffffff') AS t(position)"""
     )
-    found = {row["position"]: row["value"] for row in erasures.emptied(lake.spark, lake.file, "bank", rows).collect()}
-    assert found == {"00000000": None, "ffffffff": "v"}
-    one.commit(one.insert(id=7, name="came back", balance="5"))
+    values = {row["position"]: row["value"] for row in erasures.emptied(lake.spark, lake.file, "bank", rows).collect()}
+    assert values == {"00000000": None, "ffffffff": "v"}
+    feed.commit(feed.insert(id=7, name="came back", balance="5"))
     assert lake.load().problems == {}
     assert (J, 7, "came back") in lake.rows("id", "name")
 
 
 @pytest.mark.long
 def test_s18_a_load_that_read_bronze_before_an_erasure_does_not_bring_the_row_back(lake, monkeypatch):
-    one = lake.feeds[0]
-    one.commit(one.update(id=7, name=NAME, balance="6"), one.insert(id=3, name="next", balance="1"))
+    feed = lake.feeds[0]
+    feed.commit(feed.update(id=7, name=NAME, balance="6"), feed.insert(id=3, name="next", balance="1"))
     lake.to_bronze()
     run_tables = tables_load.run
 
@@ -212,8 +212,8 @@ def test_s18_a_rebuild_that_an_erasure_came_before_leaves_no_former_rows(lake, m
 
 
 def test_s18_keys_that_are_none_and_rows_that_had_other_keys_are_refused_before_anything_is_erased(lake):
-    one = lake.feeds[0]
-    one.commit(one.update(id=8, name=NAME, balance="4", before={"id": 7}))
+    feed = lake.feeds[0]
+    feed.commit(feed.update(id=8, name=NAME, balance="4", before={"id": 7}))
     lake.load()
     with pytest.raises(ConfigurationError, match="1 of the keys given are none"):
         run(lake, "7", "seven")
@@ -229,12 +229,12 @@ def test_s18_keys_that_are_none_and_rows_that_had_other_keys_are_refused_before_
 
 @pytest.mark.long
 def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_erased_row(lake):
-    one = lake.feeds[0]
+    feed = lake.feeds[0]
     # given a tombstone, and a table that is dropped
-    one.commit(one.insert(id=3, name="next", balance="1"))
-    topic, partition, _, at, _, value = one.waiting[-1]
-    one.waiting.append((topic, partition, one.offset, at, b'{"id":7}', None))
-    one.offset += 1
+    feed.commit(feed.insert(id=3, name="next", balance="1"))
+    topic, partition, _, at, _, value = feed.waiting[-1]
+    feed.waiting.append((topic, partition, feed.offset, at, b'{"id":7}', None))
+    feed.offset += 1
     lake.to_bronze()
     drop.drop(lake.spark, lake.file, "bank", ACCOUNTS)
     # when
@@ -247,6 +247,6 @@ def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_e
     assert lake.load().problems == {}
     assert lake.rows("id", "name") == [(J, 1, "kept"), (J, 3, "next"), (L, 7, "another person")]
     # and records from when the table had another key are not found, and reported
-    one.waiting.append((topic, partition, one.offset, at, b'{"name":"next"}', value))
+    feed.waiting.append((topic, partition, feed.offset, at, b'{"name":"next"}', value))
     lake.to_bronze()
     assert any("another key or none" in place for place in run(lake, "7", dry_run=True).not_reached)

@@ -24,7 +24,7 @@ def share_bronze(lake, *others):
 def test_few_changes_and_many_end_at_the_same_rows(spark, logged_lake):
     # given lakes of one bronze with two sources: changes are few in one, and never in the others
     lakes = {name: logged_lake() for name in ("few", "many", "once")}
-    one, other = lakes["few"].feeds
+    first, other = lakes["few"].feeds
     reported, really, read = [], increment.few, {}
 
     def reading(name, function=increment.rows):
@@ -34,7 +34,7 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, logged_lake):
 
     def load(*, asked=False):
         """Load both lakes, and return the rows of each, and what was seen before by who does not wait for the load."""
-        found = {}
+        results = {}
         lakes["few"].to_bronze()
         share_bronze(lakes["few"], lakes["many"])
         for name in ("few", "many"):
@@ -50,11 +50,11 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, logged_lake):
                 with patch.object(increment, "rows", reading(name)):
                     report = lake.load()
             log = lake.rows("entry", table="public.log")
-            found[name] = (live, _rows(lake), log, report.changes, report.waiting, report.committed_ms)
-        assert found["few"] == found["many"]
-        return found["few"]
+            results[name] = (live, _rows(lake), log, report.changes, report.waiting, report.committed_ms)
+        assert results["few"] == results["many"]
+        return results["few"]
 
-    for source in (one, other):
+    for source in (first, other):
         source.commit(source.schema(), source.schema(LOG, (), "public.log"), source.insert("public.log", entry="first"))
         source.commit(*(source.insert(id=i, name=f"n{i}", balance="1.00") for i in range(1, 9)))
     load()
@@ -63,9 +63,10 @@ def test_few_changes_and_many_end_at_the_same_rows(spark, logged_lake):
     other.commit(other.delete(id=1), other.insert(id=1, name="again", balance="3.00"))
     other.commit(other.update(before={"id": 3}, id=30, name="n3", balance="1.00"))
     other.commit(other.update(id=4, balance="4.00", unchanged=["name"]))
-    one.commit(one.truncate(), one.insert(id=5, name="after", balance="5.00"))
-    one.commit(
-        one.schema({**LOG, "note": LOG["entry"]}, (), "public.log"), one.insert("public.log", entry="wide", note="x")
+    first.commit(first.truncate(), first.insert(id=5, name="after", balance="5.00"))
+    first.commit(
+        first.schema({**LOG, "note": LOG["entry"]}, (), "public.log"),
+        first.insert("public.log", entry="wide", note="x"),
     )
     # and half a transaction waits
     other.commit(other.insert(id=99, name="half", balance="9.00"), ends=False)
@@ -102,11 +103,11 @@ def _rows(lake):
 
 
 def _live(spark, lake):
-    desk = engine.SqlEngine(spark.newSession(), lake)
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
     try:
-        return [tuple(row) for row in desk.ask(LIVE).collect()]
+        return [tuple(row) for row in sql_engine.ask(LIVE).collect()]
     finally:
-        desk.close()
+        sql_engine.close()
 
 
 def test_a_load_of_few_changes_into_small_tables_takes_few_jobs(spark, logged_lake):

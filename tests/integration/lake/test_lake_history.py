@@ -18,7 +18,7 @@ HOURS = {int(datetime(2026, 1, 31, hour, tzinfo=UTC).timestamp() * 1000): hour f
 
 
 def at(hour):
-    return next(ms for ms, found in HOURS.items() if found == hour)
+    return next(ms for ms, each in HOURS.items() if each == hour)
 
 
 @pytest.fixture
@@ -40,31 +40,33 @@ def kept(lake, text):
 
 
 def versions(spark, lake, name="public.accounts", columns=("id", "name")):
-    known = published.latest(spark, lake, "bank").tables[name]
+    table = published.latest(spark, lake, "bank").tables[name]
     path = table_task.history_path(lake, "bank", name)
-    frame = spark.read.format("delta").option("versionAsOf", known.history).load(path)
+    frame = spark.read.format("delta").option("versionAsOf", table.history).load(path)
     times = [f"unix_millis({column}) AS {column}" for column in (scd2.START, scd2.END)]
-    found = frame.selectExpr("_source", *(f"`{c}`" for c in columns), *times).collect()
-    return sorted((*row[:-2], HOURS[row[-2]], HOURS.get(row[-1])) for row in found)
+    rows = frame.selectExpr("_source", *(f"`{c}`" for c in columns), *times).collect()
+    return sorted((*row[:-2], HOURS[row[-2]], HOURS.get(row[-1])) for row in rows)
 
 
 def test_versions_of_rows_begin_and_end_with_their_changes(spark, logged_lake):
     # given
     logged = logged_lake("history = true\n")
-    lake, (one, other) = logged.file, logged.feeds
+    lake, (first, other) = logged.file, logged.feeds
 
     def load():
         assert logged.load().problems == {}
 
-    one.commit(one.schema(), *(one.insert(id=i, name=f"n{i}", balance="1.00") for i in (1, 2, 3, 4)), at=at(1))
+    first.commit(first.schema(), *(first.insert(id=i, name=f"n{i}", balance="1.00") for i in (1, 2, 3, 4)), at=at(1))
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="1.00"), at=at(1))
     load()
     # when rows change, twice in one transaction, move, go, come back, and change nothing
-    one.commit(one.update(id=1, name="a", balance="1.00"), one.update(id=1, name="b", balance="1.00"), at=at(2))
-    one.commit(one.update(before={"id": 2}, id=20, name="n2", balance="1.00"), at=at(3))
-    one.commit(one.delete(id=3), at=at(4))
+    first.commit(first.update(id=1, name="a", balance="1.00"), first.update(id=1, name="b", balance="1.00"), at=at(2))
+    first.commit(first.update(before={"id": 2}, id=20, name="n2", balance="1.00"), at=at(3))
+    first.commit(first.delete(id=3), at=at(4))
     load()
-    one.commit(one.insert(id=3, name="again", balance="1.00"), one.update(id=4, name="n4", balance="1.00"), at=at(5))
+    first.commit(
+        first.insert(id=3, name="again", balance="1.00"), first.update(id=4, name="n4", balance="1.00"), at=at(5)
+    )
     load()
     expected = [
         (J, 1, "a", 2, 2),
@@ -80,9 +82,9 @@ def test_versions_of_rows_begin_and_end_with_their_changes(spark, logged_lake):
     # then
     assert versions(spark, lake) == expected
     # when its source truncates between changes
-    one.commit(one.update(id=4, name="gone", balance="1.00"), at=at(6))
-    one.commit(one.truncate(), at=at(7))
-    one.commit(one.insert(id=4, name="gone", balance="1.00"), at=at(8))
+    first.commit(first.update(id=4, name="gone", balance="1.00"), at=at(6))
+    first.commit(first.truncate(), at=at(7))
+    first.commit(first.insert(id=4, name="gone", balance="1.00"), at=at(8))
     load()
     # then what had not ended has, the other source's rows have not
     ended = [(*row[:-1], 7) if row[-1] is None and row[0] == J else row for row in expected]

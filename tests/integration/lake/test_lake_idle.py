@@ -9,9 +9,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from headrace.errors import NeedsOperator
-from spark_jobs import noop_check
+from spark_jobs import preflight
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import bronze_retention, maintain, replay
+from spark_jobs.maintenance import maintain, replay
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.state import delta_log, offsets, published
@@ -59,12 +59,12 @@ def test_l22_bronze_that_was_idle_for_weeks_goes_on_from_its_note(spark, feed, l
     silver.load(spark, lake, "bank")
     path = bronze.table_path(lake, "bank")
     first = delta_log.note(spark, path, offsets.NOTE)
-    assert noop_check.report(lake, "bank") is not None
+    assert preflight.report(lake, "bank") is not None
     # when maintenance runs, and later a load with nothing to do, each of which finds an old note
     age(spark, lake, 20)
     maintain.maintain(spark, lake, "bank")
     age(spark, lake, 20)
-    assert noop_check.report(lake, "bank", "bronze") is None
+    assert preflight.report(lake, "bank", "bronze") is None
     assert bronze.load(spark, lake, "bank").records == 0
     # then they have written it again, and no load does so that comes soon after
     second = delta_log.note(spark, path, offsets.NOTE)
@@ -122,7 +122,7 @@ def test_a_load_that_rows_do_not_show_where_to_go_on_is_led_out_by_its_hint(
     source = feed()
     lake = keeping(lake_file(bank=source.topic), 20)
     path = _age(spark, lake, source, loaded, source.update(id=1, name="b", balance="1.00"))
-    assert bronze_retention.remove(spark, lake, "bank")
+    assert maintain.remove_old_records(spark, lake, "bank")
     lose_notes(spark, lake, path)
     if not kafka_has_all:
         # as it is by then: Kafka has what came last, at most

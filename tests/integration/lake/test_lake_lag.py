@@ -27,11 +27,13 @@ def entry(feed, text, *ahead, **how):
 
 
 def live(spark, lake):
-    desk = engine.SqlEngine(spark.newSession(), lake.file)
+    sql_engine = engine.SqlEngine(spark.newSession(), lake.file)
     try:
-        return sorted((row["_source"], row["entry"]) for row in desk.ask("SELECT * FROM silver_live.log").collect())
+        return sorted(
+            (row["_source"], row["entry"]) for row in sql_engine.ask("SELECT * FROM silver_live.log").collect()
+        )
     finally:
-        desk.close()
+        sql_engine.close()
 
 
 @pytest.mark.long

@@ -26,28 +26,28 @@ def last_merge(lake, name=ACCOUNTS):
 def test_few_changes_leave_files_of_other_keys_and_sources_unread(logged_lake):
     # given files with keys far apart, two sources, soft deletes
     lake = logged_lake('[streams.bank.tables."public.accounts"]\ndeletes = "soft"\n')
-    one, other = lake.feeds
+    first, other = lake.feeds
     wide = columns(id="int8", **{f"c{i}": "text" for i in range(40)})
     for feed in lake.feeds:
         feed.commit(feed.schema(columns(id="int8", note="text")), feed.insert(id=1, note="first"))
-    one.commit(one.schema(wide, table=WIDE), one.insert(WIDE, id=1, c39="x"))
+    first.commit(first.schema(wide, table=WIDE), first.insert(WIDE, id=1, c39="x"))
     lake.load()
-    one.commit(*(one.insert(id=i, note="n") for i in range(1000, 1020)))
+    first.commit(*(first.insert(id=i, note="n") for i in range(1000, 1020)))
     lake.load()
     # when a row is deleted, and one changes without a large column (L16)
-    one.commit(one.delete(id=1001), one.update(id=1002, unchanged=["note"]))
+    first.commit(first.delete(id=1001), first.update(id=1002, unchanged=["note"]))
     assert lake.load().problems == {}
     # then
     stored = published_tables.frame(lake.spark, lake.file, "bank", ACCOUNTS)
     form = target_schema.TargetSchema(
         table=ACCOUNTS, key=("id",), columns={"id": stored.schema["id"].dataType}, canonical_key=True
     )
-    found = changes.key_range_of(stored.filter("id > 1000"), form)
-    assert (found.rows, found.sources, found.least, found.greatest) == (19, [J], "1001", "1019")
-    assert len(stored.filter(found.condition()).inputFiles()) < len(stored.inputFiles())
+    result = changes.key_range_of(stored.filter("id > 1000"), form)
+    assert (result.rows, result.sources, result.least, result.greatest) == (19, [J], "1001", "1019")
+    assert len(stored.filter(result.condition()).inputFiles()) < len(stored.inputFiles())
     # when a source is truncated, among few changes of another (L17), thousands of times (L18)
     other.commit(*([other.truncate()] * 3000), other.insert(id=7, note="after"))
-    one.commit(one.update(id=1003, note="changed"), one.update(WIDE, id=1, c39="y"))
+    first.commit(first.update(id=1003, note="changed"), first.update(WIDE, id=1, c39="y"))
     assert lake.load().problems == {}
     # then the MERGE looks for what it changes alone
     assert last_merge(lake)["notMatchedBySourcePredicates"] == "[]"

@@ -24,13 +24,13 @@ LOG = {"entry": ("text", None, None)}
 DOCS = {"id": ("int4", None, None), "odd name": ("text", None, None), "big": ("text", None, None)}
 
 
-def asked(desk, table, database):
-    frame = desk.ask(f"SELECT * FROM {database}.{table}")
+def asked(sql_engine, table, database):
+    frame = sql_engine.ask(f"SELECT * FROM {database}.{table}")
     return sorted(str(sorted(row.asDict().items())) for row in frame.collect())
 
 
 @pytest.fixture
-def desks(spark):
+def sql_engines(spark):
     made = []
 
     def make(lake, **options):
@@ -38,64 +38,64 @@ def desks(spark):
         return made[-1]
 
     yield make
-    for desk in made:
-        desk.close()
+    for sql_engine in made:
+        sql_engine.close()
 
 
-def test_live_rows_are_those_that_the_next_load_will_show(logged_lake, desks):
+def test_live_rows_are_those_that_the_next_load_will_show(logged_lake, sql_engines):
     # given two sources, four tables, and a load
     logged = logged_lake()
-    (one, other), lake = logged.feeds, logged.file
-    one.commit(one.schema(), *(one.insert(id=i, name="a", balance="1.00") for i in range(1, 6)))
-    one.commit(one.schema(DOCS, ["id"], "public.docs"))
-    one.commit(*(one.insert("public.docs", id=i, big=f"b{i}", **{"odd name": "o"}) for i in (1, 2, 3)))
-    for source in (one, other):
+    (first, other), lake = logged.feeds, logged.file
+    first.commit(first.schema(), *(first.insert(id=i, name="a", balance="1.00") for i in range(1, 6)))
+    first.commit(first.schema(DOCS, ["id"], "public.docs"))
+    first.commit(*(first.insert("public.docs", id=i, big=f"b{i}", **{"odd name": "o"}) for i in (1, 2, 3)))
+    for source in (first, other):
         source.commit(source.schema(LOG, (), "public.log"), source.insert("public.log", entry="old"))
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="1.00"))
     logged.load()
-    desk = desks(lake)
+    sql_engine = sql_engines(lake)
     tables = ["accounts", "docs", "log", "fresh"]
-    published = {name: asked(desk, name, "silver") for name in tables[:3]}
-    assert {name: asked(desk, name, "silver_live") for name in tables[:3]} == published
+    published = {name: asked(sql_engine, name, "silver") for name in tables[:3]}
+    assert {name: asked(sql_engine, name, "silver_live") for name in tables[:3]} == published
     # when all kinds of changes come: of keys, of half rows, of columns and their types, truncates, and a new table
-    one.commit(one.update(id=1, name="b", balance="2.00"), one.delete(id=2))
-    one.commit(one.update(before={"id": 3}, id=30, name="moved", balance="1.00"))
+    first.commit(first.update(id=1, name="b", balance="2.00"), first.delete(id=2))
+    first.commit(first.update(before={"id": 3}, id=30, name="moved", balance="1.00"))
     wide = DOCS | {"id": ("int8", None, None), "added": ("date", None, None)}
-    one.commit(
-        one.schema(wide, ["id"], "public.docs"),
-        one.update("public.docs", id=1, added="2026-01-31", **{"odd name": None}, unchanged=["big"]),
-        one.insert("public.docs", id=2**40, added=None, big="new", **{"odd name": "n"}),
+    first.commit(
+        first.schema(wide, ["id"], "public.docs"),
+        first.update("public.docs", id=1, added="2026-01-31", **{"odd name": None}, unchanged=["big"]),
+        first.insert("public.docs", id=2**40, added=None, big="new", **{"odd name": "n"}),
     )
-    one.commit(one.truncate("public.log"), one.insert("public.log", entry="new"))
+    first.commit(first.truncate("public.log"), first.insert("public.log", entry="new"))
     other.commit(other.schema(table="public.fresh"), other.insert("public.fresh", id=1, name="f", balance="1.00"))
-    one.commit(one.update(id=4, name="half", balance="0.00"), ends=False)
+    first.commit(first.update(id=4, name="half", balance="0.00"), ends=False)
     logged.to_bronze()
-    live = {name: asked(desk, name, "silver_live") for name in tables}
+    live = {name: asked(sql_engine, name, "silver_live") for name in tables}
     # then silver is as it was, and live shows what silver shows after the next load
-    assert {name: asked(desk, name, "silver") for name in tables[:3]} == published
+    assert {name: asked(sql_engine, name, "silver") for name in tables[:3]} == published
     assert all(live[name] != published.get(name) for name in tables)
     logged.load()
-    assert {name: asked(desk, name, "silver") for name in tables} == live
+    assert {name: asked(sql_engine, name, "silver") for name in tables} == live
     assert "half" not in str(live)
     # and again when the half transaction is whole
-    one.commit(one.insert(id=9, name="whole", balance="0.00"))
+    first.commit(first.insert(id=9, name="whole", balance="0.00"))
     logged.to_bronze()
-    live = asked(desk, "accounts", "silver_live")
+    live = asked(sql_engine, "accounts", "silver_live")
     assert "half" in str(live)
     assert "whole" in str(live)
     logged.load()
-    assert asked(desk, "accounts", "silver") == live
+    assert asked(sql_engine, "accounts", "silver") == live
 
 
 @pytest.mark.long
-def test_x7_queries_of_live_rows_use_one_session_and_one_client(spark, feed, lake_file, desks, monkeypatch):
+def test_x7_queries_of_live_rows_use_one_session_and_one_client(spark, feed, lake_file, sql_engines, monkeypatch):
     """X7: each query made a session, a client with three requests, and consumers that were never used again."""
     source = feed()
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), source.insert(id=0, name="a", balance="1.00"))
     bronze.load(spark, lake, "bank")
     silver.load(spark, lake, "bank")
-    desk, clients, groups = desks(lake), [], []
+    sql_engine, clients, groups = sql_engines(lake), [], []
 
     def count(target, name, into, take):
         function = getattr(target, name)
@@ -113,9 +113,9 @@ def test_x7_queries_of_live_rows_use_one_session_and_one_client(spark, feed, lak
     # when rows are queried as they come to Kafka
     for number in range(1, 4):
         source.commit(source.insert(id=number, name="a", balance="1.00"))
-        found = desk.ask("SELECT id FROM silver_live.accounts").collect()
+        rows = sql_engine.ask("SELECT id FROM silver_live.accounts").collect()
         # then each query has all of them
-        assert sorted(row["id"] for row in found) == list(range(number + 1))
+        assert sorted(row["id"] for row in rows) == list(range(number + 1))
     # by one client, one group, which names the consumers, and one session
     assert len(clients) == 1
     assert len(set(groups)) == 1
@@ -124,7 +124,7 @@ def test_x7_queries_of_live_rows_use_one_session_and_one_client(spark, feed, lak
 
 
 @pytest.mark.long
-def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, desks, monkeypatch, caplog):
+def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, sql_engines, monkeypatch, caplog):
     # given a load, then changes in bronze, and others in Kafka alone: of keys, of another source, and half a transaction
     one = feed(J, partitions=2)
     other = feed(L, into=one.topic, partition=1)
@@ -135,33 +135,35 @@ def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, desks, 
     silver.load(spark, lake, "bank")
     one.commit(one.update(id=1, name="b", balance="1.00"))
     bronze.load(spark, lake, "bank")
-    desk = desks(lake)
-    in_bronze = asked(desk, "accounts", "silver_live")
+    sql_engine = sql_engines(lake)
+    in_bronze = asked(sql_engine, "accounts", "silver_live")
     one.commit(one.update(id=1, name="c", balance="1.00"), one.delete(id=2))
     one.commit(one.update(before={"id": 3}, id=30, name="moved", balance="1.00"))
     other.commit(other.schema(table="public.fresh"), other.insert("public.fresh", id=7, name="new", balance="1.00"))
     one.commit(one.insert(id=99, name="half", balance="0.00"), ends=False)
     other.commit(other.insert(id=98, name="aborted", balance="0.00"), abort=True)
     # when
-    live = {name: asked(desk, name, "silver_live") for name in ("accounts", "fresh")}
-    again = asked(desk, "accounts", "silver_live")
+    live = {name: asked(sql_engine, name, "silver_live") for name in ("accounts", "fresh")}
+    again = asked(sql_engine, "accounts", "silver_live")
     # then
     assert live["accounts"] == again != in_bronze
     assert "half" not in str(live)
     assert "aborted" not in str(live)
     # and it is what the next load shows
     bronze.load(spark, lake, "bank")
-    assert asked(desk, "accounts", "silver_live") == live["accounts"]
+    assert asked(sql_engine, "accounts", "silver_live") == live["accounts"]
     silver.load(spark, lake, "bank")
-    assert {name: asked(desk, name, "silver") for name in live} == live
+    assert {name: asked(sql_engine, name, "silver") for name in live} == live
     # when Kafka has more than a question should read
     one.commit(one.insert(id=100, name="whole", balance="0.00"))
     monkeypatch.setattr(increment, "_MOST", 0)
-    assert asked(desk, "accounts", "silver_live") == live["accounts"]
+    assert asked(sql_engine, "accounts", "silver_live") == live["accounts"]
     monkeypatch.undo()
-    assert {"half", "whole"} <= {row["name"] for row in desk.ask("SELECT name FROM silver_live.accounts").collect()}
+    assert {"half", "whole"} <= {
+        row["name"] for row in sql_engine.ask("SELECT name FROM silver_live.accounts").collect()
+    }
     # or cannot be asked, which is not tried again at once
-    away = desks(lake_file(bank=one.topic, bootstrap="127.0.0.1:1"))
+    away = sql_engines(lake_file(bank=one.topic, bootstrap="127.0.0.1:1"))
     for _ in range(2):
         assert asked(away, "accounts", "silver_live") == live["accounts"]
     reported = [record.getMessage() for record in caplog.records if "of bronze alone" in record.getMessage()]
@@ -169,7 +171,9 @@ def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, desks, 
     assert "127.0.0.1:1" in reported[0]
 
 
-def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(spark, feed, lake_file, desks, kafka):
+def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
+    spark, feed, lake_file, sql_engines, kafka
+):
     source = feed()
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
@@ -178,10 +182,10 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     source.commit(source.insert(id=2, name="lost", balance="1.00"), source.insert(id=3, name="kept", balance="1.00"))
     held = offsets.of_table(spark, lake, bronze.table_path(lake, "bank"), "bank", [])
     end = held.of(source.topic).offsets[0]
-    found = increment.beyond(spark, lake, "bank", held, Live(spark))
-    assert list(found) == [0]
-    assert found[0][0] == end
-    assert asked(desks(lake), "accounts", "silver_live") != asked(desks(lake), "accounts", "silver")
+    result = increment.beyond(spark, lake, "bank", held, Live(spark))
+    assert list(result) == [0]
+    assert result[0][0] == end
+    assert asked(sql_engines(lake), "accounts", "silver_live") != asked(sql_engines(lake), "accounts", "silver")
     # when retention takes what is next
     admin, place = (
         AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0}),
@@ -190,7 +194,7 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
     admin.delete_records([place])[place].result(60)
     # then
     assert increment.beyond(spark, lake, "bank", held, Live(spark)) == {}
-    assert desks(lake).ask("SELECT name FROM silver_live.accounts").collect() == [("a",)]
+    assert sql_engines(lake).ask("SELECT name FROM silver_live.accounts").collect() == [("a",)]
     # or the topic is another one
     source.commit(source.insert(id=4, name="next", balance="1.00"))
     other = Progress({source.topic: Held(held.of(source.topic).offsets, "another")})
@@ -198,7 +202,7 @@ def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
 
 
 @pytest.mark.long
-def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_file, desks):
+def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_file, sql_engines):
     # given
     source = feed()
     lake = lake_file(bank=source.topic)
@@ -209,26 +213,26 @@ def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_fil
     source.commit(source.update("public.log", entry="two"))
     source.commit(source.update(id=1, name="b", balance="1.00"))
     bronze.load(spark, lake, "bank")
-    desk = desks(lake)
+    sql_engine = sql_engines(lake)
     # then before the load that stops, and after it
     for _ in range(2):
         with pytest.raises(NeedsOperator, match="log has no key"):
-            desk.ask("SELECT * FROM silver_live.log")
-        assert desk.ask("SELECT name FROM silver_live.accounts").collect() == [("b",)]
+            sql_engine.ask("SELECT * FROM silver_live.log")
+        assert sql_engine.ask("SELECT name FROM silver_live.accounts").collect() == [("b",)]
         silver.load(spark, lake, "bank")
     # and it goes on live, from where it stands, once a key and a change have come to Kafka
     source.commit(source.schema(LOG, ("entry",), "public.log"), source.insert("public.log", entry="three"))
-    live = asked(desk, "log", "silver_live")
+    live = asked(sql_engine, "log", "silver_live")
     bronze.load(spark, lake, "bank")
     silver.load(spark, lake, "bank")
-    assert asked(desk, "log", "silver") == live
+    assert asked(sql_engine, "log", "silver") == live
     assert "three" in str(live)
 
 
-def test_tables_are_shown_as_of_a_moment_at_the_source(logged_lake, desks):
+def test_tables_are_shown_as_of_a_moment_at_the_source(logged_lake, sql_engines):
     # given transactions an hour apart, of two sources, loaded now and then
     logged = logged_lake()
-    (one, other), lake = logged.feeds, logged.file
+    (first, other), lake = logged.feeds, logged.file
 
     def at(hour, minute=0):
         return datetime(2026, 1, 31, hour, minute, tzinfo=UTC)
@@ -236,18 +240,20 @@ def test_tables_are_shown_as_of_a_moment_at_the_source(logged_lake, desks):
     def ms(hour):
         return int(at(hour).timestamp() * 1000)
 
-    one.commit(one.schema(), one.insert(id=1, name="nine", balance="1.00"), at=ms(9))
+    first.commit(first.schema(), first.insert(id=1, name="nine", balance="1.00"), at=ms(9))
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="1.00"), at=ms(10))
     logged.load()
-    one.commit(one.update(id=1, name="eleven", balance="1.00"), one.insert(id=2, name="new", balance="0"), at=ms(11))
-    one.commit(one.delete(id=1), at=ms(12))
+    first.commit(
+        first.update(id=1, name="eleven", balance="1.00"), first.insert(id=2, name="new", balance="0"), at=ms(11)
+    )
+    first.commit(first.delete(id=1), at=ms(12))
     logged.load()
     other.commit(other.update(id=1, name="thirteen", balance="1.00"), at=ms(13))
     logged.to_bronze()
 
     # then
     def names(moment):
-        frame = desks(lake, as_of=moment).ask("SELECT name FROM silver.accounts")
+        frame = sql_engines(lake, as_of=moment).ask("SELECT name FROM silver.accounts")
         return sorted(row["name"] for row in frame.collect())
 
     assert names(at(9, 30)) == ["nine"]

@@ -19,8 +19,8 @@ def test_each_step_of_a_load_is_a_row_with_its_ranges_rows_files_seconds_and_lag
     assert job.run(spark, lake, "bank").lag == {}
 
     # When the table is asked.
-    with closing(SqlEngine(spark, lake)) as desk:
-        rows = desk.ask("SELECT * FROM headrace.loads ORDER BY finished_at, step").collect()
+    with closing(SqlEngine(spark, lake)) as sql_engine:
+        rows = sql_engine.ask("SELECT * FROM headrace.loads ORDER BY finished_at, step").collect()
 
     # Then there is a row for each step that did something.
     assert [(row["step"], row["load"], row["rows"]) for row in rows] == [
@@ -30,11 +30,11 @@ def test_each_step_of_a_load_is_a_row_with_its_ranges_rows_files_seconds_and_lag
         ("silver", 2, 2),
     ]
     assert [row["offsets"][0]["first"] for row in rows if row["step"] == "bronze"] == [0, 3]
-    assert [(one["after"], one["upto"]) for row in rows if row["step"] == "silver" for one in row["sources"]] == [
+    assert [(each["after"], each["upto"]) for row in rows if row["step"] == "silver" for each in row["sources"]] == [
         (None, first),
         (first, last),
     ]
-    assert [(one["table"], one["changes"]) for one in rows[3]["tables"]] == [("public.accounts", 2)]
+    assert [(each["table"], each["changes"]) for each in rows[3]["tables"]] == [("public.accounts", 2)]
     assert all(row["files"] >= 1 and row["seconds"] > 0 and row["started_at"] < row["finished_at"] for row in rows)
     # The feed's commits are dated, and the lag follows from them.
     assert report.lag == {"jakarta/bank": rows[3]["sources"][0]["lag_seconds"]}

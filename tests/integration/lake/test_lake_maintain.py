@@ -62,8 +62,8 @@ def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     # given a reader who has asked, and a lake that keeps nothing longer than it must
     bank, source, lake = bank
     keeping = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=0))
-    desk = engine.SqlEngine(spark.newSession(), lake)
-    before = desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect()
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
+    before = sql_engine.ask("SELECT id FROM silver.accounts ORDER BY id").collect()
     # when
     report = maintain.maintain(spark, lake, "bank")
     # then small files became one, and nothing went, since it may still be asked for
@@ -79,7 +79,7 @@ def test_published_rows_are_there_all_the_while_and_loads_go_on(spark, bank):
     assert again.compacted == {}
     assert files(bronze.table_path(lake, "bank")) == 1
     assert files(table_task.path(lake, "bank", "public.accounts")) == 1
-    assert desk.ask("SELECT id FROM silver.accounts ORDER BY id").collect() == before
+    assert sql_engine.ask("SELECT id FROM silver.accounts ORDER BY id").collect() == before
     assert silver.load(spark, lake, "bank").load is None
     source.commit(source.delete(id=0), source.insert("public.log", entry="4"))
     bank.load()

@@ -129,12 +129,12 @@ def test_x5_a_load_of_many_sources_is_as_one_of_few(logged_lake, monkeypatch):
     for most in (50, 1):
         lake = logged_lake()
         monkeypatch.setattr(batch_profile, "_MANY_SOURCES", most)
-        one, other = lake.feeds
+        first, other = lake.feeds
         for feed in lake.feeds:
             feed.commit(feed.schema(), feed.insert(id=1, name="a", balance="1.00"))
         lake.load()
         # when transactions are whole at one source and not at the other
-        one.commit(one.update(id=1, name="b", balance="2.00"), one.insert(id=2, name="c", balance="1.00"))
+        first.commit(first.update(id=1, name="b", balance="2.00"), first.insert(id=2, name="c", balance="1.00"))
         other.commit(other.delete(id=1), ends=False)
         lakes.append((lake.load().waiting, lake.rows("id", "name")))
     # then
@@ -174,7 +174,7 @@ def test_l46_schema_records_that_sessions_repeat_do_not_come_to_the_driver(spark
     every = batch_profile.schemas(rows, {}, high)
     few = batch_profile.schemas(rows, {}, high, repeated=True)
     # then each change and each mark is there, and the versions are the same
-    assert [(one.source, one.position) for one in few] == [
+    assert [(each.source, each.position) for each in few] == [
         *((L, "000000000"), (J, "000000001"), (L, "000000700"), (J, "000000701"), (L, "000000800"), (J, "000000801")),
         *((J, "000000900x"), (J, "000000900y"), (J, "000000901")),
     ]

@@ -60,11 +60,11 @@ def test_a_stream_of_debeziums_profile_is_the_sources_rows(maria, maria_edges, i
     assert "".join(change["op"] for change in interconnect.changes) == "cccudcdcdcd"
     frame = published_tables.frame(spark, lake.file, "bank", f"{maria.name}.every")
     shown = [f"cast({name} as string)" for name in (*SHOWN, *MOMENTS)]
-    found = [tuple(row) for row in frame.orderBy("id").selectExpr(*shown, "b1", "hex(bl)").collect()]
+    rows = [tuple(row) for row in frame.orderBy("id").selectExpr(*shown, "b1", "hex(bl)").collect()]
     there = ", ".join(f"cast({name} as char)" for name in (*SHOWN, *MOMENTS))
     wanted = maria.execute(f"select {there}, bin(b1), hex(bl) from every order by id")
-    assert [plain(row) for row in found] == [plain(row) for row in wanted]
-    assert [row[0] for row in found] == ["2", "13"]
+    assert [plain(row) for row in rows] == [plain(row) for row in wanted]
+    assert [row[0] for row in rows] == ["2", "13"]
 
 
 def plain(row):

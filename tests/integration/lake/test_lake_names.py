@@ -36,12 +36,12 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, logged_lak
     # then each has rows of its own, under a name that stayed
     table_names = names.of(spark, lake, [("bank", name) for name in TABLES])
     assert {place: table_names[place] for place in first} == first
-    with closing(engine.SqlEngine(spark.newSession(), lake)) as desk:
-        listed = {row["tableName"] for row in desk.ask("SHOW TABLES IN silver").collect()}
+    with closing(engine.SqlEngine(spark.newSession(), lake)) as sql_engine:
+        listed = {row["tableName"] for row in sql_engine.ask("SHOW TABLES IN silver").collect()}
         assert {name.casefold() for name in table_names.values()} <= listed
         for database in ("silver", "silver_live"):
             each = (f"SELECT DISTINCT '{name}' AS named, name FROM {database}.{name}" for name in table_names.values())
-            rows = desk.ask(" UNION ALL ".join(each)).collect()
+            rows = sql_engine.ask(" UNION ALL ".join(each)).collect()
             assert {row["named"]: row["name"] for row in rows} == {
                 name: table for (_, table), name in table_names.items()
             }

@@ -54,36 +54,36 @@ def test_l13_load_writes_what_it_changed_and_streams_publish_at_once(spark, lake
 
     # L29: when the first loads of all streams publish at the same time, none fails
     with ThreadPoolExecutor(4) as pool:
-        assert [one.load for one in pool.map(first, range(4))] == [1] * 4
-    assert [one.stream for one in published.latest_of_all(spark, lake)] == ["s0", "s1", "s2", "s3"]
+        assert [each.load for each in pool.map(first, range(4))] == [1] * 4
+    assert [each.stream for each in published.latest_of_all(spark, lake)] == ["s0", "s1", "s2", "s3"]
     assert rows(spark, lake) == 4 * 301
     # when a load changes two tables of many
     before = published.latest(spark, lake, "s0")
-    moved = {name: replace(one, positions={J: "2"}) for name, one in before.tables.items()}
+    moved = {name: replace(each, positions={J: "2"}) for name, each in before.tables.items()}
     own = tables("2", *names[:2], version=1, changes=3, schemas={J: text}, keyed=True, since=1)
     after = publication.append(spark, lake, replace(before, positions={J: "2"}, tables=moved | own), before=before)
     # then three rows are written, and everything is as it was given, schemas from where they are kept once
     assert rows(spark, lake) == 4 * 301 + 3
     published._read.clear()
     schema_texts._known.clear()
-    found = published.latest(spark, lake, "s0")
-    assert found == after
-    assert found.tables[names[7]].positions == {J: "2"}
-    assert json.loads(found.tables[names[7]].schemas[J]) == json.loads(text)
+    state = published.latest(spark, lake, "s0")
+    assert state == after
+    assert state.tables[names[7]].positions == {J: "2"}
+    assert json.loads(state.tables[names[7]].schemas[J]) == json.loads(text)
     assert spark.read.format("delta").load(schema_texts.path(lake)).select("digest").distinct().count() == 1
     # and Spark, where Python cannot read these tables, finds the same
     for known in (published._read, schema_texts._known):
         known.clear()
     with patch.object(own_rows, "_read", lambda *_: None):
         assert published.latest(spark, lake, "s0") == after
-        assert published.latest(spark, lake, "s0").tables[names[7]].schemas[J] == found.tables[names[7]].schemas[J]
+        assert published.latest(spark, lake, "s0").tables[names[7]].schemas[J] == state.tables[names[7]].schemas[J]
     # and a load that worked on what was published before is refused
     with pytest.raises(Retryable, match="something else published"):
         publication.append(spark, lake, replace(before, positions={J: "3"}), before=before)
     # when time has passed, rows that were replaced are removed, and what is published stays
     spark.sql(f"UPDATE delta.`{published.path(lake)}` SET finished_at = finished_at - INTERVAL 10 DAYS")
-    moved = {name: replace(one, changes=0, positions={J: "4"}) for name, one in found.tables.items()}
-    again = publication.append(spark, lake, replace(found, positions={J: "4"}, tables=moved), before=found)
+    moved = {name: replace(each, changes=0, positions={J: "4"}) for name, each in state.tables.items()}
+    again = publication.append(spark, lake, replace(state, positions={J: "4"}, tables=moved), before=state)
     publication.prune(spark, lake)
     assert rows(spark, lake) == 4 * 301 + 1
     assert published.latest(spark, lake, "s0").positions == again.positions
@@ -104,14 +104,14 @@ def test_what_earlier_releases_published_is_carried_over(spark, lake_file):
             published.former_path(lake)
         )
     # then it is what is published
-    found = published.latest(spark, lake, "bank")
-    assert (found.load, found.positions, found.tables["public.a"].version) == (2, {J: "2"}, 2)
-    assert found.tables["public.a"].keyed
+    state = published.latest(spark, lake, "bank")
+    assert (state.load, state.positions, state.tables["public.a"].version) == (2, {J: "2"}, 2)
+    assert state.tables["public.a"].keyed
     # when the next load publishes, though the table has not changed
     done = replace(
-        found, positions={J: "3"}, tables={"public.a": replace(found.tables["public.a"], positions={J: "3"})}
+        state, positions={J: "3"}, tables={"public.a": replace(state.tables["public.a"], positions={J: "3"})}
     )
-    publication.append(spark, lake, done, before=found)
+    publication.append(spark, lake, done, before=state)
     # then nothing of the former table is needed any more
     spark.sql(f"DELETE FROM delta.`{published.former_path(lake)}`")
     published._read.clear()
@@ -135,8 +135,8 @@ def test_l21_table_that_was_made_again_is_not_looked_for_in_states_before(spark,
     again = replace(one, positions={J: "2"}, tables=tables("2", "a", version=9) | tables("2", "b", version=0, since=-1))
     publication.append(spark, lake, again, before=one)
     # when the state before is asked for
-    found = published.before(spark, lake, "bank", {J: "1"}, now - timedelta(days=1))
+    result = published.before(spark, lake, "bank", {J: "1"}, now - timedelta(days=1))
     # then the table that stayed is in it, the other one has to be made from bronze
-    assert found is not None
-    assert found.tables["a"].version == 9
-    assert found.tables["b"] == Table(table="b")
+    assert result is not None
+    assert result.tables["a"].version == 9
+    assert result.tables["b"] == Table(table="b")

@@ -109,7 +109,7 @@ def _loaded(lake: LoggedLake) -> ReadLake:
 def test_rows_are_those_that_spark_shows_as_published(spark, read_lake):
     """Issue 33: deletion vectors, column mapping and widened columns, at the published version, in each engine."""
     opened = read_lake.opened
-    desk = engine.SqlEngine(spark.newSession(), read_lake.lake.file)
+    sql_engine = engine.SqlEngine(spark.newSession(), read_lake.lake.file)
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'Asia/Jakarta'")
     connection.execute(opened.views("duckdb"))
@@ -124,7 +124,7 @@ def test_rows_are_those_that_spark_shows_as_published(spark, read_lake):
             listed = ", ".join(of_time(f"{{q}}{c}{{q}}") if c in times else f"{{q}}{c}{{q}}" for c in columns)
             return f"SELECT {listed} FROM {name}"
 
-        shown = desk.ask(query(lambda c: f"unix_micros({c})").format(q="`"))
+        shown = sql_engine.ask(query(lambda c: f"unix_micros({c})").format(q="`"))
         expected = sorted(map(tuple, shown.collect()), key=str)
         arrow = table.to_arrow()
         assert arrow.num_rows == len(expected), name
@@ -148,19 +148,19 @@ def test_rows_are_those_that_spark_shows_as_published(spark, read_lake):
     assert (accounts.to_arrow().num_rows, docs.to_arrow().num_rows) == (6001, 20)
     # and bronze, as it is now
     raw = opened.table("bronze.bank")
-    (number,) = desk.ask("SELECT count(*) FROM bronze.bank").first()
+    (number,) = sql_engine.ask("SELECT count(*) FROM bronze.bank").first()
     assert raw.select("position").to_arrow().num_rows == number
     assert "bronze" not in opened.views("duckdb")
     # and what is published
     for view in ("lake.tables", "lake.published"):
-        columns = desk.ask(f"SELECT * FROM {view}").columns
+        columns = sql_engine.ask(f"SELECT * FROM {view}").columns
         assert [column.name for column in opened.table(view).columns] == columns
         plain = [column for column in columns if column not in {"positions", "started_at", "finished_at"}]
         rows = [tuple(row.values()) for row in opened.table(view).select(*plain).to_arrow().to_pylist()]
         listed = ", ".join(f"`{column}`" for column in plain)
-        shown = desk.ask(f"SELECT {listed} FROM {view}").collect()
+        shown = sql_engine.ask(f"SELECT {listed} FROM {view}").collect()
         assert sorted(rows, key=str) == sorted(map(tuple, shown), key=str)
-    desk.close()
+    sql_engine.close()
 
 
 def _by_pandas(_spark, path, version):

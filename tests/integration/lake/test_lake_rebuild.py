@@ -55,14 +55,14 @@ def test_tables_that_stop_are_rebuilt_and_go_on(logged_lake):
 def of_another_type_t4(lake):
     """A table is rebuilt from the newest copy of each source."""
     # given two sources, and history
-    one, other = lake.feeds
+    first, other = lake.feeds
     number, text = columns(id="int8", code="int4"), columns(id="int8", code="text")
     for feed in lake.feeds:
         feed.commit(feed.schema(number, table=TYPED), *(feed.insert(TYPED, id=i, code=i) for i in (1, 2)))
     yield
     # when the type changes at one source
-    one.commit(one.schema(text, table=TYPED), one.insert(TYPED, id=3, code="three"))
-    one.commit(one.schema(table=OTHER), one.insert(OTHER, id=1, name="n", balance="1"))
+    first.commit(first.schema(text, table=TYPED), first.insert(TYPED, id=3, code="three"))
+    first.commit(first.schema(table=OTHER), first.insert(OTHER, id=1, name="n", balance="1"))
     problems = (yield).problems
     # then the table stops, alone, with the rows that it had, and names the remedy
     assert OTHER not in problems
@@ -76,9 +76,9 @@ def of_another_type_t4(lake):
         rebuild.rebuild(lake.spark, lake.file, "bank", TYPED)
     assert lake.rows("id", "code", table=TYPED) == before
     # when both sources have the new type, and copy the table again
-    copy(one, TYPED, text, {"id": 1, "code": "one"}, {"id": 3, "code": "three"})
+    copy(first, TYPED, text, {"id": 1, "code": "one"}, {"id": 3, "code": "three"})
     copy(other, TYPED, text, {"id": 2, "code": "two"})
-    one.commit(one.update(TYPED, id=1, code="ONE"))
+    first.commit(first.update(TYPED, id=1, code="ONE"))
     assert TYPED in (yield).problems
     done = rebuild.rebuild(lake.spark, lake.file, "bank", TYPED)
     # then
@@ -86,7 +86,7 @@ def of_another_type_t4(lake):
     assert former(lake, done.former, "id", "code") == before
     assert len(former(lake, f"{done.former}-history", "id", "code")) == len(before)
     # and loads go on, with history
-    one.commit(one.update(TYPED, id=3, code="THREE"), one.delete(TYPED, id=1))
+    first.commit(first.update(TYPED, id=3, code="THREE"), first.delete(TYPED, id=1))
     assert TYPED not in (yield).problems
     assert lake.rows("id", "code", table=TYPED) == [(J, 3, "THREE"), (L, 2, "two")]
     state = published.latest(lake.spark, lake.file, "bank").tables[TYPED]

@@ -129,8 +129,8 @@ def test_a_query_sees_one_publication_while_loads_publish_as_fast_as_they_can(sp
 
         def by_frames():
             # each part of the plan is analysed at a time of its own
-            one, two = (frames.table(name).withColumn("x", lit(1)) for name in ("silver.accounts", "silver.tellers"))
-            joined = one.join(two.withColumnRenamed("balance", "other"), "id")
+            first, two = (frames.table(name).withColumn("x", lit(1)) for name in ("silver.accounts", "silver.tellers"))
+            joined = first.join(two.withColumnRenamed("balance", "other"), "id")
             return joined.selectExpr("sum(balance - other)", "sum(balance)").collect()[0]
 
         text = f"SELECT ({SUM}), (SELECT sum(balance) FROM silver.accounts)"

@@ -16,10 +16,10 @@ def test_l32_sessions_are_used_again(logged_lake):
     # given three tables, one with a history
     lake = logged_lake('[streams.bank.tables."public.a"]\nhistory = true\n')
     source, _ = lake.feeds
-    made = []
+    sessions = []
 
     def new(session, really=SparkSession.newSession):
-        made.append(session)
+        sessions.append(session)
         return really(session)
 
     def load(number):
@@ -35,9 +35,9 @@ def test_l32_sessions_are_used_again(logged_lake):
     with patch.object(SparkSession, "newSession", new):
         for number in range(2):
             load(number)
-        first = len(made)
+        first = len(sessions)
         load(2)
     # then a load that follows makes no session
-    assert len(made) == first <= len(TABLES) + 2
+    assert len(sessions) == first <= len(TABLES) + 2
     for table in TABLES:
         assert lake.rows("entry", "note", table=table) == [("jakarta/bank", "0", "2")]

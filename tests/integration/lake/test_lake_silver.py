@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from spark_jobs import noop_check
+from spark_jobs import preflight
 from spark_jobs.bronze import load as bronze
 from tests.lake.reading import rows
 
@@ -17,15 +17,15 @@ def test_rows_are_current_by_source_and_key(spark, feed, lake_file, loaded):
     one.commit(one.schema(), *(one.insert(id=i, name="a", balance="1.50") for i in (1, 2, 3)))
     other.commit(other.schema(), other.insert(id=1, name="theirs", balance="9.99"))
     first = loaded(lake)
-    assert noop_check.report(lake, "bank").plain()["silver"]["changes"] == {}
+    assert preflight.report(lake, "bank").plain()["silver"]["changes"] == {}
     # when
     one.commit(one.update(id=1, name="b", balance="2.50"), one.delete(id=2), one.insert(id=4, name="d", balance="0.00"))
     one.commit(one.update(id=1, name="c", balance="3.50"), one.delete(id=4))
     one.commit(one.insert(id=2, name="again", balance="-7.00"))
-    assert noop_check.report(lake, "bank") is None
-    assert noop_check.report(lake, "bank", "silver") is not None
+    assert preflight.report(lake, "bank") is None
+    assert preflight.report(lake, "bank", "silver") is not None
     bronze.load(spark, lake, "bank")
-    assert noop_check.report(lake, "bank", "silver") is None
+    assert preflight.report(lake, "bank", "silver") is None
     second = loaded(lake)
     third = loaded(lake)
     # then

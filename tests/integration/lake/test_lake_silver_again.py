@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from headrace.errors import Retryable
-from spark_jobs import noop_check
+from spark_jobs import preflight
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_load, table_task
@@ -70,7 +70,7 @@ def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed
     before = rows(spark, lake)
     # when
     shutil.rmtree(table_task.path(lake, "bank", "public.accounts"))
-    assert noop_check.report(lake, "bank") is None
+    assert preflight.report(lake, "bank") is None
     loaded(lake)
     # then
     assert rows(spark, lake) == before == [(J, 1, "a", Decimal("1.00"))]
@@ -79,9 +79,9 @@ def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed
 @pytest.mark.long
 def test_two_streams_with_a_table_of_one_name_do_not_mix(spark, feed, lake_file, loaded):
     # given
-    one, other = feed(), feed()
-    lake = lake_file(bank=one.topic, shop=other.topic)
-    one.commit(one.schema(), one.insert(id=1, name="bank", balance="1.00"))
+    first, other = feed(), feed()
+    lake = lake_file(bank=first.topic, shop=other.topic)
+    first.commit(first.schema(), first.insert(id=1, name="bank", balance="1.00"))
     other.commit(other.schema(), other.insert(id=1, name="shop", balance="1.00"))
     # when
     loaded(lake)

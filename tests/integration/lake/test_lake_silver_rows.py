@@ -74,8 +74,8 @@ def large_beside_its_changes(lake):
     yield
     source.commit(source.delete(LARGE, id=500))
     yield
-    found = {key: name for _, key, name in lake.rows("id", "name", table=LARGE)}
-    assert found == {0: "again", 1000: "c"} | {key: f"{key}{name}" for key in range(1, 1000) if key != 500}
+    names = {key: name for _, key, name in lake.rows("id", "name", table=LARGE)}
+    assert names == {0: "again", 1000: "c"} | {key: f"{key}{name}" for key in range(1, 1000) if key != 500}
 
 
 def with_other_keys(lake):

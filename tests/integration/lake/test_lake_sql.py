@@ -12,7 +12,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
-from spark_jobs import noop_check
+from spark_jobs import preflight
 from spark_jobs.bronze import load as bronze
 from spark_jobs.command import lake as command
 from spark_jobs.query import engine, repl, results
@@ -43,49 +43,52 @@ def bank(spark, feed, lake_in, tmp_path_factory):
     return lake
 
 
-def asked(desk, question, form="csv"):
+def asked(sql_engine, question, form="csv"):
     out = io.StringIO()
-    results.write(desk.ask(question), form, out)
+    results.write(sql_engine.ask(question), form, out)
     return out.getvalue()
 
 
 def test_questions_are_answered_in_every_format(spark, bank):
-    desk = engine.SqlEngine(spark, bank)
+    sql_engine = engine.SqlEngine(spark, bank)
     # a table outside of public has its schema in its name, and times beyond Python's are text as Spark has it
-    assert asked(desk, "SELECT at, amount FROM silver.audit_log") == "at,amount\n+294247-01-10 04:00:54.775807,0.10\n"
+    assert (
+        asked(sql_engine, "SELECT at, amount FROM silver.audit_log")
+        == "at,amount\n+294247-01-10 04:00:54.775807,0.10\n"
+    )
     # columns may share a name, and text may hold commas
     question = "SELECT a.id, b.id, a.note FROM silver.accounts a JOIN silver.accounts b USING (note) ORDER BY 1;"
-    assert list(csv.reader(io.StringIO(asked(desk, question)))) == [["id", "id", "note"], ["1", "1", "a,b"]]
-    lines = asked(desk, "SELECT id, amount, note, at FROM silver.accounts ORDER BY id", "json").splitlines()
+    assert list(csv.reader(io.StringIO(asked(sql_engine, question)))) == [["id", "id", "note"], ["1", "1", "a,b"]]
+    lines = asked(sql_engine, "SELECT id, amount, note, at FROM silver.accounts ORDER BY id", "json").splitlines()
     assert [json.loads(line) for line in lines] == [
         {"id": 1, "amount": 12.5, "note": "a,b", "at": "2026-01-31T09:15:00.250000Z"},
         {"id": 2, "amount": None, "note": None, "at": None},
     ]
-    assert "NULL" in asked(desk, "SELECT note FROM silver.accounts", "table")
-    assert asked(desk, "SELECT count(*) AS n FROM bronze.bank WHERE op = 'c'") == "n\n3\n"
-    assert asked(desk, "SELECT load FROM lake.published") == "load\n1\n"
+    assert "NULL" in asked(sql_engine, "SELECT note FROM silver.accounts", "table")
+    assert asked(sql_engine, "SELECT count(*) AS n FROM bronze.bank WHERE op = 'c'") == "n\n3\n"
+    assert asked(sql_engine, "SELECT load FROM lake.published") == "load\n1\n"
     # Parquet keeps the types, and takes a new folder only
-    results.write_parquet(desk.ask("SELECT id, amount, at FROM silver.accounts"), f"{bank.root}/answer", bank)
+    results.write_parquet(sql_engine.ask("SELECT id, amount, at FROM silver.accounts"), f"{bank.root}/answer", bank)
     answer = spark.read.parquet(f"{bank.root}/answer")
     assert answer.dtypes == [("id", "bigint"), ("amount", "decimal(10,2)"), ("at", "timestamp")]
     assert answer.count() == 2
     with pytest.raises(ConfigurationError, match="already exists"):
-        results.write_parquet(desk.ask("SELECT 1"), f"{bank.root}/answer", bank)
-    assert "accounts" in asked(desk, "SHOW TABLES IN silver")
+        results.write_parquet(sql_engine.ask("SELECT 1"), f"{bank.root}/answer", bank)
+    assert "accounts" in asked(sql_engine, "SHOW TABLES IN silver")
     # columns of tables that are not named are not looked for: they would all be opened
-    assert desk.columns("SELECT count(*) FROM") == []
-    assert "amount" in desk.columns("SELECT a FROM silver.Accounts")
+    assert sql_engine.columns("SELECT count(*) FROM") == []
+    assert "amount" in sql_engine.columns("SELECT a FROM silver.Accounts")
 
 
 def test_json_and_csv_keep_every_value(spark, bank):
     """L9: decimals went through floats, columns of one name became one, times lost their microseconds, '' looked like NULL."""
-    desk = engine.SqlEngine(spark.newSession(), bank)
+    sql_engine = engine.SqlEngine(spark.newSession(), bank)
     exact = "12345678901234567890.123456789012345678"
     values = (
         f"cast('{exact}' AS decimal(38,18)) AS d, 9223372036854775807 AS b, timestamp'2026-01-31 09:15:00.123456' AS t"
     )
     query = f"SELECT {values}, 1 AS id, 2 AS id, named_struct('n', cast(NULL AS int)) AS s, X'00ff' AS raw, double('NaN') AS f"
-    line = asked(desk, query, "json")
+    line = asked(sql_engine, query, "json")
     assert json.loads(line, parse_float=Decimal) == {
         "d": Decimal(exact),
         "b": 9223372036854775807,
@@ -96,27 +99,27 @@ def test_json_and_csv_keep_every_value(spark, bank):
         "raw": "AP8=",
         "f": "NaN",
     }
-    assert asked(desk, "SELECT '' AS a, NULL AS b, X'00ff' AS c") == 'a,b,c\n"",,AP8=\n'
+    assert asked(sql_engine, "SELECT '' AS a, NULL AS b, X'00ff' AS c") == 'a,b,c\n"",,AP8=\n'
     # timestamps of any year, and no column at all
     years = "SELECT timestamp_ntz'-0043-03-15 12:00:00' AS y, at FROM silver.audit_log"
-    assert json.loads(asked(desk, years, "json")) == {
+    assert json.loads(asked(sql_engine, years, "json")) == {
         "y": "-0043-03-15T12:00:00.000000",
         "at": "+294247-01-10T04:00:54.775807Z",
     }
-    assert asked(desk, "USE silver", "json") == ""
+    assert asked(sql_engine, "USE silver", "json") == ""
 
 
 def test_a_long_answer_is_written_as_it_comes_and_is_not_cut(spark, bank):
     """L20, L31: an answer was collected as a whole, and cut at 80 columns where there is no terminal."""
-    desk = engine.SqlEngine(spark, bank)
-    shown = asked(desk, "SELECT id, repeat('x', 200) AS wide FROM range(2500)", "table")
+    sql_engine = engine.SqlEngine(spark, bank)
+    shown = asked(sql_engine, "SELECT id, repeat('x', 200) AS wide FROM range(2500)", "table")
     assert shown.count("x" * 200) == 2500
     assert shown.count("wide") == 3
     # of four partitions the first is written before the last one, which fails, is asked
     out = io.StringIO()
     with pytest.raises(ReplicationError):
         results.write(
-            desk.ask("SELECT if(id < 900, id, raise_error('late')) AS id FROM range(0, 1000, 1, 4)"), "csv", out
+            sql_engine.ask("SELECT if(id < 900, id, raise_error('late')) AS id FROM range(0, 1000, 1, 4)"), "csv", out
         )
     assert len(out.getvalue().splitlines()) > 250
 
@@ -147,16 +150,16 @@ BEGIN DELETE FROM silver.accounts; END
 
 def test_statements_that_write_are_refused(spark, bank):
     """L20: the prompt took DELETE FROM."""
-    desk = engine.SqlEngine(spark, bank)
+    sql_engine = engine.SqlEngine(spark, bank)
     for statement in WRITING.format(path=f"{bank.root}/state").strip().splitlines():
         with pytest.raises(ConfigurationError) as refused:
-            desk.ask(statement)
+            sql_engine.ask(statement)
         assert "is refused since it is not a query" in refused.value.message, statement
         assert "loads alone" in refused.value.hint
 
 
 def test_statements_that_only_show_are_answered(spark, bank):
-    desk = engine.SqlEngine(spark.newSession(), bank)
+    sql_engine = engine.SqlEngine(spark.newSession(), bank)
     for statement in (
         *(
             "SHOW DATABASES",
@@ -172,18 +175,18 @@ def test_statements_that_only_show_are_answered(spark, bank):
         ),
         *(f"DESCRIBE HISTORY delta.`{bank.root}/state`", "USE silver", "SELECT count(*) FROM accounts"),
     ):
-        asked(desk, statement)
+        asked(sql_engine, statement)
 
 
 def test_question_that_makes_no_sense_is_one_sentence(spark, bank):
-    desk = engine.SqlEngine(spark, bank)
+    sql_engine = engine.SqlEngine(spark, bank)
     for question, reported in (
         ("SELECT nope FROM silver.accounts", "nope"),
         ("SELEC 1", "SELEC"),
         ("SELECT 1 FROM silver.nothing", "nothing"),
     ):
         with pytest.raises(ConfigurationError) as refused:
-            desk.ask(question)
+            sql_engine.ask(question)
         assert reported in refused.value.message
         assert "\n" not in refused.value.message
         assert "Project" not in refused.value.message
@@ -207,7 +210,7 @@ def test_prompt_answers_goes_on_after_an_error_and_leaves(spark, bank, capsys, t
 def test_commands_report_what_they_did(spark, bank):
     run = CliRunner().invoke
     # then a load with nothing to do is known without Spark
-    assert noop_check.report(bank, "bank") is not None
+    assert preflight.report(bank, "bank") is not None
     loaded = run(command, ["load", "bank", "--config", bank.path, "--json"], catch_exceptions=False)
     assert json.loads(loaded.output)["bronze"]["records"] == 0
     assert (
@@ -235,7 +238,7 @@ def test_commands_report_what_they_did(spark, bank):
     assert done.output == "one\n1\ntwo\n;\n"
     assert "nope" in done.exception.message
     listed = json.loads(run(command, ["tables", "-c", bank.path, "--rows", "--json"], catch_exceptions=False).output)
-    assert [(one["table"], one["name"], one["state"], one["rows"]) for one in listed] == [
+    assert [(each["table"], each["name"], each["state"], each["rows"]) for each in listed] == [
         ("audit.log", "silver.audit_log", "published", 1),
         ("public.accounts", "silver.accounts", "published", 2),
     ]

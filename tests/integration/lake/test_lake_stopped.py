@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs import command, noop_check
+from spark_jobs import command, preflight
 from spark_jobs.bronze import increment
 from spark_jobs.query import snapshot
 from spark_jobs.query.engine import SqlEngine
@@ -24,9 +24,9 @@ LOG = {"entry": ("text", None, None)}
 def went_on(lake, *since):
     """Return the number of the last load, and the tables that went on with the load that brought them."""
     said = CliRunner().invoke(command.lake, ["changed", "bank", *since, "--config", str(lake.file.path)])
-    found = json.loads(said.output)
-    assert all(table["version"] is not None and J in table["positions"] for table in found["tables"].values())
-    return found["load"], {name: table["load"] for name, table in found["tables"].items()}
+    result = json.loads(said.output)
+    assert all(table["version"] is not None and J in table["positions"] for table in result["tables"].values())
+    return result["load"], {name: table["load"] for name, table in result["tables"].items()}
 
 
 def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_something_of_it_came(spark, logged_lake):
@@ -74,16 +74,16 @@ def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_s
     assert load() == ([], [])
     # and Airflow's task behind the load ends with what an operator has to do
     asked = ["tables", "bank", "--stopped", "--config", str(lake.file.path)]
-    found = CliRunner().invoke(command.lake, asked)
-    assert (found.exit_code, "public.log has no key" in found.output) == (3, True)
-    assert "public.accounts" not in found.output
+    result = CliRunner().invoke(command.lake, asked)
+    assert (result.exit_code, "public.log has no key" in result.output) == (3, True)
+    assert "public.accounts" not in result.output
     # and with a key it goes on where it stands
     source.commit(source.schema(LOG, ("entry",), "public.log"), source.insert("public.log", entry="d"))
     assert lake.load().problems == {}
     assert lake.rows("entry", table="public.log") == [(J, "a"), (J, "b"), (J, "c"), (J, "d")]
     assert lake.load().load is None
     assert CliRunner().invoke(command.lake, asked).exit_code == 0
-    assert noop_check.whole(lake.file, "bank")
+    assert preflight.whole(lake.file, "bank")
 
 
 def test_l36_a_stopped_table_stays_stopped_when_nothing_of_it_comes_but_the_marks_of_a_copy(spark, logged_lake):
@@ -129,11 +129,11 @@ def test_v9_a_stopped_table_fails_the_queries_that_read_its_newest_rows_and_no_o
         return really(*given)
 
     monkeypatch.setattr(snapshot, "sql", sql)
-    with closing(SqlEngine(spark.newSession(), lake.file)) as desk:
+    with closing(SqlEngine(spark.newSession(), lake.file)) as sql_engine:
 
         def ask(query):
             overlaid.clear()
-            return [tuple(row) for row in desk.ask(query).collect()], list(overlaid)
+            return [tuple(row) for row in sql_engine.ask(query).collect()], list(overlaid)
 
         # then what lists or selects a database opens no table
         listed, opened = ask("SHOW TABLES IN silver")
@@ -149,8 +149,8 @@ def test_v9_a_stopped_table_fails_the_queries_that_read_its_newest_rows_and_no_o
         assert ask("SELECT entry FROM silver.log")[0] == [("a",)]
         # and the stopped one reports why, also where it was listed
         with pytest.raises(NeedsOperator, match=r"public\.log has no key"):
-            desk.ask("SELECT * FROM silver_live.log")
+            sql_engine.ask("SELECT * FROM silver_live.log")
         with pytest.raises(ConfigurationError, match="nothing"):
-            desk.ask("SELECT * FROM silver_live.nothing, silver_live.accounts")
+            sql_engine.ask("SELECT * FROM silver_live.nothing, silver_live.accounts")
         # and a table that is listed alone is never shown as another one
         assert ask("SHOW TABLES IN history")[0] == [tuple(row) for row in others]

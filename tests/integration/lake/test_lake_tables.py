@@ -6,12 +6,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
-from spark_jobs import load, noop_check
-from spark_jobs.bronze import continuous, sink
+from spark_jobs import load, preflight
 from spark_jobs.bronze import load as bronze
-from spark_jobs.bronze.check import check
+from spark_jobs.bronze import sink
 from spark_jobs.kafka import client as asking
 from spark_jobs.maintenance import replay
+from spark_jobs.preflight import check
 from spark_jobs.query import engine, published_tables
 from spark_jobs.state import offsets
 from tests.rules.waiting import eventually
@@ -45,8 +45,8 @@ def names(spark, lake, table):
     return [] if frame is None else sorted(row["name"] for row in frame.select("name").collect())
 
 
-def live(desk, table):
-    return sorted(row["name"] for row in desk.ask(f"SELECT name FROM silver_live.{table}").collect())
+def live(sql_engine, table):
+    return sorted(row["name"] for row in sql_engine.ask(f"SELECT name FROM silver_live.{table}").collect())
 
 
 def both(source, number, name):
@@ -68,8 +68,8 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     first = loaded(lake)
     # then
     assert first.changes == {ACCOUNTS: 1, TELLERS: 1}
-    assert noop_check.report(lake, "bank") is not None
-    desk = engine.SqlEngine(spark.newSession(), lake)
+    assert preflight.report(lake, "bank") is not None
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
 
     # when the end of a transaction is there, in one topic, and its beginning is not, in the other; ahead of it is a new schema
     wider = {"id": ("int8", None, None), "name": ("text", None, None), "balance": ("numeric", 12, 3)}
@@ -77,11 +77,11 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     half = loaded(lake)
     # then none of it is shown, and nothing of it is lost
     assert (half.changes, half.waiting) == ({}, {J: 1})
-    assert names(spark, lake, TELLERS) == live(desk, "tellers") == ["a"]
+    assert names(spark, lake, TELLERS) == live(sql_engine, "tellers") == ["a"]
     source.release(late)
     assert bronze.load(spark, lake, "bank").tables.keys() == {f"{source.topic}.{ACCOUNTS}"}
-    assert live(desk, "tellers") == live(desk, "accounts") == ["a", "b"]
-    assert noop_check.report(lake, "bank") is None
+    assert live(sql_engine, "tellers") == live(sql_engine, "accounts") == ["a", "b"]
+    assert preflight.report(lake, "bank") is None
     whole = loaded(lake)
     assert whole.changes == {ACCOUNTS: 1, TELLERS: 1}
     assert dict(published_tables.frame(spark, lake, "bank", ACCOUNTS).dtypes)["balance"] == "decimal(12,3)"
@@ -94,10 +94,10 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
         patch.setattr(bronze.topics, "observe", lambda *_: ahead)
         assert loaded(lake).changes == {}
     # then the next load has no record to read, and knows
-    assert noop_check.report(lake, "bank") is None
+    assert preflight.report(lake, "bank") is None
     report = load.run(spark, lake, "bank")
     assert (report.bronze.records, report.silver.changes) == (0, {ACCOUNTS: 1, TELLERS: 1})
-    assert noop_check.report(lake, "bank") is not None
+    assert preflight.report(lake, "bank") is not None
 
     # when a load dies after its commit, and meanwhile a table gets a topic
     source.commit(*both(source, 4, "d"))
@@ -119,11 +119,11 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
         replay.of_bronze(spark, lake, "bank", "7")
     done = replay.of_bronze(spark, lake, "bank", f"{J}={late}")
     assert done.ranges[0][0] == 4
-    starts = {name.removeprefix(f"{source.topic}."): found[0][0] for name, found in done.tables.items()}
+    starts = {name.removeprefix(f"{source.topic}."): table[0][0] for name, table in done.tables.items()}
     assert starts == {ACCOUNTS: 3, TELLERS: 1, FRESH: 0}
     assert held.count() == 4 * 2 + 3 + 2
     assert loaded(lake).changes == {}
-    desk.close()
+    sql_engine.close()
 
 
 def test_topics_that_cannot_be_loaded_are_refused(spark, feed, lake_file, tables, kafka, loaded, monkeypatch):
@@ -157,8 +157,8 @@ def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, table
     lake = lake_file(bank=source.topic, topic_per_table=True)
     source.commit(source.schema(), source.schema(table=TELLERS), *both(source, 1, "a"))
     load.run(spark, lake, "bank")
-    desk = engine.SqlEngine(spark.newSession(), lake)
-    with continuous.following(spark, lake, "bank", every=0.2) as checked:
+    sql_engine = engine.SqlEngine(spark.newSession(), lake)
+    with bronze.following(spark, lake, "bank", every=0.2) as checked:
 
         def reached(position):
             checked()
@@ -171,16 +171,16 @@ def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, table
         held = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
         eventually(lambda: held.filter(f"position = '{late}'").count() == 1, 180, every=0.2)
         assert reached(whole)
-        assert live(desk, "tellers") == live(desk, "accounts") == ["a", "b"]
+        assert live(sql_engine, "tellers") == live(sql_engine, "accounts") == ["a", "b"]
         source.release(late)
         eventually(lambda: reached(late), 180)
-        assert live(desk, "tellers") == live(desk, "accounts") == ["a", "b", "c"]
+        assert live(sql_engine, "tellers") == live(sql_engine, "accounts") == ["a", "b", "c"]
         # then a table's new topic is loaded too
         tables(source.topic, FRESH)
         fresh = source.commit(source.schema(table=FRESH), source.insert(FRESH, id=1, name="f", balance="1.00"))
         eventually(lambda: reached(fresh), 180)
         assert held.filter(f"`table` = '{FRESH}' AND op IS NOT NULL").count() == 1
-    desk.close()
+    sql_engine.close()
 
 
 @pytest.mark.long
@@ -200,7 +200,7 @@ def test_l49_a_load_goes_on_by_the_rows_where_a_note_refers_to_one_that_is_gone(
     commit.write_text(commit.read_text().replace(base.commit, "0" * 32))
     commit.with_name(f".{commit.name}.crc").unlink(missing_ok=True)
     assert offsets.read(spark, path) is None
-    assert noop_check.report(lake, "bank") is None
+    assert preflight.report(lake, "bank") is None
     source.commit(*both(source, 3, "c"))
     # then a load takes what is new, once, and notes all again
     assert loaded(lake).changes == {ACCOUNTS: 1, TELLERS: 1}

@@ -12,7 +12,6 @@ import psutil
 import pytest
 
 from headrace.verify.postgres.database import SourceDatabase
-from spark_jobs.bronze import continuous
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
@@ -73,8 +72,8 @@ def writer() -> Iterator:
         return started[-1]
 
     yield start
-    for one in started:
-        one.close()
+    for each in started:
+        each.close()
 
 
 def places(spark, lake):
@@ -116,7 +115,7 @@ def test_a_load_that_slept_while_others_ran_adds_nothing_twice(spark, feed, lake
     other.starts()
     assert other.ends() == f"loaded {MANY}"
     # and a load that never ends goes on by itself after it lost
-    with continuous.following(spark, lake, "bank", every=0.2) as check:
+    with bronze.following(spark, lake, "bank", every=0.2) as check:
         source.commit(source.insert(id=1, name="d", balance="1.00"))
         eventually(lambda: len(places(spark, lake)) == sent + 1, 120)
         for number in range(2):

@@ -15,11 +15,11 @@ from tests.rules.waiting import eventually
 
 
 def processes(stack):
-    found = []
+    results = []
     for server in stack.servers.values():
         process = psutil.Process(server.pid)
-        found += [process, *process.children(recursive=True)]
-    return found
+        results += [process, *process.children(recursive=True)]
+    return results
 
 
 def gone(process):

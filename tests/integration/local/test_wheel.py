@@ -148,9 +148,9 @@ def test_a_lake_is_loaded_by_spark_submit_and_by_the_command(run, kafka, feed, t
     )
     # when
     entry = run("python", "-c", "import importlib.util as i; print(i.find_spec('spark_jobs.submit').origin)").strip()
-    found = ",".join(map(str, jars.spark()))
+    result = ",".join(map(str, jars.spark()))
     bronze = ["bank", "--config", "lake.toml", "--step", "bronze"]
-    run("spark-submit", "--master", "local[2]", "--jars", found, entry, *bronze)
+    run("spark-submit", "--master", "local[2]", "--jars", result, entry, *bronze)
     loaded = json.loads(run("headrace", "lake", "load", "bank", "--config", "lake.toml", "--json"))
     # then
     assert loaded["bronze"]["records"] == 0

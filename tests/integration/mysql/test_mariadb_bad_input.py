@@ -151,7 +151,7 @@ def test_server_id_of_another_replica_is_refused(maria_edges, maria, interconnec
     with first.running() as running:
         maria.execute("insert into t values (1, 'a')")
         arrive(interconnect, 1)
-        with second.running(patience_seconds=0.5) as other:
+        with second.running(timeout_seconds=0.5) as other:
             error = other.ended()
         maria.execute("insert into t values (2, 'b')")
         arrive(interconnect, 2)
@@ -172,7 +172,7 @@ def test_an_edge_takes_over_from_one_whose_host_is_gone(maria_edges, maria, inte
     second = maria_edges(maria, interconnect.url, server_id=first.server_id)
     shutil.copytree(first.folder / "state", second.folder / "state")
 
-    with second.running(patience_seconds=0.5):
+    with second.running(timeout_seconds=0.5):
         maria.execute("insert into t values (2, 'b')")
         arrive(interconnect, 2)
         first.kill()

@@ -84,8 +84,8 @@ def test_streamed_and_copied_rows_are_in_the_same_forms(maria_edges, forms, inte
 
     wanted = [{"id": 10 * number, **row} for number, row in enumerate(WANTED)]
     for op in ("c", "r"):
-        found = records(interconnect, "forms", op)
-        assert [numbers(value["after"]) for _, value in found] == wanted
+        result = records(interconnect, "forms", op)
+        assert [numbers(value["after"]) for _, value in result] == wanted
     schema = next(value for _, _, value in interconnect.records if value and "tableChanges" in value)
     columns = schema["tableChanges"][0]["table"]["columns"]
     members = {column["name"]: column["enumValues"] for column in columns if "enumValues" in column}

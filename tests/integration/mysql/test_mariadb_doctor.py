@@ -19,14 +19,14 @@ def test_doctor_sees_as_much_with_the_documented_grants_as_an_administrator(mari
     path = edge.folder / "edge.toml"
     path.write_text(path.read_text().replace('user = "root"', 'user = "captor"\npassword = "env:CAPTOR"'))
 
-    found = json.loads(edge.command("doctor", "--json", env=os.environ | {"CAPTOR": "secret"}).stdout)
+    result = json.loads(edge.command("doctor", "--json", env=os.environ | {"CAPTOR": "secret"}).stdout)
 
-    tables = [finding["text"] for finding in found if finding["check"] == "tables"]
+    tables = [finding["text"] for finding in result if finding["check"] == "tables"]
     assert tables == [
         "5 are captured",
         f"1 have no key: their records have none, and a copy is one long statement: {own_maria.name}.keyless",
     ]
-    (keys,) = [finding for finding in found if finding["check"] == "foreign keys"]
+    (keys,) = [finding for finding in result if finding["check"] == "foreign keys"]
     assert keys["level"] == "warning"
     assert keys["text"].endswith(f": {own_maria.name}.child")
     own_maria.execute("drop user captor")

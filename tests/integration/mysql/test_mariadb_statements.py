@@ -18,9 +18,9 @@ def shop(tmp_path_factory):
     """Yield a database of a server that keeps the names of tables in lower case, as on Windows."""
     server = Mariadb(tmp_path_factory.mktemp("mariadb"), settings=QUICK | {"lower-case-table-names": 1})
     server.start()
-    made = MariadbDatabase(server)
-    yield made
-    made.disconnect()
+    mariadb_database = MariadbDatabase(server)
+    yield mariadb_database
+    mariadb_database.disconnect()
     server.delete()
 
 
@@ -52,5 +52,5 @@ def test_every_statement_that_empties_a_table_addresses_the_table_that_the_serve
         shop.execute("insert into Orders values (9)")
         arrive(interconnect, 12)
 
-    found = [(change["op"], change["source"]["table"]) for change in interconnect.changes[3:]]
-    assert Counter(found) == {("t", "orders"): 5, ("t", "größe"): 2, ("t", "été"): 1, ("c", "orders"): 1}
+    changes = [(change["op"], change["source"]["table"]) for change in interconnect.changes[3:]]
+    assert Counter(changes) == {("t", "orders"): 5, ("t", "größe"): 2, ("t", "été"): 1, ("c", "orders"): 1}

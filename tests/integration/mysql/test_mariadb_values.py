@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from edge.mysql import rows_in_c
+from edge.mysql import rows_compiled
 from edge.mysql.rows import Table
 from tests.edge.fix_edge import arrive
 
@@ -93,19 +93,19 @@ def expected(maria, row_id):
     columns = [name for name, *_ in maria.execute("show columns from every")]
     select = ", ".join(TEXTS.get(name, f"cast({name} as char)" if name in MOMENTS else name) for name in columns)
     values = maria.execute(f"select {select} from every where id = %s", [row_id])[0]
-    found = {}
+    results = {}
     for name, value in zip(columns, values, strict=True):
         if value is None:
-            found[name] = None
+            results[name] = None
         elif name in BYTES:
-            found[name] = base64.b64encode(value if isinstance(value, bytes) else value.encode("latin1")).decode()
+            results[name] = base64.b64encode(value if isinstance(value, bytes) else value.encode("latin1")).decode()
         elif name in MOMENTS:
-            found[name] = value.replace(" ", "T") + ("Z" if name.startswith("ts") else "")
+            results[name] = value.replace(" ", "T") + ("Z" if name.startswith("ts") else "")
         elif name in NUMBERS:
-            found[name] = int(value)
+            results[name] = int(value)
         else:
-            found[name] = value
-    return found
+            results[name] = value
+    return results
 
 
 #: Where C decodes all columns but those that it does not know, which are left out.
@@ -116,10 +116,10 @@ action = "exclude"
 """
 
 
-@pytest.mark.parametrize("way", ["python", *["c"] * (rows_in_c.module is not None)])
+@pytest.mark.parametrize("way", ["python", *["c"] * (rows_compiled.module is not None)])
 def test_every_type_that_c_knows_arrives_as_the_server_selects_it(maria_edges, every, interconnect, monkeypatch, way):
     if way == "python":
-        monkeypatch.setattr(rows_in_c, "module", None)
+        monkeypatch.setattr(rows_compiled, "module", None)
     edge = maria_edges(every, interconnect.url, rest=KNOWN_IN_C)
     edge.init()
     with edge.running() as running, images_decoded_in_c(monkeypatch) as decoded:
@@ -229,5 +229,5 @@ def test_more_patterns_of_nulls_than_get_a_function_of_their_own(maria_edge, mar
         maria.execute(f"insert into wide values {places}", [value for row in rows for value in row])
         arrive(interconnect, len(rows))
 
-    found = [list(change["after"].values()) for change in interconnect.changes]
-    assert [[value if value is None else int(value) for value in row] for row in found] == rows
+    changes = [list(change["after"].values()) for change in interconnect.changes]
+    assert [[value if value is None else int(value) for value in row] for row in changes] == rows

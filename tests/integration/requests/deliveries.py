@@ -59,7 +59,7 @@ def letters(bootstrap: str, topic: str) -> list[dict[str, str]]:
     try:
         partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        found, ended = [], 0
+        results, ended = [], 0
         while ended < len(partitions):
             record = consumer.poll(60)
             assert record is not None, "the dead letters cannot be read"
@@ -68,8 +68,8 @@ def letters(bootstrap: str, topic: str) -> list[dict[str, str]]:
                 ended += 1
                 continue
             headers = {name: value.decode() for name, value in record.headers()}
-            found.append(headers | {"key": record.key(), "value": record.value()})
-        return found
+            results.append(headers | {"key": record.key(), "value": record.value()})
+        return results
     finally:
         consumer.close()
 

@@ -114,14 +114,14 @@ def test_what_comes_back_is_sent_again_in_order_and_what_cannot_be_delivered_is_
     assert in_order(london, ["london/0"], 10)
     assert in_order(jakarta, KEYS[:4], 10)
     assert setup.figures.redelivered > 0
-    found = letters(setup.bootstrap, setup.letters)
-    assert sorted(each["headrace.condition"] for each in found) == sorted(
+    result = letters(setup.bootstrap, setup.letters)
+    assert sorted(each["headrace.condition"] for each in result) == sorted(
         ["amqp:link:message-size-exceeded", *["headrace:no-address"] * 3, *["bank:no-such-card"] * 5]
     )
-    (large,) = [each for each in found if each["headrace.condition"].startswith("amqp:link")]
+    (large,) = [each for each in result if each["headrace.condition"].startswith("amqp:link")]
     assert (large["key"], len(large["value"]), large["headrace.address"]) == (b"london/0", 200_000, "alerts/london")
     assert "takes 100000 at most" in large["headrace.description"]
-    rejected = [each for each in found if each["headrace.condition"] == "bank:no-such-card"]
+    rejected = [each for each in result if each["headrace.condition"] == "bank:no-such-card"]
     assert {each["headrace.id"] for each in rejected} == {number for number, *_ in rejecting.came}
     assert {(each["trace"], each["headrace.description"], json.loads(each["value"])) for each in rejected} == {
         ("abc", "this branch has no such card", "refused")

@@ -46,14 +46,14 @@ class Example:
 
 @pytest.fixture
 def example(tmp_path):
-    made = []
+    examples = []
 
     def start(ports):
-        made.append(Example(ports, tmp_path / "alerts.sqlite", tmp_path / "receiver.log"))
-        return made[-1]
+        examples.append(Example(ports, tmp_path / "alerts.sqlite", tmp_path / "receiver.log"))
+        return examples[-1]
 
     yield start
-    for each in made:
+    for each in examples:
         each.kill()
 
 

@@ -13,7 +13,7 @@ from bridge.amqp import sender_links
 from bridge.amqp.receiver import Receiver
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.record import DeliveryMetrics, Record
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.configuration.bridge import Interconnect
 from headrace.configuration.sections import Delivery
 from tests.amqp.branch import Branch
@@ -100,17 +100,17 @@ def trust(folder, name):
 
 def numbers(branch):
     """Return the numbers of the accepted messages by key, by their first copies."""
-    found = {}
+    results = {}
     for number, outcome, message in list(branch.came):
         if outcome == "accept":
-            found.setdefault(message.properties["key"], {}).setdefault(number, json.loads(message.body)["n"])
-    return {key: list(each.values()) for key, each in found.items()}
+            results.setdefault(message.properties["key"], {}).setdefault(number, json.loads(message.body)["n"])
+    return {key: list(each.values()) for key, each in results.items()}
 
 
 def in_order(branch, count):
-    found = numbers(branch)
-    assert all(each == sorted(each) for each in found.values())
-    return sum(map(len, found.values())) == count
+    result = numbers(branch)
+    assert all(each == sorted(each) for each in result.values())
+    return sum(map(len, result.values())) == count
 
 
 def test_released_and_modified_records_are_sent_again_in_order_and_rejected_ones_are_given_up(start):
@@ -150,10 +150,10 @@ def test_receivers_that_are_lost_get_it_again_and_two_of_one_address_share(start
     eventually(sending.is_settled)
     together = {}
     for branch in two:
-        for key, found in numbers(branch).items():
-            assert found == sorted(found)
-            together.setdefault(key, []).extend(found)
-    assert sorted(number for found in together.values() for number in found) == list(range(200))
+        for key, each in numbers(branch).items():
+            assert each == sorted(each)
+            together.setdefault(key, []).extend(each)
+    assert sorted(number for each in together.values() for number in each) == list(range(200))
     assert sending.figures.redelivered == 10
 
 
@@ -332,10 +332,10 @@ def test_through_a_router_links_are_made_as_needed_and_what_is_lost_on_the_way_i
         lose()
         eventually(lambda number=number: len(relay.accepted("alerts/jakarta")) == 60 + 20 * number)
         eventually(sending.is_settled)
-    found = [int(each.rpartition("/")[2]) for each in relay.accepted("alerts/jakarta")]
+    values = [int(each.rpartition("/")[2]) for each in relay.accepted("alerts/jakarta")]
     # The first key has the even numbers up to London's, and the odd ones after it.
     for key in (0, 1):
-        own = [each for each in found if each % 2 == (key if each < 40 else 1 - key)]
+        own = [each for each in values if each % 2 == (key if each < 40 else 1 - key)]
         assert own == sorted(own)
     assert sending.letters == []
 

@@ -104,7 +104,7 @@ def test_an_idle_region_lags_by_nothing_and_one_that_is_silent_does(pipelines, k
         assert 0 <= row["in_flight_ratio"] <= 1
         assert any(line.split()[:1] == [here.source] and "%" in line for line in said.splitlines())
         assert max(map(len, said.splitlines())) <= 80
-        found = {
+        values = {
             sample.name: sample.value
             for family in text_string_to_metric_families(here.ask("/metrics")[1])
             for sample in family.samples
@@ -119,12 +119,12 @@ def test_an_idle_region_lags_by_nothing_and_one_that_is_silent_does(pipelines, k
             "edge_certificate_expiry_time_seconds",
             "edge_log_retention_seconds",
         }
-        assert names(PREFIX, SourceMetrics) - {f"{PREFIX}_{name}" for name in missing} <= set(found)
-        assert found["headrace_bridge_committed_records_total"] == 101
-        assert found["headrace_bridge_committed_bytes_total"] > 101 * 20
-        assert found["process_resident_memory_bytes"] > 10 << 20
-        assert found["headrace_bridge_commit_seconds_count"] == found["headrace_bridge_transactions_total"]
-        assert found["headrace_bridge_edge_heard"] == 1
+        assert names(PREFIX, SourceMetrics) - {f"{PREFIX}_{name}" for name in missing} <= set(values)
+        assert values["headrace_bridge_committed_records_total"] == 101
+        assert values["headrace_bridge_committed_bytes_total"] > 101 * 20
+        assert values["process_resident_memory_bytes"] > 10 << 20
+        assert values["headrace_bridge_commit_seconds_count"] == values["headrace_bridge_transactions_total"]
+        assert values["headrace_bridge_edge_heard"] == 1
     # It said that it was stopped; then only its silence tells.
     eventually(lambda: here.row()["edge_state"] == "stopped")
     eventually(lambda: here.row()["committed_lag_seconds"] > 2, saying="silence counts as lag")

@@ -7,8 +7,7 @@ import pytest
 from edge.requests import links
 from edge.requests.service import Handler, KnownRequests, RequestService
 from headrace.amqp.transport import Condition, Message
-from headrace.requests.asking import Collector
-from headrace.requests.message import decode_part, encode, new_request
+from headrace.requests import Collector, decode_part, encode, new_request
 from tests.amqp.interconnect_ends import SOURCE, Edge, at, sealed
 from tests.amqp.peer import Listener
 from tests.rules.waiting import eventually
@@ -65,9 +64,9 @@ class Bridge(Listener):
 @pytest.fixture
 def service(tmp_path):
     handler = Handler(lambda request: (0, "x" * request.arguments["characters"]))
-    made = RequestService(SOURCE, ["status"], {"status": handler}, KnownRequests(tmp_path))
-    yield made
-    made.stop(30)
+    request_service = RequestService(SOURCE, ["status"], {"status": handler}, KnownRequests(tmp_path))
+    yield request_service
+    request_service.stop(30)
 
 
 def test_requests_are_answered_next_to_batches_over_lost_connections_and_refused_links(ends, service, monkeypatch):
@@ -88,8 +87,8 @@ def test_requests_are_answered_next_to_batches_over_lost_connections_and_refused
     bridge.ask(encode(request))
     eventually(lambda: service.answers.is_empty and len(bridge.parts) > 4, saying="all parts are accepted")
     collector = Collector(request)
-    found = [collector.add(part) for outcome, _, part in bridge.parts if outcome == "accept"]
-    assert [content.data for content in found if content is not None] == ["x" * 100_000]
+    values = [collector.add(part) for outcome, _, part in bridge.parts if outcome == "accept"]
+    assert [content.data for content in values if content is not None] == ["x" * 100_000]
     message = bridge.parts[0][1]
     assert (message.correlation_id, message.address) == (request.id, f"answers/{SOURCE}")
     assert message.expiry_time > request.deadline / 1000

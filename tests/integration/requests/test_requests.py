@@ -11,14 +11,14 @@ from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from bridge.kafka.client import admin as administration
-from bridge.requests.kafka import AskingTopics, TopicReader
+from bridge.requests.worker import AskingTopics, TopicReader
 from edge.requests.service import Handler, KnownRequests, RequestService
+from headrace import requests
 from headrace.amqp.transport import Message
 from headrace.configuration.bridge import Kafka
 from headrace.configuration.sections import Topics
 from headrace.errors import NeedsOperator, NotConnected, Retryable
-from headrace.requests import asking
-from headrace.requests.message import Content, decode_part, encode, new_request, parts
+from headrace.requests import Content, decode_part, encode, new_request, parts
 from tests.amqp.edge_double import send
 from tests.amqp.interconnect_ends import SOURCE, Edge, at, sealed
 from tests.kafka.reading import read_committed
@@ -49,7 +49,7 @@ class Asking:
     def ask(self, kind="status", seconds=30, **arguments):
         wire = AskingTopics(Kafka(bootstrap=self.bootstrap), self.topics)
         try:
-            return asking.ask(wire, new_request(SOURCE, kind, "ann@hq", seconds, arguments))
+            return requests.ask(wire, new_request(SOURCE, kind, "ann@hq", seconds, arguments))
         finally:
             wire.close()
 
@@ -60,8 +60,8 @@ class Asking:
 
     def answers(self, request):
         """Return the parts of a request's answer that are in Kafka, in order."""
-        found = [decode_part(record.value) for record in read_committed(self.bootstrap, self.topics.answers)]
-        return [part for part in found if part.id == request.id]
+        records = [decode_part(record.value) for record in read_committed(self.bootstrap, self.topics.answers)]
+        return [part for part in records if part.id == request.id]
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_an_edge_is_asked_through_a_bridge_that_listens(kafka, topic, inside, en
     began = time.monotonic()
     with pytest.raises(NotConnected, match="did not receive the request in time: nobody receives"):
         asks.ask(seconds=3)
-    assert time.monotonic() - began < 3 + asking.GRACE_SECONDS
+    assert time.monotonic() - began < 3 + requests.GRACE_SECONDS
 
     # One that was asked while the edge was away, and is there before the deadline; changes go on.
     waiting = new_request(SOURCE, "snapshot", "ann@hq", 60)

@@ -4,11 +4,11 @@ from contextlib import closing
 
 import pytest
 
-from bridge.requests.kafka import AskingTopics
+from bridge.requests.worker import AskingTopics
 from edge.requests.service import Handler, KnownRequests, RequestService
+from headrace import requests
 from headrace.configuration.bridge import Kafka
-from headrace.requests import asking
-from headrace.requests.message import new_request
+from headrace.requests import new_request
 from tests.amqp.interconnect_ends import Edge, pem, sealed
 from tests.bridge.asked_edges import SOURCE, AskedTopics
 from tests.rules.waiting import eventually
@@ -19,9 +19,9 @@ pytest_plugins = ["tests.bridge.fix_bridge"]
 @pytest.fixture
 def service(tmp_path):
     handlers = {"status": Handler(lambda request: (0, "x" * request.arguments["characters"]))}
-    made = RequestService(SOURCE, ["status"], handlers, KnownRequests(tmp_path))
-    yield made
-    made.stop(30)
+    request_service = RequestService(SOURCE, ["status"], handlers, KnownRequests(tmp_path))
+    yield request_service
+    request_service.stop(30)
 
 
 def test_an_edge_is_asked_through_a_broker(kafka, topic, inside, ends, artemis, service):
@@ -31,16 +31,18 @@ def test_an_edge_is_asked_through_a_broker(kafka, topic, inside, ends, artemis, 
     bridge.serves(SOURCE)
     edge = ends(Edge, artemis.url, requests=service, **pem(artemis.certificates, "jakarta-bank"))
     with closing(AskingTopics(Kafka(bootstrap=kafka.bootstrap), topics.names)) as wire:
-        content = asking.ask(wire, new_request(SOURCE, "status", "ann@hq", 60, {"characters": 100_000}))
+        content = requests.ask(wire, new_request(SOURCE, "status", "ann@hq", 60, {"characters": 100_000}))
         assert len(content.data) == 100_000
 
         # The broker keeps a request for an edge that is away.
         edge.close()
-        wire.send(SOURCE, asking.encode(waiting := new_request(SOURCE, "status", "ann@hq", 60, {"characters": 1})), 30)
+        wire.send(
+            SOURCE, requests.encode(waiting := new_request(SOURCE, "status", "ann@hq", 60, {"characters": 1})), 30
+        )
         eventually(lambda: bridge.bridge.requests.pending.addresses() == [], saying="the broker has it")
         again = ends(Edge, artemis.url, requests=service, **pem(artemis.certificates, "jakarta-bank"))
-        found = asking.Collector(waiting)
-        eventually(lambda: any(found.add(asking.decode_part(value)) for value in wire.read(0.5)))
+        collector = requests.Collector(waiting)
+        eventually(lambda: any(collector.add(requests.decode_part(value)) for value in wire.read(0.5)))
 
         # And from another source's edge nothing of it is to be had.
         foreign = ends(Edge, artemis.url, requests=service, **pem(artemis.certificates, "london-bank"))

@@ -50,11 +50,11 @@ def publish(spark, root, stream, balance):
     # The other region's rows are never this source's.
     rows = account_rows(spark, SOURCE, balance).union(account_rows(spark, OTHER, "0"))
     rows.coalesce(1).write.format("delta").save(table_task.path(lake, stream, "public.accounts"))
-    known = Table(
+    table = Table(
         table="public.accounts", version=0, positions={SOURCE: POSITION}, schemas=dict.fromkeys((SOURCE, OTHER), SCHEMA)
     )
     done = Published(
-        stream=stream, load=1, started_at=datetime.now(UTC), positions={SOURCE: POSITION}, tables={known.table: known}
+        stream=stream, load=1, started_at=datetime.now(UTC), positions={SOURCE: POSITION}, tables={table.table: table}
     )
     publication.append(spark, lake, done)
 
@@ -129,9 +129,9 @@ def test_a_difference_exits_with_1_and_is_located_for_programs(file_for, root, h
     )
 
     assert code == 1
-    (found,) = json.loads(said)["tables"]
-    assert (found["table"], found["rows_source"], found["rows_lake"]) == ("public.accounts", 100, 100)
-    assert found["differences"] == [{"what": "differs", "key": {"id": "17"}, "columns": ["balance"], "rows": 1}]
+    (table,) = json.loads(said)["tables"]
+    assert (table["table"], table["rows_source"], table["rows_lake"]) == ("public.accounts", 100, 100)
+    assert table["differences"] == [{"what": "differs", "key": {"id": "17"}, "columns": ["balance"], "rows": 1}]
 
 
 def test_each_verdict_is_recorded_for_those_who_look_later_and_what_cannot_be_is_no_failure(
@@ -143,8 +143,8 @@ def test_each_verdict_is_recorded_for_those_who_look_later_and_what_cannot_be_is
 
     rows = spark.read.format("delta").load(str(root / "verified")).where("stream = 'sales'").orderBy("verified_at")
     last = rows.collect()[-1].asDict()
-    found = {name: last[name] for name in ("source", "table", "verdict", "rows_source", "rows_lake")}
-    assert found == {
+    verdict = {name: last[name] for name in ("source", "table", "verdict", "rows_source", "rows_lake")}
+    assert verdict == {
         "source": SOURCE,
         "table": "public.accounts",
         "verdict": "not equal",
@@ -212,6 +212,6 @@ def test_a_source_that_does_not_answer_keeps_no_verdict_of_another_one_back(file
     assert recorded() == before + 1
 
     code, said, _ = headrace("verify", "--at-rest", "--config", path, "--json")
-    found = json.loads(said)
-    assert (found["equal"], [each["verdict"] for each in found["tables"]]) == (False, ["equal"])
-    assert [each["source"] for each in found["failed"]] == [OTHER]
+    result = json.loads(said)
+    assert (result["equal"], [each["verdict"] for each in result["tables"]]) == (False, ["equal"])
+    assert [each["source"] for each in result["failed"]] == [OTHER]

@@ -92,8 +92,8 @@ class Pay:
         ((file, offset, *_),) = self.maria.execute("show master status")
 
         def there() -> bool:
-            known = self.edge.checkpoint
-            return (known["file"], known["offset"]) >= (file, offset)
+            checkpoint = self.edge.checkpoint
+            return (checkpoint["file"], checkpoint["offset"]) >= (file, offset)
 
         return eventually(there, 180, saying=f"{file}:{offset} is acknowledged")
 
@@ -316,20 +316,20 @@ def test_tables_are_those_that_are_captured_with_what_is_in_the_log(maria, addre
     maria.execute("analyze table t")
 
     with MysqlDatabase.connect(SOURCE, address()) as source:
-        found = {table.name: table for table in source.tables()}
-        about = source.side(found["t"], [], []).about()
+        tables = {table.name: table for table in source.tables()}
+        about = source.side(tables["t"], [], []).about()
 
-    assert set(found) == {"k", "m", "s", "t"}
+    assert set(tables) == {"k", "m", "s", "t"}
     assert 400 < about < 600
-    assert (found["k"].key, found["m"].key, found["s"].key) == (("a", "b"), ("n",), ("id",))
-    assert list(found["s"].columns) == ["id"]
-    assert {name: kind.name for name, kind in found["k"].columns.items()} == {
+    assert (tables["k"].key, tables["m"].key, tables["s"].key) == (("a", "b"), ("n",), ("id",))
+    assert list(tables["s"].columns) == ["id"]
+    assert {name: kind.name for name, kind in tables["k"].columns.items()} == {
         "b": "int",
         "a": "int unsigned",
         "d": "bit",
     }
-    assert found["k"].columns["d"].bits == 9
-    assert (found["k"].unsteady, found["m"].unsteady) == ("", "is a table of MyISAM, which knows no snapshots")
+    assert tables["k"].columns["d"].bits == 9
+    assert (tables["k"].unsteady, tables["m"].unsteady) == ("", "is a table of MyISAM, which knows no snapshots")
 
 
 def test_writers_are_held_for_a_moment_only_where_the_server_does_not_say_where_a_snapshot_stands(

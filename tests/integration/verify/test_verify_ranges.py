@@ -9,10 +9,10 @@ from tests.lake.verify_sides import SOURCE, Frames, address, rows
 def test_a_changed_digit_a_missing_row_and_an_extra_row_are_each_located(bank, in_lake, verified):
     bank.execute("DELETE FROM accounts WHERE id = 300")
 
-    found = verified(public__accounts=in_lake(row17="17.24", row42=None))["public.accounts"]
+    result = verified(public__accounts=in_lake(row17="17.24", row42=None))["public.accounts"]
 
-    assert (found.equal, found.rows_source, found.rows_lake) == (False, 499, 499)
-    assert sorted(found.differences, key=lambda it: it.what) == [
+    assert (result.equal, result.rows_source, result.rows_lake) == (False, 499, 499)
+    assert sorted(result.differences, key=lambda it: it.what) == [
         Difference(what="differs", key={"id": "17"}, columns=("balance",)),
         Difference(what="missing in the lake", key={"id": "42"}),
         Difference(what="only in the lake", key={"id": "300"}),
@@ -26,11 +26,11 @@ def test_a_row_that_differs_is_located_by_hash_where_the_key_is_text(database, s
         "concat('r', id % 3) AS region", "cast(id AS int) AS id", "cast(if(id = 1234, 0, id) AS int) AS v"
     )
 
-    found = verified(public__big=silver)["public.big"]
+    result = verified(public__big=silver)["public.big"]
 
-    assert (found.ranges, found.ranges_compared) == (9, 9)
-    assert found.differences == [Difference(what="differs", key={"region": "r1", "id": "1234"}, columns=("v",))]
-    assert found.complete
+    assert (result.ranges, result.ranges_compared) == (9, 9)
+    assert result.differences == [Difference(what="differs", key={"region": "r1", "id": "1234"}, columns=("v",))]
+    assert result.complete
 
 
 def test_ranges_of_the_key_that_differ_are_told_with_the_rows_in_them(database, spark, verified, small_ranges):
@@ -38,14 +38,14 @@ def test_ranges_of_the_key_that_differ_are_told_with_the_rows_in_them(database, 
     database.execute("INSERT INTO big SELECT n, n FROM generate_series(1, 10000) n; ANALYZE big")
     silver = spark.range(1, 10_003).selectExpr("id", "cast(id AS int) AS v").where("id NOT BETWEEN 2500 AND 2600")
 
-    found = verified(public__big=silver)["public.big"]
+    result = verified(public__big=silver)["public.big"]
 
-    assert found.differing == [
+    assert result.differing == [
         Range(column="id", first=2001, last=3000, rows_source=1000, rows_lake=899),
         Range(column="id", first=9001, last=None, rows_source=1000, rows_lake=1002),
     ]
-    assert sum(it.rows for it in found.differences) == 103
-    assert found.complete
+    assert sum(it.rows for it in result.differences) == 103
+    assert result.complete
 
 
 def test_a_leading_key_column_with_few_values_is_cut_by_hash_below_them(database, spark, verified, small_ranges):
@@ -55,10 +55,10 @@ def test_a_leading_key_column_with_few_values_is_cut_by_hash_below_them(database
         spark.range(1, 5001).where("id <> 777").selectExpr("cast(id % 2 AS smallint) AS shop", "cast(id AS int) AS id")
     )
 
-    found = verified(public__big=silver)["public.big"]
+    result = verified(public__big=silver)["public.big"]
 
-    assert found.differences == [Difference(what="missing in the lake", key={"shop": "1", "id": "777"})]
-    assert found.complete
+    assert result.differences == [Difference(what="missing in the lake", key={"shop": "1", "id": "777"})]
+    assert result.complete
 
 
 def test_keys_at_the_ends_of_their_type_are_compared(database, spark, verified, small_ranges):

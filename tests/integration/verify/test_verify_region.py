@@ -20,12 +20,12 @@ pytest_plugins = ["tests.bridge.fix_bridge", "tests.bridge.fix_asked"]
 
 def columns_of(table, *names):
     silver = {"id": SilverType(name="integer"), "balance": SilverType(name="decimal", scale=2)}
-    found = [
+    values = [
         column(name, table.columns[name], silver.get(name, SilverType(name="string")))
         for name in names or table.columns
     ]
-    assert all(isinstance(each, Column) for each in found)
-    return found
+    assert all(isinstance(each, Column) for each in values)
+    return values
 
 
 def test_the_region_computes_what_a_connection_to_its_database_does(asked, database):
@@ -46,25 +46,25 @@ def test_the_region_computes_what_a_connection_to_its_database_does(asked, datab
                 remote.side(direct.tables()[1], [], []).count()
             table = remote.tables()[0]
             columns = columns_of(table)
-            found = [each.side(table, columns, columns[:1]) for each in (remote, direct)]
-            assert found[0].bounds() == found[1].bounds() == (1, 2000)
-            assert found[0].about() == found[1].about()
-            assert found[0].count() == 2000
+            values = [each.side(table, columns, columns[:1]) for each in (remote, direct)]
+            assert values[0].bounds() == values[1].bounds() == (1, 2000)
+            assert values[0].about() == values[1].about()
+            assert values[0].count() == 2000
             for grid in (comparison.grid(comparison.keys(1, 2000), 8), comparison.grid(comparison.hashes(), 8)):
-                here, there = (each.digests(grid) for each in found)
+                here, there = (each.digests(grid) for each in values)
                 assert here == there
                 assert sum(each.rows for each in here.values()) == 2000
-                assert found[0].digests(grid, [0, 3]) == {cell: here[cell] for cell in (0, 3)}
-                hashes = [each.hashes(grid, [0], 5000) for each in found]
+                assert values[0].digests(grid, [0, 3]) == {cell: here[cell] for cell in (0, 3)}
+                hashes = [each.hashes(grid, [0], 5000) for each in values]
                 assert hashes[0] == hashes[1]
                 wanted = [each.key_hash for each in hashes[0][:3]]
-                rows = [each.rows(grid, [0], wanted) for each in found]
+                rows = [each.rows(grid, [0], wanted) for each in values]
                 assert rows[0] == rows[1]
                 assert [row.hash for row in rows[0]] == [each.hash for each in hashes[0][:3]]
 
             # One snapshot: what is written meanwhile is not seen; and nobody else's is taken.
             database.execute("delete from accounts where id = 7")
-            assert found[0].count() == 2000
+            assert values[0].count() == 2000
             with pytest.raises(Retryable, match="the edge is at another verification, asked by"):
                 asked.verify(wire).__enter__()
         eventually(lambda: asked.held() == 0, saying="the snapshot is let go")

@@ -82,14 +82,14 @@ def test_an_edge_reads_the_tables_columns_and_rows_of_its_publication_alone(data
     given = address(database.dsn)
     of_edge = Postgresql(host=given.host, port=given.port, database=given.database, user=given.user)
     with SourceDatabase.connect(SOURCE, of_edge) as source:
-        found = {table.name: table for table in source.tables()}
-        accounts = found["accounts"]
+        tables = {table.name: table for table in source.tables()}
+        accounts = tables["accounts"]
         side = source.side(accounts, [canonical.absent("id")], [canonical.absent("id")])
         rows = side.digests(comparison.grid(comparison.keys(1, 10), 2))
         assert (side.count(), side.bounds(), sum(each.rows for each in rows.values())) == (5, (2, 10), 5)
         assert side.about() >= 0
 
-    assert {name for name, table in found.items() if table.captured} == {"accounts", "logs", "logs_1"}
+    assert {name for name, table in tables.items() if table.captured} == {"accounts", "logs", "logs_1"}
     assert (list(accounts.columns), accounts.treated) == (["id", "country"], {"iban": "not published"})
 
     database.execute("ALTER PUBLICATION headrace SET (publish_via_partition_root = true); DROP PUBLICATION others")

@@ -14,28 +14,30 @@ def test_a_table_without_a_key_is_compared_as_rows_that_may_be_equal(database, s
     other = rows(spark, "a, b", "(2, NULL)", "(1, 'x')", "(2, NULL)")
 
     assert verified(public__log=same)["public.log"].equal
-    found = verified(public__log=other)["public.log"]
-    assert not found.equal
-    assert sorted(it.what for it in found.differences) == ["missing in the lake", "only in the lake"]
-    assert [it.key for it in found.differences] == [{}, {}]
+    result = verified(public__log=other)["public.log"]
+    assert not result.equal
+    assert sorted(it.what for it in result.differences) == ["missing in the lake", "only in the lake"]
+    assert [it.key for it in result.differences] == [{}, {}]
 
 
 def test_a_table_that_one_side_does_not_have_is_equal_only_when_it_has_no_rows(database, spark, verified):
     database.execute("CREATE TABLE empty (id int)")
     database.execute("CREATE TABLE unseen (id int); INSERT INTO unseen VALUES (1), (2)")
 
-    found = verified(public__gone=rows(spark, "id", "(1)"), public__ended=rows(spark, "id", "(1)").limit(0))
+    result = verified(public__gone=rows(spark, "id", "(1)"), public__ended=rows(spark, "id", "(1)").limit(0))
 
-    assert {name: report.equal for name, report in found.items()} == {
+    assert {name: report.equal for name, report in result.items()} == {
         "public.empty": True,
         "public.unseen": False,
         "public.gone": False,
         "public.ended": True,
     }
-    assert found["public.unseen"].reasons == ["the table is missing in the lake"]
-    assert (found["public.unseen"].rows_source, found["public.unseen"].rows_lake) == (2, None)
-    assert found["public.gone"].verdict == "not compared"
-    assert found["public.gone"].reasons[0].startswith("the table is not at the source: it was dropped or renamed there")
+    assert result["public.unseen"].reasons == ["the table is missing in the lake"]
+    assert (result["public.unseen"].rows_source, result["public.unseen"].rows_lake) == (2, None)
+    assert result["public.gone"].verdict == "not compared"
+    assert (
+        result["public.gone"].reasons[0].startswith("the table is not at the source: it was dropped or renamed there")
+    )
 
 
 def test_a_table_that_the_load_stopped_at_says_why_when_it_differs(database, spark, verified):
@@ -70,8 +72,8 @@ def test_a_column_that_the_lake_has_not_seen_counts_as_null_there(bank, in_lake,
 
     bank.execute("UPDATE accounts SET note = 'late' WHERE id = 9")
 
-    found = verified(public__accounts=in_lake())["public.accounts"]
-    assert found.differences == [Difference(what="differs", key={"id": "9"}, columns=("note",))]
+    result = verified(public__accounts=in_lake())["public.accounts"]
+    assert result.differences == [Difference(what="differs", key={"id": "9"}, columns=("note",))]
 
 
 def test_a_scale_that_was_widened_at_the_source_compares_by_value(bank, in_lake, verified):
@@ -83,10 +85,10 @@ def test_a_scale_that_was_widened_at_the_source_compares_by_value(bank, in_lake,
 def test_types_that_cannot_hold_the_same_values_are_named(bank, in_lake, verified):
     bank.execute("ALTER TABLE accounts ALTER id TYPE text")
 
-    found = verified(public__accounts=in_lake())["public.accounts"]
+    result = verified(public__accounts=in_lake())["public.accounts"]
 
-    assert not found.equal
-    assert found.reasons == ["column id is text at the source and integer in the lake"]
+    assert not result.equal
+    assert result.reasons == ["column id is text at the source and integer in the lake"]
 
 
 def test_one_table_alone_can_be_asked_for_with_or_without_its_schema(bank, in_lake, verified):

@@ -19,10 +19,10 @@ from tests.integration.verify.verify_types import (
 def test_a_table_of_every_type_is_equal(database, spark, verified):
     database.execute(TABLE_OF_EVERY_TYPE + COUPLES)
 
-    found = verified(public__everything=spark.sql(SILVER_OF_EVERY_TYPE))["public.everything"]
+    result = verified(public__everything=spark.sql(SILVER_OF_EVERY_TYPE))["public.everything"]
 
-    assert (found.equal, found.reasons, found.differences) == (True, [], [])
-    assert found.rows_source == found.rows_lake == 7
+    assert (result.equal, result.reasons, result.differences) == (True, [], [])
+    assert result.rows_source == result.rows_lake == 7
 
 
 #: Names that the server prints with schemas, for verify, as the log has them for a role whose path has the schema `apart`.
@@ -84,10 +84,10 @@ def test_random_values_have_one_text_in_both_engines(database, spark, verified, 
         )
     )
 
-    found = verified(public__randoms=silver)["public.randoms"]
+    result = verified(public__randoms=silver)["public.randoms"]
 
-    assert found.differences == []
-    assert (found.equal, found.rows_lake) == (True, 1000)
+    assert result.differences == []
+    assert (result.equal, result.rows_lake) == (True, 1000)
 
 
 def as_text(value):
@@ -130,9 +130,9 @@ def test_one_value_that_differs_is_found_in_every_type(database, spark, verified
         silver = silver.union(row)
 
     # When both are compared, then each is found in its column.
-    found = verified(public__everything=silver)["public.everything"]
-    assert not found.equal
-    assert sorted(found.differences, key=lambda it: it.key["id"]) == [
+    result = verified(public__everything=silver)["public.everything"]
+    assert not result.equal
+    assert sorted(result.differences, key=lambda it: it.key["id"]) == [
         Difference(what="differs", key={"id": str(100 + number)}, columns=(changed,))
         for number, (changed, _) in enumerate(OTHERS)
     ]

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.topics import RecordLimits
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.ports import Committed, GroupMetadata
 from bridge.model.route import SourceRoute

@@ -26,7 +26,7 @@ def states(*records):
     letters = DeadLetterIndex()
     for number, (key, value) in enumerate(records):
         letters.add(key, value, f"bank[0]@{number}")
-    return [each["state"] for each in letters.found()]
+    return [each["state"] for each in letters.rows()]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bridge.table_schemas import Found, schema_in, shared
+from bridge.table_schemas import SourceSchema, schema_in, shared_schema
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.schema import Column, TableSchema
 
@@ -32,9 +32,9 @@ def test_a_schema_record_of_the_table_is_found_and_nothing_else():
 
 
 def test_sources_have_to_agree():
-    one, other = (Found(table("id", *more), "mariadb", "bank") for more in ((), ("note",)))
-    assert shared({"a/b": one, "c/d": one}, "public.accounts") == one
+    first, other = (SourceSchema(table("id", *more), "mariadb", "bank") for more in ((), ("note",)))
+    assert shared_schema({"a/b": first, "c/d": first}, "public.accounts") == first
     with pytest.raises(ConfigurationError, match=r"not the same in all sources: a/b, c/d"):
-        shared({"c/d": one, "a/b": other}, "public.accounts")
+        shared_schema({"c/d": first, "a/b": other}, "public.accounts")
     with pytest.raises(NeedsOperator, match="no schema record"):
-        shared({}, "public.accounts")
+        shared_schema({}, "public.accounts")

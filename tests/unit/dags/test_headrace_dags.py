@@ -97,15 +97,15 @@ def stream(name: str, schedule: str = "") -> str:
 
 
 def test_a_hundred_streams_make_a_dag_each_and_import_nothing_heavy(parse):
-    found = parse("".join(stream(f"s{number}") for number in range(100)))
+    result = parse("".join(stream(f"s{number}") for number in range(100)))
 
-    assert set(found["dags"]) == {f"headrace_load_s{number}" for number in range(100)} | {
+    assert set(result["dags"]) == {f"headrace_load_s{number}" for number in range(100)} | {
         "headrace_maintain",
         "headrace_verify",
         "headrace_replay",
     }
     heavy = {"pyspark", "delta", "confluent_kafka", "proton", "psycopg", "psycopg2", "pandas", "headrace", "spark_jobs"}
-    assert heavy.isdisjoint(found["modules"])
+    assert heavy.isdisjoint(result["modules"])
 
 
 def test_a_stream_is_checked_then_loaded_to_bronze_then_to_silver_which_updates_its_asset(parse, tmp_path):
@@ -180,14 +180,14 @@ def test_loads_run_on_the_master_of_the_lakes_file_as_commands_do(parse):
         ('[spark]\nmaster = "spark://spark:7077"\n', "spark://spark:7077", "client"),
         ('[spark]\nmaster = "k8s://https://k:6443"\ndeploy_mode = "cluster"\n', "k8s://https://k:6443", "cluster"),
     ):
-        found = parse(text + stream("bank"), **other)
+        result = parse(text + stream("bank"), **other)
 
-        assert found["connections"]["AIRFLOW_CONN_HEADRACE_SPARK"] == {
+        assert result["connections"]["AIRFLOW_CONN_HEADRACE_SPARK"] == {
             "conn_type": "spark",
             "host": host,
             "extra": {"deploy-mode": mode},
         }
-        tasks = found["dags"]["headrace_load_bank"]["tasks"]
+        tasks = result["dags"]["headrace_load_bank"]["tasks"]
         assert {tasks[name]["connection"] for name in ("bronze", "silver")} == {"headrace_spark"}
 
 
@@ -290,7 +290,7 @@ def test_a_replay_is_asked_for_with_stream_layer_and_where_from(parse):
     ],
 )
 def test_a_wrong_file_is_an_error_that_says_what_is_wrong(parse, text, environment, said):
-    found = parse(text, **environment)
+    result = parse(text, **environment)
 
-    assert found["error"].startswith("ValueError: ")
-    assert said in found["error"]
+    assert result["error"].startswith("ValueError: ")
+    assert said in result["error"]

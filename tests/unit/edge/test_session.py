@@ -91,7 +91,7 @@ def captured(tmp_path, monkeypatch):
         progress = Progress(state, checkpoint(Position.start(7), 50), outbox, PostgresCheckpoint.advanced)
         config = load(path, EdgeFile)
         settings = RecordSettings(tmp_path / "state", config)
-        made = CaptureSession(
+        capture_session = CaptureSession(
             config,
             engine,
             progress,
@@ -103,9 +103,9 @@ def captured(tmp_path, monkeypatch):
             history=TableHistory(tmp_path / "state", SOURCE),
         )
         try:
-            made.run(lambda: session.turns >= TURNS)
+            capture_session.run(lambda: session.turns >= TURNS)
         finally:
-            made.close()
+            capture_session.close()
         return session.turns
 
     return run

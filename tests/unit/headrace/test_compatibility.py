@@ -75,10 +75,10 @@ def test_snapshots_of_former_releases_go_on(written):
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_committed_positions_of_former_releases_are_read(release):
-    found = parse(position_text(release))
+    result = parse(position_text(release))
 
-    assert found.position == Position(0x692010C0, 0x1A00000, 1)
-    assert found.source == ("" if release == "0.1" else SOURCE)
+    assert result.position == Position(0x692010C0, 0x1A00000, 1)
+    assert result.source == ("" if release == "0.1" else SOURCE)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -99,8 +99,8 @@ def test_this_release_writes_what_its_folder_holds(engine, tmp_path):
 
 def newer(path: Path) -> None:
     """Make a file one of the next version, with a field that this release does not know."""
-    found = json.loads(path.read_text())
-    path.write_text(json.dumps(found | {"version": found.get("version", 1) + 1, "unknown": {}}))
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(result | {"version": result.get("version", 1) + 1, "unknown": {}}))
 
 
 def read_place(folder: Path) -> None:

@@ -44,9 +44,9 @@ def test_check_knows_what_a_file_is_and_says_what_is_wrong_with_each(files, tmp_
     files["bridge"].write_text(BRIDGE.replace("listen", "listne"))
     wrong = run(config, "check", "--json", *files.values())
     assert wrong.exit_code == 2
-    found = [json.loads(line) for line in wrong.output.splitlines()]
-    assert [each["ok"] for each in found] == [True, False, True]
-    assert "did you mean 'listen'" in found[1]["error"]
+    lines = [json.loads(line) for line in wrong.output.splitlines()]
+    assert [each["ok"] for each in lines] == [True, False, True]
+    assert "did you mean 'listen'" in lines[1]["error"]
 
     (tmp_path / "other.toml").write_text("[nothing]\n")
     assert "is of no known kind" in run(config, "check", tmp_path / "other.toml").output
@@ -127,10 +127,10 @@ def test_a_new_edge_file_can_be_read_and_is_never_written_over(tmp_path, databas
     written = run(edge, "new", *arguments)
 
     assert written.exit_code == 0, written.output
-    made = load(path, EdgeFile)
-    database_section = getattr(made.source, engine)
+    file = load(path, EdgeFile)
+    database_section = getattr(file.source, engine)
     assert (database_section.host, database_section.port, database_section.user) == ("db", port, "me")
-    assert made.not_for_production() == []
+    assert file.not_for_production() == []
     path.write_text('profile = "production"\n' + path.read_text())
     assert load(path, EdgeFile).profile == "production"
     again = run(edge, "new", *arguments)
@@ -159,14 +159,14 @@ def test_a_new_edge_file_is_not_written_of_what_is_wrong(tmp_path, option, value
 
 def test_new_files_of_bridge_and_lake_can_be_read(tmp_path):
     sources = ["--source", "jakarta/bank", "--source", "london/bank", "--bootstrap", "kafka:9092"]
-    made = run(bridge, "new", *sources, "-o", tmp_path / "bridge.toml")
-    assert made.exit_code == 0, made.output
+    process = run(bridge, "new", *sources, "-o", tmp_path / "bridge.toml")
+    assert process.exit_code == 0, process.output
     assert load(tmp_path / "bridge.toml", BridgeFile).streams["changes"].sources == {
         "jakarta/bank": [0],
         "london/bank": [1],
     }
-    made = run(lake, "new", *sources, "--root", "lake", "-o", tmp_path / "lake.toml")
-    assert made.exit_code == 0, made.output
+    process = run(lake, "new", *sources, "--root", "lake", "-o", tmp_path / "lake.toml")
+    assert process.exit_code == 0, process.output
     assert load(tmp_path / "lake.toml", LakeFile).streams["changes"].sources == ["jakarta/bank", "london/bank"]
 
 

@@ -206,8 +206,12 @@ def test_a_secret_that_leads_nowhere_is_named(reference):
 def test_several_hosts_lead_to_the_one_that_takes_writes(read):
     single = EDGE.replace("env:BANK_PASSWORD", "env:PATH")
     several = single.replace('host = "db.internal"', 'host = "db1,db2"\nport = "5432,5433"')
-    known = read(several, EdgeFile).source.postgresql.parameters()
-    assert (known["host"], known["port"], known["target_session_attrs"]) == ("db1,db2", "5432,5433", "read-write")
+    parameters = read(several, EdgeFile).source.postgresql.parameters()
+    assert (parameters["host"], parameters["port"], parameters["target_session_attrs"]) == (
+        "db1,db2",
+        "5432,5433",
+        "read-write",
+    )
     assert "target_session_attrs" not in read(single, EdgeFile).source.postgresql.parameters()
 
 

@@ -61,9 +61,13 @@ def test_paths_are_relative_to_the_file(read, tmp_path):
     )
     assert file.interconnect.authority == tmp_path / "certs" / "a.pem"
     assert file.interconnect.key == tmp_path / "c.key"
-    known = file.source.postgresql.parameters()
-    assert known["sslrootcert"] == str(tmp_path / "db.pem")
-    assert (known["sslcert"], known["sslkey"], known["sslmode"]) == ("/run/db.crt", "/run/db.key", "verify-full")
+    parameters = file.source.postgresql.parameters()
+    assert parameters["sslrootcert"] == str(tmp_path / "db.pem")
+    assert (parameters["sslcert"], parameters["sslkey"], parameters["sslmode"]) == (
+        "/run/db.crt",
+        "/run/db.key",
+        "verify-full",
+    )
 
 
 def test_one_address_or_several(read):

@@ -113,8 +113,8 @@ def test_production_refuses_what_is_for_trials_and_names_it_all(read):
     assert "[interconnect] amqp:// has no TLS" in refused.value.message
     with pytest.raises(ConfigurationError) as refused:
         read(PRODUCTION + BRIDGE, BridgeFile)
-    for found in ("[streams.bank] replication = 1", "PLAINTEXT", "'listen' without 'certificate'"):
-        assert found in refused.value.message
+    for each in ("[streams.bank] replication = 1", "PLAINTEXT", "'listen' without 'certificate'"):
+        assert each in refused.value.message
     with pytest.raises(ConfigurationError, match=r"\[sources.jakarta/bank.postgresql\] sslmode"):
         read(PRODUCTION + LAKE, LakeFile)
 

@@ -12,7 +12,7 @@ import pytest
 from headrace import logs
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.logs import RateLimitedLog
-from tests.unit.headrace.status.test_client import EDGE
+from tests.unit.headrace.status.test_command import EDGE
 
 
 @pytest.fixture

@@ -63,9 +63,11 @@ def server():
 
 @pytest.fixture
 def client(server):
-    made = RegistryClient(Registry(url=f"http://127.0.0.1:{server.server_port}/apis/ccompat/v7/", timeout_seconds=5))
-    yield made
-    made.close()
+    registry_client = RegistryClient(
+        Registry(url=f"http://127.0.0.1:{server.server_port}/apis/ccompat/v7/", timeout_seconds=5)
+    )
+    yield registry_client
+    registry_client.close()
 
 
 def test_many_requests_take_one_connection(server, client):

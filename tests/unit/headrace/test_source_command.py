@@ -62,19 +62,20 @@ def steps(text):
 
 
 def test_a_source_that_nothing_knows_yet(run, tmp_path):
-    found = steps(run("tokyo/bank", "--lake", "lake.toml", "--json"))
-    assert [place for place, state in found if state == "to do"] == ["edge", "bridge", "lake"]
-    bridge = found["bridge", "to do"]
+    result = steps(run("tokyo/bank", "--lake", "lake.toml", "--json"))
+    assert [place for place, state in result if state == "to do"] == ["edge", "bridge", "lake"]
+    bridge = result["bridge", "to do"]
     assert bridge["content"] == '[streams.bank.sources]\n"tokyo/bank" = [5]\n'
     assert bridge["file"] == str(tmp_path / "bridge.toml")
     assert (
-        found["lake", "to do"]["content"] == '[streams.bank]\nsources = ["jakarta/bank", "london/bank", "tokyo/bank"]\n'
+        result["lake", "to do"]["content"]
+        == '[streams.bank]\nsources = ["jakarta/bank", "london/bank", "tokyo/bank"]\n'
     )
     new = "headrace edge new --source tokyo/bank --database postgresql://headrace@HOST/DATABASE "
     new += "--interconnect amqps://BRIDGE:5671 --output tokyo-bank.toml"
-    assert found["edge", "to do"]["run"] == [new]
-    assert "create role headrace login replication" in " ".join(found["database", "look"]["run"])
-    assert found["certificate", "look"]["run"] == ["headrace certs certs --source tokyo/bank"]
+    assert result["edge", "to do"]["run"] == [new]
+    assert "create role headrace login replication" in " ".join(result["database", "look"]["run"])
+    assert result["certificate", "look"]["run"] == ["headrace certs certs --source tokyo/bank"]
 
 
 def test_what_the_files_have_is_done_and_the_edges_file_says_which_database(run, tmp_path):

@@ -8,9 +8,10 @@ from contextlib import suppress
 import pytest
 
 from bridge.dead_letters import DeadLetterIndex
-from bridge.kafka.last_record import position_of
+from bridge.positions.last_record import position_of
 from bridge.positions.transfer import read_export
 from bridge.table_schemas import schema_in
+from edge.commands import snapshot
 from edge.debezium.checkpoint import place_of
 from edge.mysql.replication import noted_dump_thread
 from edge.postgres.checkpoint import PostgresCheckpoint
@@ -19,9 +20,9 @@ from edge.progress.checkpoint import State
 from edge.progress.passed import PassedTransactions
 from edge.progress.record_settings import RecordSettings
 from edge.requests.service import KnownRequests
-from edge.snapshot import dead_letters, plan, store
+from edge.snapshot import plan, store
 from headrace.errors import ReplicationError
-from headrace.requests.message import content_of, decode_part, decode_request
+from headrace.requests import content_of, decode_part, decode_request
 from headrace.schema import TableSchema
 
 #: What comes in place of a value, by what is wrong with it.
@@ -50,7 +51,7 @@ READERS = {
 }
 DECODERS = {
     "snapshot plan": lambda data: plan.parse(data, "a/one", "plan.json"),
-    "list of dead letters": dead_letters.parse,
+    "list of dead letters": snapshot.parse,
     "request": decode_request,
     "part of an answer": decode_part,
     "content of an answer": lambda data: content_of(data.decode(errors="surrogateescape")),

@@ -63,8 +63,8 @@ def topic(entries):
 
 def kinds(entries):
     records = topic(entries)
-    found = check(SOURCE, COMMITTED, records, partition=0, keys=KEYS) + check_state(SOURCE, records, STORED, KEYS)
-    return {difference.kind for difference in found}
+    result = check(SOURCE, COMMITTED, records, partition=0, keys=KEYS) + check_state(SOURCE, records, STORED, KEYS)
+    return {difference.kind for difference in result}
 
 
 def test_right_history_with_copied_rows_passes(history):

@@ -14,45 +14,45 @@ def read(*lines):
 
 
 def test_insert_carries_every_column():
-    found = read(
+    result = read(
         "table public.accounts: INSERT: id[integer]:1 name[character]:'it''s : new' note[text]:null ok[boolean]:true"
     )
 
     row = {"id": Number("1"), "name": "it's : new", "note": None, "ok": True}
-    assert found == Transaction(761, 1769850900299, 0x20, 1 << 32, (Change("public.accounts", "c", None, row),))
+    assert result == Transaction(761, 1769850900299, 0x20, 1 << 32, (Change("public.accounts", "c", None, row),))
 
 
 def test_update_of_a_key_carries_the_old_one():
-    found = read("table public.a: UPDATE: old-key: id[integer]:1 new-tuple: id[integer]:2 x[text]:'a\nb'")
+    result = read("table public.a: UPDATE: old-key: id[integer]:1 new-tuple: id[integer]:2 x[text]:'a\nb'")
 
-    assert found.changes == (Change("public.a", "u", {"id": Number("1")}, {"id": Number("2"), "x": "a\nb"}),)
+    assert result.changes == (Change("public.a", "u", {"id": Number("1")}, {"id": Number("2"), "x": "a\nb"}),)
 
 
 def test_column_that_the_log_did_not_carry_is_named():
-    found = read("table public.a: UPDATE: id[integer]:1 x[text]:unchanged-toast-datum")
+    result = read("table public.a: UPDATE: id[integer]:1 x[text]:unchanged-toast-datum")
 
-    assert found.changes == (Change("public.a", "u", None, {"id": Number("1")}, ("x",)),)
+    assert result.changes == (Change("public.a", "u", None, {"id": Number("1")}, ("x",)),)
 
 
 def test_whole_old_row_fills_what_the_log_did_not_carry():
-    found = read(
+    result = read(
         "table public.a: UPDATE: old-key: id[integer]:1 x[text]:'long' new-tuple: id[integer]:1 x[text]:unchanged-toast-datum"
     )
 
     row = {"id": Number("1"), "x": "long"}
-    assert found.changes == (Change("public.a", "u", row, row),)
+    assert result.changes == (Change("public.a", "u", row, row),)
 
 
 def test_delete_carries_the_old_row():
-    found = read('table "My Schema"."t,x": DELETE: "a b"[character varying]:\'1\' c[integer[]]:\'{1,2}\'')
+    result = read('table "My Schema"."t,x": DELETE: "a b"[character varying]:\'1\' c[integer[]]:\'{1,2}\'')
 
-    assert found.changes == (Change("My Schema.t,x", "d", {"a b": "1", "c": "{1,2}"}, None),)
+    assert result.changes == (Change("My Schema.t,x", "d", {"a b": "1", "c": "{1,2}"}, None),)
 
 
 def test_truncate_is_one_change_for_each_table():
-    found = read("table public.a, public.b: TRUNCATE: restart_seqs cascade")
+    result = read("table public.a, public.b: TRUNCATE: restart_seqs cascade")
 
-    assert found.changes == (Change("public.a", "t", None, None), Change("public.b", "t", None, None))
+    assert result.changes == (Change("public.a", "t", None, None), Change("public.b", "t", None, None))
 
 
 @pytest.mark.parametrize(

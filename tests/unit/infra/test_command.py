@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.errors import ConfigurationError, NeedsOperator
-from infra.local.command import down, status, up
+from infra.local.stack import down, status, up
 
 
 def test_down_where_nothing_runs_says_so_and_succeeds(tmp_path):

@@ -61,9 +61,9 @@ def subcommand(words):
     """Return the command of ours that these words lead to, and the arguments that are left."""
     command, context = headrace, click.Context(headrace)
     while isinstance(command, click.Group) and words:
-        found = command.get_command(context, words[0])
-        assert found is not None, f"there is no command {words[0]!r}"
-        command, words = found, words[1:]
+        result = command.get_command(context, words[0])
+        assert result is not None, f"there is no command {words[0]!r}"
+        command, words = result, words[1:]
     return command, words
 
 
@@ -177,8 +177,8 @@ def copied(service):
     }
     given = {}
     for word in words:
-        if found := re.fullmatch(r"--copy=([^=]+)=([^:]+):(\d+)", word):
-            name, folder, user = found.groups()
+        if match := re.fullmatch(r"--copy=([^=]+)=([^:]+):(\d+)", word):
+            name, folder, user = match.groups()
             assert name in made, name
             files = {"authority.pem", f"{name}.pem", f"{name}.key"}
             if any(each.startswith(f"--interior-router={name}=") for each in words):
@@ -221,13 +221,13 @@ def test_o1_each_service_has_its_own_keys_readable_by_its_user_and_none_has_the_
 
 def read_by(service):
     """Return the files of ours that a service is started with."""
-    found = [
+    words = [
         word
         for word in service.get("command", [])
         if word.startswith("/etc/headrace/") and word.endswith((".toml", ".conf"))
     ]
     places = mounts(service)
-    return [places.get(word) or str(Path(places[str(Path(word).parent)]) / Path(word).name) for word in found]
+    return [places.get(word) or str(Path(places[str(Path(word).parent)]) / Path(word).name) for word in words]
 
 
 def test_without_a_password_compose_says_what_to_set():
@@ -340,9 +340,9 @@ def test_images_hold_what_their_part_needs_at_the_versions_of_the_project(part):
 def test_health_checks_ask_where_the_part_answers(part, kind):
     (asked,) = re.findall(r"http://127\.0\.0\.1:(\d+)/health/live", (IMAGES / f"{part}.Dockerfile").read_text())
     for name in OURS:
-        found = configuration(name)
-        if found is not None and isinstance(found[1], kind) and "run" in SERVICES[name]["command"]:
-            assert found[1].metrics.listen.rpartition(":")[2] == asked
+        result = configuration(name)
+        if result is not None and isinstance(result[1], kind) and "run" in SERVICES[name]["command"]:
+            assert result[1].metrics.listen.rpartition(":")[2] == asked
 
 
 def test_monitoring_is_started_by_its_profile_alone():

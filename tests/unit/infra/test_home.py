@@ -8,39 +8,39 @@ from importlib.metadata import version
 import pytest
 
 from headrace.errors import NeedsOperator
-from infra.local import home
-from infra.local.home import can_reach, make_home, readable_copy, remove_home
+from infra.local import server
 from infra.local.postgres import Postgres
+from infra.local.server import can_reach, make_home, readable_copy, remove_home
 
 
 @pytest.fixture
 def elsewhere(tmp_path, monkeypatch):
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    monkeypatch.setattr(home, "_ELSEWHERE", folder)
+    monkeypatch.setattr(server, "_ELSEWHERE", folder)
     return folder
 
 
 def test_home_is_in_the_folder_when_its_path_is_short(tmp_path, elsewhere, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(home, "_LONGEST", 4000)
+    monkeypatch.setattr(server, "_LONGEST", 4000)
 
-    made = make_home(tmp_path / "it", None)
+    home = make_home(tmp_path / "it", None)
 
-    assert made == tmp_path / "it" / "home"
+    assert home == tmp_path / "it" / "home"
     assert not list(elsewhere.iterdir())
 
 
 def test_long_path_gets_a_home_elsewhere_that_goes_with_it(tmp_path, elsewhere):
     folder = tmp_path / ("x" * 120)
 
-    made = make_home(folder, None)
+    home = make_home(folder, None)
 
-    assert made.parent == elsewhere
-    assert make_home(folder, None) == made
-    (made / "data").mkdir()
+    assert home.parent == elsewhere
+    assert make_home(folder, None) == home
+    (home / "data").mkdir()
     remove_home(folder)
-    assert not made.exists()
+    assert not home.exists()
     assert not (folder / "home").is_symlink()
 
 
@@ -65,7 +65,7 @@ def test_programs_that_can_be_reached_are_not_copied(tmp_path, elsewhere):
 
 def test_copy_of_programs_runs(elsewhere, monkeypatch):
     # Given an account that can reach nothing.
-    monkeypatch.setattr(home, "can_reach", lambda *_: False)
+    monkeypatch.setattr(server, "can_reach", lambda *_: False)
 
     # When a cluster looks for its programs.
     programs = [Postgres(elsewhere / "unused").bin(name) for name in ("initdb", "postgres", "psql", "pg_recvlogical")]

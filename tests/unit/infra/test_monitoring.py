@@ -9,9 +9,8 @@ import yaml
 
 from bridge.deliveries.record import STATES as DELIVERY_STATES
 from bridge.deliveries.record import DeliveryMetrics
-from bridge.lanes.state import LaneMetrics
 from bridge.metrics import STATES as BRIDGE_STATES
-from bridge.metrics import SourceMetrics
+from bridge.metrics import LaneMetrics, SourceMetrics
 from bridge.service import CONNECTION_PREFIX, DELIVERY_PREFIX, LANE_PREFIX
 from bridge.service import PREFIX as BRIDGE
 from edge.answers.handlers import PREFIX as EDGE
@@ -20,8 +19,7 @@ from edge.observability.figures import Figures
 from headrace.certificates.files import ConnectionMetrics
 from headrace.console.metrics import HELP as CONSOLE
 from headrace.lake.own_tables import TABLE_STATES
-from headrace.metrics.collector import names
-from headrace.metrics.figure import metrics_of
+from headrace.metrics.collector import metrics_of, names
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "infra" / "monitoring"
@@ -40,8 +38,8 @@ ALL |= CONSOLE.keys() | {
 
 def named(text):
     """Return the metrics that a text names; those of a histogram without what Prometheus adds."""
-    found = set(re.findall(r"\bheadrace_(?:edge|bridge|lake|console)_[a-z_]*[a-z]\b", text))
-    return {re.sub(r"_bucket$", "", name) for name in found}
+    texts = set(re.findall(r"\bheadrace_(?:edge|bridge|lake|console)_[a-z_]*[a-z]\b", text))
+    return {re.sub(r"_bucket$", "", name) for name in texts}
 
 
 @pytest.mark.parametrize("file", ["alerts/headquarters.yml", "alerts/region.yml", "alerts/lake.yml", "dashboard.json"])

@@ -38,7 +38,7 @@ ROLES = {"normal", "inter-router", "edge"}
 
 def sections(path):
     """Return the sections of a file: (kind, attributes). Raises AssertionError for what is none."""
-    found, kind, attributes = [], None, {}
+    results, kind, attributes = [], None, {}
     for number, line in enumerate(path.read_text().splitlines(), 1):
         text = line.strip()
         if not text or text.startswith("#"):
@@ -48,7 +48,7 @@ def sections(path):
             kind, attributes = opened[1], {}
         elif text == "}":
             assert kind is not None, f"{path.name}:{number}"
-            found.append((kind, attributes))
+            results.append((kind, attributes))
             kind = None
         else:
             given = re.fullmatch(r"(\w+): (\S.*)", text)
@@ -57,11 +57,11 @@ def sections(path):
             assert given[1] not in attributes, f"{path.name}:{number}: twice"
             attributes[given[1]] = given[2]
     assert kind is None, f"{path.name}: a section is not closed"
-    return found
+    return results
 
 
 def of_kind(path, kind):
-    return [attributes for found, attributes in sections(path) if found == kind]
+    return [attributes for each, attributes in sections(path) if each == kind]
 
 
 def vhosts():

@@ -54,8 +54,8 @@ def test_the_command_of_a_unit_exists_with_its_options(path):
 def recipe():
     """Return the commands of docs/deploy.md for systemd, one a line."""
     text = (FOLDER.parents[1] / "docs" / "deploy.md").read_text().partition("## systemd")[2].partition("\n## ")[0]
-    found = re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    return "\n".join(found).replace("\\\n", " ").splitlines()
+    texts = re.findall(r"^```\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    return "\n".join(texts).replace("\\\n", " ").splitlines()
 
 
 def test_the_printed_recipe_makes_what_the_units_and_init_need():

@@ -97,7 +97,7 @@ def test_no_load_fails_where_events_cannot_be_sent(lake, monkeypatch, caplog):
 
 
 def test_a_load_does_not_wait_for_a_server_that_keeps_it_waiting(lake, monkeypatch, caplog):
-    monkeypatch.setattr(lineage, "_PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(lineage, "_CLOSE_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         # It takes the connection, and answers nothing.
         began = monotonic()

@@ -22,21 +22,22 @@ def test_a_source_of_ours_is_taken():
 
 
 def test_a_certificate_opens_its_own_source_and_no_other():
-    known = Identities({}, demanded=True)
+    identities = Identities({}, demanded=True)
 
-    assert refusal(a_link(), SOURCES, REFUSED, "jakarta/bank", known) is None
+    assert refusal(a_link(), SOURCES, REFUSED, "jakarta/bank", identities) is None
     for identity in ("london/bank", "paris/bank", None):
-        condition, says = refusal(a_link(), SOURCES, REFUSED, identity, known)
+        condition, says = refusal(a_link(), SOURCES, REFUSED, identity, identities)
         assert condition == "amqp:unauthorized-access"
         assert repr(identity) in says
         assert "'jakarta/bank'" in says
 
 
 def test_who_may_not_send_for_a_source_does_not_learn_whether_it_is_there():
-    known = Identities({}, demanded=True)
+    identities = Identities({}, demanded=True)
 
     there, absent = (
-        refusal(a_link(f"cdc/{source}"), SOURCES, REFUSED, "london/bank", known) for source in ("jakarta/bank", "x/y")
+        refusal(a_link(f"cdc/{source}"), SOURCES, REFUSED, "london/bank", identities)
+        for source in ("jakarta/bank", "x/y")
     )
 
     assert there[0] == absent[0] == "amqp:unauthorized-access"

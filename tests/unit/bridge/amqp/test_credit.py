@@ -122,8 +122,8 @@ def test_the_credit_of_a_release_with_a_pause_comes_back_after_it():
     link = wire.attach()
     for name in range(3):
         wire.deliver(link, name)
-    one, two, three = wire.tickets()
-    wire.manager.settle([(one, Release(2.5)), (two, Release(2.5)), (three, Release())])
+    first, two, three = wire.tickets()
+    wire.manager.settle([(first, Release(2.5)), (two, Release(2.5)), (three, Release())])
     assert link.credit == CREDIT - 2
     ((seconds, action),) = wire.timers
     assert seconds == 2.5

@@ -11,7 +11,7 @@ from bridge.deliveries.record import DeliveryMetrics
 from bridge.requests.pending import PendingRequests
 from headrace.configuration.bridge import Interconnect
 from headrace.configuration.sections import Delivery
-from headrace.requests.message import ANSWERS, REQUESTS
+from headrace.requests import ANSWERS, REQUESTS
 
 SOURCE = "jakarta/bank"
 
@@ -103,7 +103,7 @@ def test_a_connection_that_is_lost_costs_no_look_at_the_others_x3(monkeypatch):
         return (
             [feed.source for feed in links.credit.all()],
             list(links.requests._answers),
-            [known.address.removeprefix(REQUESTS) for known in links.requests.senders._all()],
+            [each.address.removeprefix(REQUESTS) for each in links.requests.senders._all()],
         )
 
     assert attached() == (sources, sources, sources)

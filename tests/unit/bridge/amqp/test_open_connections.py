@@ -16,17 +16,17 @@ from bridge.amqp.connections import (
 
 @pytest.fixture
 def made():
-    found = SimpleNamespace(now=0.0, ended=[], renewed=[], used=set())
+    result = SimpleNamespace(now=0.0, ended=[], renewed=[], used=set())
 
     def abort(connection, _why):
-        found.ended.append(connection.name)
+        result.ended.append(connection.name)
 
-    found.pending = PendingConnections(abort, lambda: found.now)
-    found.open = OpenConnections(
-        found.pending, abort, lambda connection: found.renewed.append(connection.name), clock=lambda: found.now
+    result.pending = PendingConnections(abort, lambda: result.now)
+    result.open = OpenConnections(
+        result.pending, abort, lambda connection: result.renewed.append(connection.name), clock=lambda: result.now
     )
-    found.look = lambda ends=True: found.open.look(found.used.__contains__, ends=ends)
-    return found
+    result.look = lambda ends=True: result.open.look(result.used.__contains__, ends=ends)
+    return result
 
 
 def connect(made, number, *, used=True):

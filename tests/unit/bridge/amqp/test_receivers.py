@@ -12,8 +12,8 @@ GIVEN = {"jakarta-branch": ["alerts/jakarta"], "audit": ["alerts/*"], "wrong": [
 
 def refused(address, identity, *, demanded=True, receivers=GIVEN):
     outbox = Outbox("alerts", Delivery(address="alerts/{region}", receivers=receivers), DeliveryMetrics())
-    found = receiver_refusal([outbox], address, identity, demanded=demanded)
-    return found and found[0]
+    result = receiver_refusal([outbox], address, identity, demanded=demanded)
+    return result and result[0]
 
 
 @pytest.mark.parametrize(("address", "identity"), [("alerts/jakarta", "jakarta-branch"), ("alerts/london", "audit")])

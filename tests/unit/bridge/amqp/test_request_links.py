@@ -20,15 +20,15 @@ def link(address, *, is_sender, settled=False):
 @pytest.fixture
 def links():
     refused = {"jakarta/shop": ("amqp:link:redirect", "another bridge has it")}
-    made = RequestLinks(
+    request_links = RequestLinks(
         "bridge",
         {SOURCE, "jakarta/shop"},
         Identities({"edge-3": ["london/*"]}, demanded=True),
         refused,
         lambda _seconds, _step: None,
     )
-    made.carry(PendingRequests(lambda _source: True, lambda _part: None), lambda *_arguments: None)
-    return made
+    request_links.carry(PendingRequests(lambda _source: True, lambda _part: None), lambda *_arguments: None)
+    return request_links
 
 
 def test_addresses_of_requests_and_answers_are_known_in_their_own_direction_alone():
@@ -56,13 +56,13 @@ def test_addresses_of_requests_and_answers_are_known_in_their_own_direction_alon
 def test_a_source_attaches_for_itself(links, source, identity, condition):
     for is_sender in (True, False):
         address = f"{'requests' if is_sender else 'answers'}/{source}"
-        found = links.refusal(link(address, is_sender=is_sender), source, identity)
-        assert (found and found[0]) == condition
+        refusal = links.refusal(link(address, is_sender=is_sender), source, identity)
+        assert (refusal and refusal[0]) == condition
 
 
 def test_links_whose_deliveries_nobody_acknowledges_are_refused(links):
-    found = links.refusal(link(f"answers/{SOURCE}", is_sender=False, settled=True), SOURCE, SOURCE)
-    assert found[0] == "amqp:not-allowed"
+    refusal = links.refusal(link(f"answers/{SOURCE}", is_sender=False, settled=True), SOURCE, SOURCE)
+    assert refusal[0] == "amqp:not-allowed"
 
 
 def test_a_bridge_that_carries_no_requests_refuses_all():

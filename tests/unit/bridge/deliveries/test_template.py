@@ -22,9 +22,9 @@ def record(key=None, **headers):
     ],
 )
 def test_a_record_has_the_address_of_its_key_and_headers(template, given, address):
-    made = AddressTemplate(template)
-    assert made.address(given) == address
-    assert made.matches(address)
+    address_template = AddressTemplate(template)
+    assert address_template.address(given) == address
+    assert address_template.matches(address)
 
 
 @pytest.mark.parametrize("key", [None, b"", b"a b", b"a/../cdc#", b"x::queue", "\u00e9".encode(), b"a//b", b"y" * 300])

@@ -3,9 +3,8 @@
 import pytest
 
 from bridge.deliveries import worker as worker_module
-from bridge.deliveries.kafka import End
 from bridge.deliveries.outbox import Outbox
-from bridge.deliveries.record import DeliveryMetrics, Record
+from bridge.deliveries.record import DeliveryMetrics, End, Record
 from bridge.deliveries.worker import Worker
 from headrace.configuration.bridge import BridgeFile, Interconnect, Kafka, Stream
 from headrace.configuration.sections import Delivery

@@ -9,8 +9,8 @@ from bridge.model.ports import InstanceFenced
 
 
 def test_group_generation_and_member_are_read():
-    found = parse(b"CGMDv2:\x07\x00\x00\x00bridges\x00one-4ece\x00\x00one\x00")
-    assert (found.group, found.generation, found.member, found.is_usable) == ("bridges", 7, "one-4ece", True)
+    result = parse(b"CGMDv2:\x07\x00\x00\x00bridges\x00one-4ece\x00\x00one\x00")
+    assert (result.group, result.generation, result.member, result.is_usable) == ("bridges", 7, "one-4ece", True)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def consumers(monkeypatch):
 
 @pytest.fixture
 def fenced(consumers):
-    one = KafkaMember(None, None, "bridges", "one", 8.0)
-    one.join(["bank"], *[lambda _places: None] * 3)
+    kafka_member = KafkaMember(None, None, "bridges", "one", 8.0)
+    kafka_member.join(["bank"], *[lambda _places: None] * 3)
     consumers[0].is_fenced = True
-    return one
+    return kafka_member
 
 
 def test_a_client_that_was_fenced_is_made_again_like_any_other(fenced, consumers):

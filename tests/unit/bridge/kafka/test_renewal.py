@@ -6,7 +6,7 @@ import pytest
 
 from bridge.kafka import writing
 from bridge.kafka.writing import Renewal
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.secret import Secret
 
@@ -94,22 +94,22 @@ class Producer:
 
 def test_a_writer_that_writes_nothing_for_long_goes_on_with_a_new_client(monkeypatch):
     """K1: the writers of answers and dead letters were never made again."""
-    made, now = [], [0.0]
+    producers, now = [], [0.0]
     monkeypatch.setattr("bridge.kafka.writing.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(writing, "record_producer", lambda _connection: made.append(Producer()) or made[-1])
+    monkeypatch.setattr(writing, "record_producer", lambda _connection: producers.append(Producer()) or producers[-1])
     writer = writing.RecordWriter(None, "answers")
     now[0] = 1000.0
     writer.poll()
-    assert len(made) == 1
-    made[0].error = "not reached"
+    assert len(producers) == 1
+    producers[0].error = "not reached"
     reported = []
     writer.write(None, b"", reported.append)
     for _ in range(100):
         now[0] += 1
         writer.poll()
-    assert len(made) == 2
+    assert len(producers) == 2
     # what was on its way is reported, so that its owner writes it again where it was not taken
     assert len(reported) == 1
     writer.renew()
     writer.poll()
-    assert len(made) == 3
+    assert len(producers) == 3

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from bridge.lanes import state
-from bridge.lanes.state import LaneState, Phase
+from bridge.lanes import transaction
+from bridge.lanes.transaction import LaneState, Phase
 from bridge.model.delivery import Delivery, Release
 from bridge.model.ports import Fenced, OldGeneration
 from headrace.batch import CONTENT_ENCODING, encode
@@ -45,7 +45,7 @@ class Hanging:
 
 @pytest.fixture
 def served(monkeypatch):
-    monkeypatch.setattr(state, "HUNG_SECONDS", 0.05)
+    monkeypatch.setattr(transaction, "HUNG_SECONDS", 0.05)
     parts = BridgeParts(ONE, TWO)
     parts.registry.assigned([ONE, TWO], metadata())
     parts.recover()

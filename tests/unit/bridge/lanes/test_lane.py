@@ -15,13 +15,13 @@ ONE, TWO, THREE = SOURCES = "a/one", "a/two", "a/three"
 
 @pytest.fixture
 def parts():
-    made = BridgeParts(*SOURCES)
-    made.registry.assigned(SOURCES, metadata())
-    made.recover()
-    made.turn = lambda: [lane.turn(0) for lane in made.lanes]
-    made.turn()
-    made.kafka.transactions.clear()
-    return made
+    bridge_parts = BridgeParts(*SOURCES)
+    bridge_parts.registry.assigned(SOURCES, metadata())
+    bridge_parts.recover()
+    bridge_parts.turn = lambda: [lane.turn(0) for lane in bridge_parts.lanes]
+    bridge_parts.turn()
+    bridge_parts.kafka.transactions.clear()
+    return bridge_parts
 
 
 def put(parts, source, ticket, rows=20, sizes=20, which=0):

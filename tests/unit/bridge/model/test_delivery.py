@@ -28,12 +28,12 @@ def test_a_lost_link_takes_its_deliveries_with_it():
 
 
 def test_closing_wakes_who_waits_and_gives_nothing_out_any_more():
-    inbox, found = Inbox(), []
-    waiting = threading.Thread(target=lambda: found.append(inbox.take(30)))
+    inbox, results = Inbox(), []
+    waiting = threading.Thread(target=lambda: results.append(inbox.take(30)))
     waiting.start()
     inbox.close()
     waiting.join(20)
-    assert found == [None]
+    assert results == [None]
     assert inbox.take(0) is None
 
 
@@ -47,9 +47,9 @@ def test_a_closed_inbox_takes_nothing_and_keeps_what_it_has_for_whoever_clears_i
 
 
 def test_a_delivery_wakes_who_waits():
-    inbox, found = Inbox(), []
-    waiting = threading.Thread(target=lambda: found.append(inbox.take(30)))
+    inbox, results = Inbox(), []
+    waiting = threading.Thread(target=lambda: results.append(inbox.take(30)))
     waiting.start()
     inbox.put(a_delivery(7))
     waiting.join(20)
-    assert found[0].ticket == 7
+    assert results[0].ticket == 7

@@ -11,8 +11,8 @@ FORMER = "692010c0/0000000001a2b3c8/00000002 2026-11-01T10:00:00.000Z host/17/0a
 
 
 def test_a_text_is_read_as_it_was_written():
-    found = parse(position_text("jakarta/bank", AT, "host/17/0a1b2c3d"))
-    assert (found.position, found.source, found.bridge) == (AT, "jakarta/bank", "host/17/0a1b2c3d")
+    result = parse(position_text("jakarta/bank", AT, "host/17/0a1b2c3d"))
+    assert (result.position, result.source, result.bridge) == (AT, "jakarta/bank", "host/17/0a1b2c3d")
     assert parse(position_text("jakarta/bank", None, "headrace bridge move")).position is None
 
 

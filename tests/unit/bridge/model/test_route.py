@@ -95,13 +95,13 @@ def test_a_pattern_is_for_the_topics_that_there_are_o10():
         "bank.x._y": "delete",
         ACCOUNTS: "compact",
     }
-    found = {
+    topics = {
         name: tables.topic_of(
             b"1", value(b'"%b"' % name.partition(".")[0].encode(), b'"%b"' % name.partition(".")[2].encode())
         )
         for name in ("public.loans", "public.log_1", "public.new", "other.x", "x.öy", "public.accounts")
     }
-    assert found == {
+    assert topics == {
         "public.loans": "bank.public.loans",
         "public.log_1": "bank.public.log_1",
         "public.new": "bank",
@@ -137,7 +137,7 @@ def test_a_transaction_is_shared_out_by_table_and_key(tables):
     # given a beginning, a schema record, two changes, a delete with its tombstone in another table, and a marker
     accounts, transfers, nothing = (b'"public"', b'"accounts"'), (b'"public"', b'"transfers"'), (b'""', b'""')
     begin, schema, message = value(*nothing, b"0"), value(*accounts, b"1"), value(*nothing, b"5")
-    one, two, delete = value(*accounts, b"2"), value(*accounts, b"3"), value(*transfers, b"4")
+    first, two, delete = value(*accounts, b"2"), value(*accounts, b"3"), value(*transfers, b"4")
     batch = Batch(
         source="jakarta/bank",
         follows=Position(EPOCH, 8, 0),
@@ -145,19 +145,19 @@ def test_a_transaction_is_shared_out_by_table_and_key(tables):
         last=Position(EPOCH, 9, 3),
         segments=[(9, 0, 1), (9, 0, 1), (9, 0, 3), (9, 2, 1), (9, 3, 1)],
         keys=[b"t", None, b'{"id":1}', b'{"id":2}', b'{"id":1}', b'{"id":1}', b"m"],
-        values=[begin, schema, one, two, delete, None, message],
+        values=[begin, schema, first, two, delete, None, message],
     )
     # when
-    found = {
+    results = {
         (topic, partition): list(zip(keys, values, strict=True))
         for topic, partition, keys, values, _ in share_out(batch, 0, "bank", [0, 1], tables)
     }
     # then each table's records are in its topic, by key; the schema record in every partition of the stream's own
-    at = {key: partition for (topic, partition), pairs in found.items() if topic == ACCOUNTS for key, _ in pairs}
+    at = {key: partition for (topic, partition), pairs in results.items() if topic == ACCOUNTS for key, _ in pairs}
     assert set(at) == {b'{"id":1}', b'{"id":2}'}
-    assert found[ACCOUNTS, at[b'{"id":1}']][0] == (b'{"id":1}', one)
-    assert found[TRANSFERS, at[b'{"id":1}']] == [(b'{"id":1}', delete), (b'{"id":1}', None)]
-    own = [pair for partition in (0, 1) for pair in found["bank", partition]]
+    assert results[ACCOUNTS, at[b'{"id":1}']][0] == (b'{"id":1}', first)
+    assert results[TRANSFERS, at[b'{"id":1}']] == [(b'{"id":1}', delete), (b'{"id":1}', None)]
+    own = [pair for partition in (0, 1) for pair in results["bank", partition]]
     assert own.count((None, schema)) == 2
     assert sorted(own, key=str) == sorted([(None, schema), (None, schema), (b"t", begin), (b"m", message)], key=str)
 
@@ -185,9 +185,9 @@ def test_the_mark_of_a_copy_goes_where_schema_records_go(tables, engine):
         values=[mark, row],
     )
 
-    found = {
+    results = {
         (topic, partition): values for topic, partition, _, values, _ in share_out(batch, 0, "bank", [0, 1], tables)
     }
 
-    assert found.pop(("bank", 0)) == found.pop(("bank", 1)) == [mark]
-    assert [(topic, values) for (topic, _), values in found.items()] == [(ACCOUNTS, [row])]
+    assert results.pop(("bank", 0)) == results.pop(("bank", 1)) == [mark]
+    assert [(topic, values) for (topic, _), values in results.items()] == [(ACCOUNTS, [row])]

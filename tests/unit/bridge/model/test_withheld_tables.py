@@ -15,8 +15,13 @@ def test_a_text_is_read_as_it_was_written(name):
         40, {name: WithheldTable(Position(7, 50, 1), 12), "public.u": WithheldTable(Position(7, 60, 0), 40)}
     )
     text = position_text("a/b", AT, "headrace bridge move", withheld)
-    found = parse(text)
-    assert (found.position, found.source, found.bridge, found.withheld) == (AT, "a/b", "headrace bridge move", withheld)
+    result = parse(text)
+    assert (result.position, result.source, result.bridge, result.withheld) == (
+        AT,
+        "a/b",
+        "headrace bridge move",
+        withheld,
+    )
     assert text.isascii()
     # a reader of the format before finds the position up to which all is in its topic
     assert text.split(" ")[:2] == ["3", str(Position(7, 50, 1))]

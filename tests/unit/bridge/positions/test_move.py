@@ -128,8 +128,8 @@ def test_one_foreign_offset_is_shown_as_the_error_of_its_source_alone(monkeypatc
     """It failed `positions`, `status`, `doctor` and `export` for all sources."""
     group = Group(monkeypatch, one=(0,), two=(1,))
     group.held["bank", 1] = (9, "")
-    one, two = survey.survey(group.file)
-    assert (one["position"], one["error"]) == (str(ONE), None)
+    first, two = survey.survey(group.file)
+    assert (first["position"], first["error"]) == (str(ONE), None)
     assert (two["position"], two["offsets"]) == (None, [])
     assert "did not write: bank[1]" in two["error"]
     assert "--topic bank:1'" in two["error"]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.group.recovery import Recovery
+from bridge.group.membership import Recovery
 from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
@@ -232,9 +232,9 @@ def test_a_source_that_left_the_partition_that_somebody_else_committed_does_not_
     cluster.last[1] = KNOWN[1], AT
     cluster.routes = {KNOWN[1]: SourceRoute(KNOWN[1], "bank", (5,)), KNOWN[0]: SourceRoute(KNOWN[0], "bank", (0,))}
     for searches in (False, True):
-        found = cluster.positions(searches=searches).read(cluster.routes)
-        assert found[KNOWN[0]].position == AT
-        assert isinstance(found[KNOWN[1]], NeedsOperator)
+        result = cluster.positions(searches=searches).read(cluster.routes)
+        assert result[KNOWN[0]].position == AT
+        assert isinstance(result[KNOWN[1]], NeedsOperator)
     # nor does one to which the file gives it
     cluster.routes = {"a/fresh": SourceRoute("a/fresh", "bank", (1,))}
     assert isinstance(cluster.positions(searches=True).read(["a/fresh"])["a/fresh"], NeedsOperator)
@@ -251,16 +251,16 @@ def owner(cluster, text, partitions=(1, 5), order=(1, 5)):
 def test_a_source_of_several_partitions_goes_on_from_what_the_intact_ones_hold(monkeypatch):
     """One foreign offset stopped it, and the hint led into another error: "owned bank[1] until now"."""
     cluster = Cluster(monkeypatch)
-    for found in owner(cluster, ""):
-        assert (found.position, found.offsets) == (AT, {("bank", 1): 9, ("bank", 5): 9})
+    for each in owner(cluster, ""):
+        assert (each.position, each.offsets) == (AT, {("bank", 1): 9, ("bank", 5): 9})
     # A newer bridge may know of a later position.
-    for found in owner(cluster, "9 something of a newer release"):
-        assert "has version 9" in found.message
+    for each in owner(cluster, "9 something of a newer release"):
+        assert "has version 9" in each.message
     # The file has others than the intact text names.
-    for found in owner(cluster, "", partitions=(1,), order=(1, 5)):
-        assert "owned bank[1], bank[5] until now, and the bridge's file names bank[1]" in found.message
-    for found in owner(cluster, "", order=(5, 1)):
-        assert "had its partitions in the order [5, 1]" in found.message
+    for each in owner(cluster, "", partitions=(1,), order=(1, 5)):
+        assert "owned bank[1], bank[5] until now, and the bridge's file names bank[1]" in each.message
+    for each in owner(cluster, "", order=(5, 1)):
+        assert "had its partitions in the order [5, 1]" in each.message
 
 
 def test_a_partition_is_not_given_back_to_a_source_that_lost_it(monkeypatch):
@@ -337,9 +337,9 @@ def test_partitions_in_another_order_are_refused_as_keys_would_move(monkeypatch,
     cluster.routes = {OTHER: SourceRoute(OTHER, "bank", (0, 1))}
     text = position_text(OTHER, AT, "host/1/aa/b2", partitions=committed)
     cluster.held = {("bank", 0): text, ("bank", 1): text}
-    found = cluster.positions(searches=False).read([OTHER])[OTHER]
+    result = cluster.positions(searches=False).read([OTHER])[OTHER]
     if is_served:
-        assert found.position == AT
+        assert result.position == AT
     else:
-        assert isinstance(found, NeedsOperator)
-        assert "had its partitions in the order [1, 0] until now, and the bridge's file has [0, 1]" in found.message
+        assert isinstance(result, NeedsOperator)
+        assert "had its partitions in the order [1, 0] until now, and the bridge's file has [0, 1]" in result.message

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from bridge.requests import kafka
+from bridge.requests import worker
 from bridge.requests.command import ask
+from headrace import requests
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected
 from headrace.findings import Finding
-from headrace.requests import asking
-from headrace.requests.message import Content, decode_request, encode, parts
+from headrace.requests import Content, decode_request, encode, parts
 
 BRIDGE = """
 [kafka]
@@ -54,7 +54,7 @@ class Wire:
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(kafka, "AskingTopics", Wire)
+    monkeypatch.setattr(worker, "AskingTopics", Wire)
 
     def ask_(*arguments, file=BRIDGE + "[requests]\n", answer=None, outcome="done"):
         path = tmp_path / "file.toml"
@@ -68,11 +68,11 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_the_doctor_of_an_edge_is_printed_as_in_the_region(run):
-    found = [Finding("wal_level", "wrong", "wal_level is replica", "ALTER SYSTEM")._asdict()]
-    code, said = run("jakarta/bank", "doctor", answer=Content(exit_code=3, data=found))
+    results = [Finding("wal_level", "wrong", "wal_level is replica", "ALTER SYSTEM")._asdict()]
+    code, said = run("jakarta/bank", "doctor", answer=Content(exit_code=3, data=results))
     assert (code, "wal_level is replica" in said, "1 wrong" in said) == (3, True, True)
-    code, said = run("jakarta/bank", "doctor", "--json", answer=Content(data=found))
-    assert (code, json.loads(said)) == (0, found)
+    code, said = run("jakarta/bank", "doctor", "--json", answer=Content(data=results))
+    assert (code, json.loads(said)) == (0, results)
     assert Wire.asked[0].kind == "doctor"
     assert "@" in Wire.asked[0].caller
     assert Wire.named == ["headrace.requests", "headrace.answers"]
@@ -131,7 +131,7 @@ def test_a_refusal_and_an_answer_that_is_not_understood_are_errors(run):
 
 
 def test_nobody_answers(run, monkeypatch):
-    monkeypatch.setattr(asking, "GRACE_SECONDS", 0)
+    monkeypatch.setattr(requests, "GRACE_SECONDS", 0)
     monkeypatch.setattr(Wire, "read", lambda _self, _seconds: [])
     with pytest.raises(NotConnected, match="no answer within 1 s"):
         run("jakarta/bank", "status", "--timeout", "1")

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from bridge.requests.pending import MOST_OF_SOURCE, PendingRequests
-from headrace.requests.message import Content, Part, content_of, encode, new_request, parts
+from headrace.requests import Content, Part, content_of, encode, new_request, parts
 
 SOURCE, OTHER = "jakarta/bank", "london/bank"
 ADDRESS = f"requests/{SOURCE}"

@@ -8,7 +8,7 @@ from bridge.requests.worker import RequestWorker
 from headrace.configuration.bridge import Kafka
 from headrace.configuration.sections import Topics
 from headrace.errors import NeedsOperator, NotConnected
-from headrace.requests.message import Content, decode_part, encode, new_request, parts
+from headrace.requests import Content, decode_part, encode, new_request, parts
 
 SOURCE = "jakarta/bank"
 

@@ -39,12 +39,12 @@ def test_the_hash_of_a_key_never_changes():
     rows = [
         Row(Position(1_700_000_000, 5, number), key, b"") for number, key in enumerate([b'{"id":1}', b'{"id":2}', b"x"])
     ]
-    found = {
+    partitions = {
         key: share.partition
         for share in share_out(of(SOURCE, rows, rows[0].position), 0, "t", [4, 5, 6])
         for key in share.keys
     }
-    assert found == {b'{"id":1}': 4, b'{"id":2}': 5, b"x": 4}
+    assert partitions == {b'{"id":1}': 4, b'{"id":2}': 5, b"x": 4}
 
 
 def test_a_schema_record_goes_everywhere_and_a_delete_with_its_tombstone_to_one_partition():
@@ -72,7 +72,7 @@ def test_every_record_goes_to_one_partition_and_a_key_keeps_its_order():
     assert sorted(value for share in split for value in share.values) == sorted(BATCH.values)
     order = {value: number for number, value in enumerate(BATCH.values)}
     for share in split:
-        assert all(order[one] < order[two] for one, two in pairwise(share.values))
+        assert all(order[first] < order[two] for first, two in pairwise(share.values))
     assert all(share.values for share in split)
 
 
@@ -113,6 +113,6 @@ def test_headers_go_where_their_records_go():
     (rest,) = share_out(batch, 2, "t", [0])
     assert (whole.headers, rest.headers) == (named, {1: named[3]})
     split = share_out(batch, 1, "t", [0, 1, 2])
-    found = {share.values[at]: given for share in split for at, given in share.headers.items()}
-    assert found == {b"1": named[1], b"3": named[3]}
+    results = {share.values[at]: given for share in split for at, given in share.headers.items()}
+    assert results == {b"1": named[1], b"3": named[3]}
     assert share_out(BATCH, 0, "t", [0])[0].headers is None

@@ -70,7 +70,7 @@ def test_a_record_without_a_key_of_a_compacted_topic_goes_to_the_streams_own():
 
 
 def test_a_key_keeps_its_partition_whatever_its_id_is():
-    found = {}
+    results = {}
     for number in (7, 8):
         head = b"\0\0\0\0" + bytes([number])
         records = [(head + bytes([key]), head + b"v") for key in range(50)]
@@ -78,24 +78,24 @@ def test_a_key_keeps_its_partition_whatever_its_id_is():
             batch(*records, written=[WRITTEN._replace(number=number)]), 0, route((0, 1, 2)), Known()
         ):
             for key in share.keys:
-                assert found.setdefault(key, share.partition) == share.partition
-    assert len(set(found.values())) == 3
+                assert results.setdefault(key, share.partition) == share.partition
+    assert len(set(results.values())) == 3
 
 
 def test_what_is_json_goes_to_the_streams_own_topic():
     records = [(None, b'{"source":{}}'), (b'{"id":"1"}', b'{"status":"END"}'), (HEAD + b"k", HEAD + b"v")]
-    found = {share.topic: share for share in share_out_avro(batch(*records), 0, route(t="delete"), Known())}
-    assert found["s"].values == [value for _, value in records[:2]]
-    assert found["s"].keys == [key for key, _ in records[:2]]
+    shares = {share.topic: share for share in share_out_avro(batch(*records), 0, route(t="delete"), Known())}
+    assert shares["s"].values == [value for _, value in records[:2]]
+    assert shares["s"].keys == [key for key, _ in records[:2]]
 
 
 def test_where_transactions_begin_and_end_goes_to_the_topic_that_they_have():
     begin, message = (b'{"id":"1"}', b'{"status":"BEGIN"}'), (b'{"prefix":"a"}', b'{"message":{}}')
     router = TableRouter("s", {"public.t": TableTopic("s.public.t", "delete")}, transactions="s.transaction")
     given = batch(begin, (HEAD + b"k", HEAD + b"v"), message)
-    found = {share.topic: share.values for share in share_out_avro(given, 0, route()._replace(tables=router), Known())}
-    assert found["s.transaction"] == [begin[1]]
-    assert found["s"] == [message[1]]
+    values = {share.topic: share.values for share in share_out_avro(given, 0, route()._replace(tables=router), Known())}
+    assert values["s.transaction"] == [begin[1]]
+    assert values["s"] == [message[1]]
 
 
 def test_what_names_no_schema_of_the_batch_is_corrupt():

@@ -14,7 +14,7 @@ from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from headrace.batch import Batch, WrittenWith, decode
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
 from headrace.schema import Column, TableSchema
@@ -131,15 +131,15 @@ def readings(text):
     """Return all names that a consumer may read of a record, None where there is none, or a reader that ignores case differs."""
     members = json.loads(text, object_pairs_hook=Pairs)
     sources = [member for name, member in members if name.casefold() == "source"]
-    found = {None for name, _ in members if name != "source" == name.casefold()}
+    values = {None for name, _ in members if name != "source" == name.casefold()}
     for source in sources or [None]:
         names = [
             member if isinstance(member, str) and given == "name" else None
             for given, member in (source if isinstance(source, Pairs) else [])
             if given.casefold() == "name"
         ]
-        found |= set(names or [None])
-    return found
+        values |= set(names or [None])
+    return values
 
 
 @given(documents())

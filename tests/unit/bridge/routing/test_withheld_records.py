@@ -98,9 +98,9 @@ def test_a_refused_tables_changes_are_a_batch_of_their_own_and_the_others_go_on(
 
 
 def test_what_follows_is_withheld_whatever_the_registry_says_by_then():
-    known = Withheld(40, {"public.t": WithheldTable(TAIL, 12)})
-    divided = divide(batch(avro("t", b"1", b"one"), avro("u", b"1", b"two")), 0, ROUTE, Refusing(), known, TAIL)
-    assert (divided.withheld, divided.reasons) == (known, {})
+    withheld = Withheld(40, {"public.t": WithheldTable(TAIL, 12)})
+    divided = divide(batch(avro("t", b"1", b"one"), avro("u", b"1", b"two")), 0, ROUTE, Refusing(), withheld, TAIL)
+    assert (divided.withheld, divided.reasons) == (withheld, {})
     values, parts = found(divided)
     assert (list(values), list(parts)) == (["s.public.u"], ["a/b public.t"])
 
@@ -123,13 +123,13 @@ def test_repeats_are_not_withheld_again():
 
 
 def test_an_edge_that_writes_json_by_now_does_not_overtake_what_is_withheld():
-    known = Withheld(40, {"public.t": WithheldTable(TAIL, 12)})
+    withheld = Withheld(40, {"public.t": WithheldTable(TAIL, 12)})
     schema = of_json("t", tableChanges=[{}])
     given = batch(
         (None, schema), (b'{"id":1}', of_json("t", op="c")), (b'{"id":1}', None), (b'{"id":1}', of_json("u", op="c")),
         segments=[(10, 0, 1), (10, 0, 1), (10, 1, 2)], written=[],
     )  # fmt: skip
-    values, parts = found(divide(given, 0, ROUTE, Refusing(), known, TAIL))
+    values, parts = found(divide(given, 0, ROUTE, Refusing(), withheld, TAIL))
     # its schema record is in the stream's own topic, ahead of what it describes
     assert values == {"s": [schema], "s.public.u": [of_json("u", op="c")]}
     assert parts["a/b public.t"].values == [of_json("t", op="c"), None]

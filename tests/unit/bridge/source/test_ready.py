@@ -20,17 +20,17 @@ def put(session):
 
 def test_a_session_is_held_by_one_lane_and_waits_again_when_more_came_meanwhile():
     queue = ReadyQueue()
-    one, two = sessions(queue, "a/one", "a/two")
-    put(one)
+    first, two = sessions(queue, "a/one", "a/two")
+    put(first)
     put(two)
-    put(one)
-    assert (queue.take(0), queue.take(0), queue.take(0)) == (one, two, None)
-    put(one)
+    put(first)
+    assert (queue.take(0), queue.take(0), queue.take(0)) == (first, two, None)
+    put(first)
     assert queue.take(0) is None
-    one.inbox.take()
+    first.inbox.take()
     two.inbox.take()
-    queue.give_back([one, two])
-    assert (queue.take(0), queue.take(0)) == (one, None)
+    queue.give_back([first, two])
+    assert (queue.take(0), queue.take(0)) == (first, None)
 
 
 def test_isolated_sessions_are_taken_by_the_isolated_lane_only():
@@ -43,15 +43,15 @@ def test_isolated_sessions_are_taken_by_the_isolated_lane_only():
 
 def test_a_closed_session_is_over_wherever_it_is_and_its_end_can_be_waited_for():
     queue = ReadyQueue()
-    one, two = sessions(queue, "a/one", "a/two")
-    put(one)
+    first, two = sessions(queue, "a/one", "a/two")
+    put(first)
     put(two)
-    assert queue.take(0) is one
+    assert queue.take(0) is first
     assert queue.close(two)
     assert not queue.close(two)
     assert queue.take(0) is None
-    queue.close(one)
-    assert not queue.wait_returned([one], 0.01)
-    threading.Timer(0.05, lambda: queue.give_back([one])).start()
-    assert queue.wait_returned([one], 20)
+    queue.close(first)
+    assert not queue.wait_returned([first], 0.01)
+    threading.Timer(0.05, lambda: queue.give_back([first])).start()
+    assert queue.wait_returned([first], 20)
     assert len(queue) == 0

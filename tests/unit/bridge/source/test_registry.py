@@ -10,10 +10,10 @@ ONE, TWO = SOURCES = "a/one", "a/two"
 
 @pytest.fixture
 def parts():
-    made = BridgeParts(*SOURCES)
-    made.registry.assigned(SOURCES, metadata())
-    made.recover()
-    return made
+    bridge_parts = BridgeParts(*SOURCES)
+    bridge_parts.registry.assigned(SOURCES, metadata())
+    bridge_parts.recover()
+    return bridge_parts
 
 
 def states(parts):

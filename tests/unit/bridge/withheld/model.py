@@ -8,7 +8,7 @@ import json
 import random
 from collections import defaultdict
 
-from bridge.kafka.record_limits import RecordLimits
+from bridge.kafka.topics import RecordLimits
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.delivery import Accept, Delivery
 from bridge.model.ports import Committed
@@ -147,15 +147,15 @@ class Reader:
         if self.broker.chance.random() < self.broker.faults:
             raise NotConnected("withheld records could not be read")
         assert begin >= self.broker.starts[place], "what is needed is deleted"
-        found, size = [], 0
+        results, size = [], 0
         for offset in range(begin, end):
             record = self.broker.logs[place][offset]
             if record is not None and record[0] == key:
-                found.append(WithheldRecord(offset, records.batch_of(record[2], record[1], "here"), len(record[1])))
+                results.append(WithheldRecord(offset, records.batch_of(record[2], record[1], "here"), len(record[1])))
                 size += len(record[1])
                 if size >= most:
-                    return found, offset + 1
-        return found, end
+                    return results, offset + 1
+        return results, end
 
     def delete(self, place, end):
         self.broker.starts[place] = max(end, self.broker.starts[place])
@@ -184,15 +184,15 @@ def schema_of(table: str, number: int) -> WrittenWith:
 def log(chance: random.Random, count: int, altered: float) -> list[Change]:
     """Return changes of three tables, whose schemas are altered now and then; numbers name schemas."""
     numbers = {table: 10 * (place + 1) for place, table in enumerate(TABLES)}
-    made, commit = [], 100
-    while len(made) < count:
+    changes, commit = [], 100
+    while len(changes) < count:
         commit += chance.randint(1, 9)
         for ordinal in range(chance.randint(1, 6)):
             table = chance.choice(TABLES)
             if chance.random() < altered:
                 numbers[table] = (numbers[table] // 100 + 1) * 100 + numbers[table] % 100
-            made.append(Change(Position(EPOCH, commit, ordinal), table, numbers[table], chance.randint(1, 9)))
-    return made
+            changes.append(Change(Position(EPOCH, commit, ordinal), table, numbers[table], chance.randint(1, 9)))
+    return changes
 
 
 def batch(changes: list[Change], follows: Position) -> Batch:
@@ -240,9 +240,9 @@ class Bridge:
         """Begin a session, if one waits, at what is committed."""
         for source, lease in [*self.waiting.items()]:
             del self.waiting[source]
-            found = parse(self.broker.text) if self.broker.text else None
-            position = found.position if found else None
-            withheld = (found.withheld if found else None) or Withheld(0)
+            result = parse(self.broker.text) if self.broker.text else None
+            position = result.position if result else None
+            withheld = (result.withheld if result else None) or Withheld(0)
             self.registry.serve(
                 source, lease, Committed(position, "", "", dict.fromkeys(self.state.route.places, 0), withheld)
             )

@@ -7,8 +7,8 @@ from bridge.kafka.client import KafkaError, OffsetSpec
 from bridge.model.ports import Committed
 from bridge.model.position_text import Withheld, WithheldTable, parse
 from bridge.model.route import SourceRoute
-from bridge.positions import withheld_survey as survey
-from bridge.positions.withheld_survey import known_withheld
+from bridge.positions import last_record as survey
+from bridge.positions.last_record import known_withheld
 from bridge.routing.withheld_records import batch_of, divide
 from bridge.service import STALLED_SECONDS, Stalls
 from bridge.source.session import Session
@@ -153,12 +153,12 @@ def taken_over(monkeypatch, ends, **held):
     monkeypatch.setattr(survey, "records", lambda *_: iter(()))
     monkeypatch.setattr(OffsetSpec, "latest", lambda: LATEST)
     routes = {f"a/{n}": SourceRoute(f"a/{n}", "s", (number(n),), None, "s", "", "s.withheld") for n in held}
-    found = {
+    results = {
         f"a/{n}": Committed(Position(1, 9, 0), "", "", {("s", number(n)): 5}, withheld) for n, withheld in held.items()
     }
     ends = {("s.withheld", number(n)): each for n, each in ends.items()}
-    changed = known_withheld(object(), Admin(ends), routes, found)
-    return {source[2:]: each for source, each in (found | changed).items()}
+    changed = known_withheld(object(), Admin(ends), routes, results)
+    return {source[2:]: each for source, each in (results | changed).items()}
 
 
 def number(name):
@@ -170,16 +170,16 @@ WAITING = Withheld(9, {"public.t": WithheldTable(Position(1, 5, 0), 3)})
 
 
 def test_a_source_goes_on_with_what_is_withheld_where_its_topic_still_has_it(monkeypatch):
-    found = taken_over(monkeypatch, {"x": (0, 9), "y": (0, 12), "z": (4, 4)}, x=WAITING, y=Withheld(9), z=None)
-    assert [found[name].withheld for name in "xyz"] == [WAITING, Withheld(9), Withheld(4)]
+    result = taken_over(monkeypatch, {"x": (0, 9), "y": (0, 12), "z": (4, 4)}, x=WAITING, y=Withheld(9), z=None)
+    assert [result[name].withheld for name in "xyz"] == [WAITING, Withheld(9), Withheld(4)]
 
 
 def test_a_source_whose_withheld_records_went_with_their_topic_does_not_go_on(monkeypatch):
-    found = taken_over(monkeypatch, {"x": (0, 8), "y": (0, 1)}, x=WAITING, y=Withheld(9))
-    assert isinstance(found["x"], NeedsOperator)
-    assert "public.t" in found["x"].message
+    result = taken_over(monkeypatch, {"x": (0, 8), "y": (0, 1)}, x=WAITING, y=Withheld(9))
+    assert isinstance(result["x"], NeedsOperator)
+    assert "public.t" in result["x"].message
     # of which nothing was withheld, there is nothing to lose
-    assert found["y"].withheld == Withheld(1)
+    assert result["y"].withheld == Withheld(1)
 
 
 def test_a_partition_that_cannot_be_looked_at_keeps_no_other_source_from_going_on(monkeypatch):
@@ -248,8 +248,8 @@ def test_what_is_withheld_of_a_batch_that_does_not_shrink_goes_into_topics_of_1_
         keys=[head + b"1"] * 40, values=values, written=[schema_of("t", 10)],
     )  # fmt: skip
     served = Served()
-    known = Withheld(3, {"public.t": WithheldTable(Position(1, 1, 0), 2)})
-    (share,) = divide(given, 0, served.bridge.state.route, served.schemas, known, given.follows).shares
+    withheld = Withheld(3, {"public.t": WithheldTable(Position(1, 1, 0), 2)})
+    (share,) = divide(given, 0, served.bridge.state.route, served.schemas, withheld, given.follows).shares
     parts = [batch_of(share.headers[n], value, "here") for n, value in enumerate(share.values)]
     assert max(map(len, share.values)) < 1_000_000
     assert set(share.keys) == {f"{SOURCE} public.t".encode()}
@@ -262,8 +262,8 @@ def test_what_is_withheld_of_a_batch_that_does_not_shrink_goes_into_topics_of_1_
 def test_sources_that_share_a_subject_do_not_all_stop_for_their_releases_at_once():
     served = Served()
     route = served.bridge.state.route
-    one = Withheld(100, {"public.t": WithheldTable(Position(1, 5, 0), 3)})
-    sessions = [Session(f"a/{n}", 1, Committed(TAIL, "", "", {}, one), lambda _session: None) for n in range(100)]
+    withheld = Withheld(100, {"public.t": WithheldTable(Position(1, 5, 0), 3)})
+    sessions = [Session(f"a/{n}", 1, Committed(TAIL, "", "", {}, withheld), lambda _session: None) for n in range(100)]
     states = {
         each.source: SimpleNamespace(route=route._replace(partitions=(n,)), session=each)
         for n, each in enumerate(sessions)

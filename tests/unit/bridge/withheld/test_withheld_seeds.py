@@ -33,8 +33,8 @@ def test_each_topic_has_its_changes_once_and_in_order(seed):
         bridge = step(chance, bridge, broker, schemas, partitions, edge, len(changes))
         complete_as_committed(broker, changes)
     # then
-    found = parse(broker.text)
-    assert found.position == changes[-1].position
+    result = parse(broker.text)
+    assert result.position == changes[-1].position
     assert bridge.state.session.withheld.tables == {} == bridge.state.figures.withheld
     for table in TABLES:
         assert in_topics(broker, table) == expected(changes, table, partitions), table

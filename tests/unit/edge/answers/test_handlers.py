@@ -8,7 +8,7 @@ from edge.answers.handlers import EdgeService, policy_filter, request_service
 from edge.observability.figures import Figures
 from headrace.configuration.edge import EdgeFile
 from headrace.findings import Finding
-from headrace.requests.message import content_of, encode, new_request
+from headrace.requests import content_of, encode, new_request
 from headrace.status.answer import Answer
 from headrace.verify import comparison, contract
 from headrace.verify.canonical import SilverType, SourceType
@@ -56,17 +56,17 @@ def answer(tmp_path):
 
 def test_the_status_is_that_of_the_running_edge(answer):
     outcome, content = answer("status")
-    found = msgspec.convert(content.data, Answer)
+    result = msgspec.convert(content.data, Answer)
     assert (outcome, content.exit_code) == ("done", 1)
-    assert (found.part, found.running, found.ready, found.address) == ("edge", True, False, "the interconnect")
-    assert [(each.source, each.position) for each in found.sources] == [(SOURCE, "a/b/c")]
+    assert (result.part, result.running, result.ready, result.address) == ("edge", True, False, "the interconnect")
+    assert [(each.source, each.position) for each in result.sources] == [(SOURCE, "a/b/c")]
 
 
 def test_the_doctor_finds_what_is_wrong_with_a_database_that_is_away(answer):
     outcome, content = answer("doctor")
-    found = [Finding(**each) for each in content.data]
+    findings = [Finding(**each) for each in content.data]
     assert (outcome, content.exit_code) == ("done", 3)
-    assert ("connection", "wrong") in [(each.check, each.level) for each in found]
+    assert ("connection", "wrong") in [(each.check, each.level) for each in findings]
 
 
 def test_a_kind_that_is_not_listed_is_refused(answer):
@@ -168,32 +168,32 @@ def test_tables_and_columns_that_do_not_leave_are_left_out_and_named_with_what_i
             {"columns": ["*.*.salary"], "action": "exclude"},
         ],
     }
-    found = left(policy, table("people", "id", "name", "salary"), table("secrets", "id"), table("others", "id"))
+    result = left(policy, table("people", "id", "name", "salary"), table("secrets", "id"), table("others", "id"))
 
-    assert set(found) == {"public.people", "public.others"}
-    assert list(found["public.people"].columns) == ["id"]
-    assert found["public.people"].treated == {"name": "mask", "salary": "exclude"}
-    assert (list(found["public.others"].columns), found["public.others"].treated) == (["id"], {})
+    assert set(result) == {"public.people", "public.others"}
+    assert list(result["public.people"].columns) == ["id"]
+    assert result["public.people"].treated == {"name": "mask", "salary": "exclude"}
+    assert (list(result["public.others"].columns), result["public.others"].treated) == (["id"], {})
 
 
 def test_a_table_that_a_rule_cannot_apply_to_is_not_captured():
     """S11."""
     policy = {"columns": [{"columns": ["*.*.id"], "action": "mask"}]}
-    found = left(policy, table("people", "id", "name"))["public.people"]
+    result = left(policy, table("people", "id", "name"))["public.people"]
 
-    assert (found.captured, list(found.columns), found.key) == (False, [], ())
+    assert (result.captured, list(result.columns), result.key) == (False, [], ())
 
 
 def test_a_partition_keeps_back_what_the_table_keeps_back_that_it_is_a_partition_of():
     policy = {"exclude_tables": ["public.logs"], "columns": [{"columns": ["public.people.name"], "action": "mask"}]}
-    found = left(
+    result = left(
         policy,
         table("people_1", "id", "name", partition_of=["public.people"]),
         table("logs_1", "id", partition_of=["public.logs"]),
     )
 
-    assert set(found) == {"public.people_1"}
-    assert found["public.people_1"].treated == {"name": "as in public.people"}
+    assert set(result) == {"public.people_1"}
+    assert result["public.people_1"].treated == {"name": "as in public.people"}
 
 
 def test_tables_that_are_not_included_do_not_leave():

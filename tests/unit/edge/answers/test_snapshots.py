@@ -7,7 +7,7 @@ from edge.answers.handlers import snapshot
 from edge.snapshot.store import SnapshotStore
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError
-from headrace.requests.message import new_request
+from headrace.requests import new_request
 
 SOURCE = "jakarta/bank"
 

@@ -76,10 +76,10 @@ def session(database):
         "state": {"folder": "state"},
     }
     leaving = policy_filter(msgspec.convert(given, EdgeFile))
-    made = Verification("0" * 16, "ann", "postgresql", connect, leaving, checkpoint=lambda: database.checkpoint)
-    assert made.ask(0, contract.Open(placed=False), 30).state == "done"
-    yield made
-    made.end()
+    verification = Verification("0" * 16, "ann", "postgresql", connect, leaving, checkpoint=lambda: database.checkpoint)
+    assert verification.ask(0, contract.Open(placed=False), 30).state == "done"
+    yield verification
+    verification.end()
 
 
 def rows_of(name, key):

@@ -325,8 +325,8 @@ def test_a_number_beyond_the_calendar_is_an_error_of_the_engines(tmp_path):
 
 def test_a_column_is_not_null_as_its_schema_says_and_mariadbs_json_is_text():
     field = wire.field("c", "string", "JSON") | {"optional": False}
-    made = {kind: CONNECTORS[kind].column(field, 1, optional=True) for kind in ("mysql", "mariadb")}
-    assert {kind: (each.type_name, each.optional) for kind, each in made.items()} == {
+    columns = {kind: CONNECTORS[kind].column(field, 1, optional=True) for kind in ("mysql", "mariadb")}
+    assert {kind: (each.type_name, each.optional) for kind, each in columns.items()} == {
         "mysql": ("JSON", False),
         "mariadb": ("LONGTEXT", False),
     }

@@ -342,7 +342,7 @@ def test_a_checkpoint_whose_offset_names_no_place_is_damaged(engine):
 
 
 def test_the_checkpoint_moves_to_acknowledged_places_alone():
-    made = DebeziumCheckpoint(
+    debezium_checkpoint = DebeziumCheckpoint(
         source="a/b",
         stage="made",
         acknowledged=str(Position(1, 4, 0)),
@@ -350,8 +350,8 @@ def test_the_checkpoint_moves_to_acknowledged_places_alone():
         confirmed_place=5,
         offset=("key", "old"),
     )
-    assert made.advanced(Position(1, 3, 0), 4, None) == made
-    moved = made.advanced(Position(1, 9, 0), 10, ("key", "new"))
+    assert debezium_checkpoint.advanced(Position(1, 3, 0), 4, None) == debezium_checkpoint
+    moved = debezium_checkpoint.advanced(Position(1, 9, 0), 10, ("key", "new"))
     assert (moved.confirmed, moved.place, moved.position) == (10, "new", Position(1, 9, 0))
 
 
@@ -380,14 +380,14 @@ def test_doctor_asks_the_server_by_the_engine_and_makes_nothing_there(read, tmp_
     monkeypatch.setattr(examine, "class_path", lambda _connector: [tmp_path / "a.jar"])
     settings = {"binlog_format": "ROW", "gtid_mode": "OFF", "server_id": "1"}
     java = java_double.write(tmp_path, f"line()\nsay(hello(settings={settings}))\nassert line() == ''")
-    found = list(examine.look_at_server(read(java=java).source.debezium))
-    assert [(each.check, each.level) for each in found] == [
+    result = list(examine.look_at_server(read(java=java).source.debezium))
+    assert [(each.check, each.level) for each in result] == [
         ("server", "ok"),
         ("binlog_format", "ok"),
         ("gtid_mode", "wrong"),
     ]
-    assert engine_frames.SYSTEM in found[0].text
-    assert "set global gtid_mode = 'ON'" in found[2].fix
+    assert engine_frames.SYSTEM in result[0].text
+    assert "set global gtid_mode = 'ON'" in result[2].fix
 
 
 def test_a_java_that_is_not_there_is_found(read):

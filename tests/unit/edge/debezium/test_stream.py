@@ -13,9 +13,8 @@ from edge.postgres.envelope import Table
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
-from headrace.configuration.edge import ColumnRule
+from headrace.configuration.edge import ColumnRule, Records
 from headrace.configuration.edge import Policy as PolicySection
-from headrace.configuration.records import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 from tests.unit.edge.debezium import engine_frames as wire

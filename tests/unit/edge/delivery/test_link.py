@@ -11,17 +11,17 @@ def condition(name, description=""):
 
 
 def test_a_batch_that_the_bridge_rejects_is_looked_for_at_the_bridge():
-    found = rejected("jakarta/bank", condition("headrace:stale-epoch", "an older epoch"))
+    result = rejected("jakarta/bank", condition("headrace:stale-epoch", "an older epoch"))
 
-    assert isinstance(found, NeedsOperator)
-    assert found.message == "the far side rejected a batch of jakarta/bank: headrace:stale-epoch an older epoch"
-    assert "See the bridge's log" in found.hint
+    assert isinstance(result, NeedsOperator)
+    assert result.message == "the far side rejected a batch of jakarta/bank: headrace:stale-epoch an older epoch"
+    assert "See the bridge's log" in result.hint
 
 
 def test_a_batch_that_is_too_large_for_a_router_is_looked_for_in_its_log():
     """The bridge never saw it (R9)."""
-    found = rejected("jakarta/bank", condition("amqp:link:message-size-exceeded"))
+    result = rejected("jakarta/bank", condition("amqp:link:message-size-exceeded"))
 
-    assert isinstance(found, NeedsOperator)
-    assert "maxMessageSize above [records] largest_megabytes" in found.hint
-    assert "Its own log" in found.hint
+    assert isinstance(result, NeedsOperator)
+    assert "maxMessageSize above [records] largest_megabytes" in result.hint
+    assert "Its own log" in result.hint

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from edge.delivery.in_flight import ALONE_BYTES
-from edge.delivery.window import Window
+from edge.delivery.window import ALONE_BYTES, Window
 from edge.observability.figures import Figures
 from edge.records.batcher import SealedBatch
 from headrace.position import Position
@@ -32,7 +31,7 @@ def batch(number, *, size=10, confirm=None):
     )
 
 
-def window(count, **options):
+def make_window(count, **options):
     made = Window(START, 5)
     for number in range(1, count + 1):
         made.add(batch(number, **options))
@@ -48,14 +47,14 @@ def sent(made):
 
 
 def test_batches_are_given_out_in_order_and_once():
-    made = window(3)
+    window = make_window(3)
 
-    assert [commit for _, commit in sent(made)] == [1, 2, 3]
-    assert made.take() is None
+    assert [commit for _, commit in sent(window)] == [1, 2, 3]
+    assert window.take() is None
 
 
 def test_in_flight_is_what_was_sent_and_has_no_outcome():
-    waiting = window(3)
+    waiting = make_window(3)
     figures = Figures(window_limit_bytes=100, credit=1)
     assert (waiting.unsettled, figures.in_flight) == ((0, 0), None)
     (delivery, _), _ = waiting.take(), waiting.take()
@@ -67,71 +66,71 @@ def test_in_flight_is_what_was_sent_and_has_no_outcome():
 
 
 def test_acknowledged_tail_moves_only_over_accepted_batches_without_a_hole():
-    made = window(3)
-    (first, _), (second, _), (third, _) = sent(made)
+    window = make_window(3)
+    (first, _), (second, _), (third, _) = sent(window)
 
-    assert not made.accepted(second)
-    assert (made.acknowledged, made.confirmable) == (START, 5)
+    assert not window.accepted(second)
+    assert (window.acknowledged, window.confirmable) == (START, 5)
 
-    assert made.accepted(first)
-    assert (made.acknowledged, made.confirmable) == (position(2), 200)
+    assert window.accepted(first)
+    assert (window.acknowledged, window.confirmable) == (position(2), 200)
 
-    assert made.accepted(third)
-    assert (made.acknowledged, made.confirmable, len(made), made.bytes) == (position(3), 300, 0, 0)
+    assert window.accepted(third)
+    assert (window.acknowledged, window.confirmable, len(window), window.bytes) == (position(3), 300, 0, 0)
 
 
 def test_returned_delivery_holds_sending_until_go_on_and_then_all_from_the_oldest_go_again():
-    made = window(3)
-    (_, _), (second, _), (third, _) = sent(made)
+    window = make_window(3)
+    (_, _), (second, _), (third, _) = sent(window)
 
-    assert made.returned(second)
-    assert made.take() is None
-    made.go_on()
+    assert window.returned(second)
+    assert window.take() is None
+    window.go_on()
 
-    assert [commit for _, commit in sent(made)] == [1, 2, 3]
-    assert not made.accepted(third)
-    assert made.acknowledged == START
+    assert [commit for _, commit in sent(window)] == [1, 2, 3]
+    assert not window.accepted(third)
+    assert window.acknowledged == START
 
 
 def test_batch_accepted_past_a_hole_is_sent_again():
-    made = window(3)
-    (first, _), _, (third, _) = sent(made)
-    made.accepted(third)
+    window = make_window(3)
+    (first, _), _, (third, _) = sent(window)
+    window.accepted(third)
 
-    made.returned(first)
-    made.go_on()
+    window.returned(first)
+    window.go_on()
 
-    assert [commit for _, commit in sent(made)] == [1, 2, 3]
+    assert [commit for _, commit in sent(window)] == [1, 2, 3]
 
 
 def test_outcome_of_an_earlier_delivery_says_nothing_of_the_next_one():
-    made = window(1)
-    ((first, _),) = sent(made)
-    made.lost()
-    ((again, _),) = sent(made)
+    window = make_window(1)
+    ((first, _),) = sent(window)
+    window.lost()
+    ((again, _),) = sent(window)
 
-    assert not made.accepted(first)
-    assert not made.returned(first)
-    assert made.acknowledged == START
-    assert made.accepted(again)
+    assert not window.accepted(first)
+    assert not window.returned(first)
+    assert window.acknowledged == START
+    assert window.accepted(again)
 
 
 def test_late_returns_of_one_tail_go_back_once():
-    made = window(3)
-    deliveries = [delivery for delivery, _ in sent(made)]
+    window = make_window(3)
+    deliveries = [delivery for delivery, _ in sent(window)]
 
-    assert [made.returned(delivery) for delivery in deliveries] == [True, False, False]
+    assert [window.returned(delivery) for delivery in deliveries] == [True, False, False]
 
 
 def test_lost_link_sends_everything_unaccepted_again_at_once():
-    made = window(3)
-    (first, _), (second, _), _ = sent(made)
-    made.accepted(first)
-    made.returned(second)
+    window = make_window(3)
+    (first, _), (second, _), _ = sent(window)
+    window.accepted(first)
+    window.returned(second)
 
-    made.lost()
+    window.lost()
 
-    assert [commit for _, commit in sent(made)] == [2, 3]
+    assert [commit for _, commit in sent(window)] == [2, 3]
 
 
 def test_transaction_cut_over_batches_is_confirmable_only_with_its_end():
@@ -147,39 +146,39 @@ def test_transaction_cut_over_batches_is_confirmable_only_with_its_end():
 
 
 def test_idle_log_is_confirmable_at_once_when_nothing_is_held_and_after_all_of_it_otherwise():
-    made = window(2)
-    (first, _), (second, _) = sent(made)
+    window = make_window(2)
+    (first, _), (second, _) = sent(window)
 
-    made.note(900)
-    made.accepted(first)
-    assert made.confirmable == 100
-    made.accepted(second)
-    assert made.confirmable == 900
+    window.note(900)
+    window.accepted(first)
+    assert window.confirmable == 100
+    window.accepted(second)
+    assert window.confirmable == 900
 
-    made.note(950)
-    assert made.confirmable == 950
-    made.note(10)
-    assert made.confirmable == 950
+    window.note(950)
+    assert window.confirmable == 950
+    window.note(10)
+    assert window.confirmable == 950
 
 
 def test_batch_that_does_not_follow_is_refused():
-    made = window(1)
+    window = make_window(1)
     with pytest.raises(ValueError, match="follows"):
-        made.add(batch(3))
+        window.add(batch(3))
 
 
 def test_restart_drops_all_keeps_what_is_acknowledged_and_chains_anew():
-    made = window(3)
-    (first, _), (second, _), _ = sent(made)
-    made.accepted(first)
-    made.accepted(second)
+    window = make_window(3)
+    (first, _), (second, _), _ = sent(window)
+    window.accepted(first)
+    window.accepted(second)
 
-    made.restart(position(1))
-    made.add(batch(2))
-    ((again, _),) = sent(made)
-    made.accepted(again)
+    window.restart(position(1))
+    window.add(batch(2))
+    ((again, _),) = sent(window)
+    window.accepted(again)
 
-    assert (made.acknowledged, made.confirmable) == (position(2), 200)
+    assert (window.acknowledged, window.confirmable) == (position(2), 200)
 
 
 def test_large_batch_travels_alone():

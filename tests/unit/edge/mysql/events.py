@@ -6,14 +6,15 @@ from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from edge.mysql.coverage import Chosen
 from edge.mysql.decoder import Decoder
-from edge.mysql.table_cache import Chosen, TableCache
+from edge.mysql.table_cache import TableCache
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import Policy as Section
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.position import Position
 
 SERVER, MADE, NOW_MS = 5, 1_769_850_900, 1_769_850_900_261
@@ -138,7 +139,7 @@ def payload(inner: list[bytes], end: int, compress: bytes | None = None, *, size
     return event(40, head + b"\0" + data, end)
 
 
-def decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
+def make_decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batcher]:
     until = options.get("repeat_schema_until", 0)
     records = options.get("records", Records())
     batcher = Batcher(
@@ -195,8 +196,8 @@ class EmptyLog:
 
 
 def feed(to: Decoder, *events: bytes) -> None:
-    for one in events:
-        to.feed(one, len(one), NOW_MS)
+    for each in events:
+        to.feed(each, len(each), NOW_MS)
     while to.xa.is_replaying:
         to.xa.replay(NOW_MS)
 

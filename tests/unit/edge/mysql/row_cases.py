@@ -5,7 +5,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from edge.mysql import envelope, events, rows_in_c, types
+from edge.mysql import envelope, events, rows_compiled, types
 from edge.mysql.column_codec import ColumnCodec, Place, code, for_key, treated, without_zero_dates
 from edge.mysql.envelope import Table as Shared
 from edge.mysql.envelope import Transaction
@@ -192,8 +192,8 @@ def cases(chance: random.Random) -> Iterator[Case]:
                 values += a_value(chance, field, codec, odd)
         return bytes(nulls) + values
 
-    for kind in (rows_in_c.INSERT, rows_in_c.UPDATE, rows_in_c.DELETE):
-        count = chance.choice((1, 1, 2, 20)) * (1 + (kind == rows_in_c.UPDATE))
+    for kind in (rows_compiled.INSERT, rows_compiled.UPDATE, rows_compiled.DELETE):
+        count = chance.choice((1, 1, 2, 20)) * (1 + (kind == rows_compiled.UPDATE))
         images = b"".join(image() for _ in range(count))
         yield Case(table, kind, damaged(chance, images) if chance.random() < 0.3 else images)
 

@@ -28,14 +28,14 @@ def test_a_set_is_read_and_written_as_the_server_writes_it(text):
 
 
 def test_ranges_and_tags_in_any_order_are_one_set():
-    found = MysqlGtids.parse(f"{A}:X:3,\n{A.upper()}:2:1:x:1-2")
+    result = MysqlGtids.parse(f"{A}:X:3,\n{A.upper()}:2:1:x:1-2")
 
-    assert str(found) == f"{A}:1-2:x:1-3"
-    assert found.has(Group(0, f"{A}:x", 3))
-    assert not found.has(Group(0, A, 3))
-    assert str(found.with_group(Group(0, f"{A}:x", 4))) == f"{A}:1-2:x:1-4"
-    assert found.covers(MysqlGtids.parse(f"{A}:x:2"))
-    assert not found.covers(MysqlGtids.parse(f"{A}:y:2"))
+    assert str(result) == f"{A}:1-2:x:1-3"
+    assert result.has(Group(0, f"{A}:x", 3))
+    assert not result.has(Group(0, A, 3))
+    assert str(result.with_group(Group(0, f"{A}:x", 4))) == f"{A}:1-2:x:1-4"
+    assert result.covers(MysqlGtids.parse(f"{A}:x:2"))
+    assert not result.covers(MysqlGtids.parse(f"{A}:y:2"))
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_what_another_server_lacks_is_the_last_of_each_domain_that_it_has():
     ],
 )
 def test_an_event_that_begins_a_transaction_shows_its_gtid(kind, info, expected):
-    found = listed_gtid(kind, info)
-    assert (None if found is None else str(found)) == expected
+    result = listed_gtid(kind, info)
+    assert (None if result is None else str(result)) == expected
 
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -146,8 +146,8 @@ class Edge:
     @property
     def durable(self):
         """GTID set and offset as they are on disk."""
-        found = self.state.read(SOURCE)
-        return found.gtids, found.offset
+        result = self.state.read(SOURCE)
+        return result.gtids, result.offset
 
 
 @pytest.fixture

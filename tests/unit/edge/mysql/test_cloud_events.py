@@ -3,9 +3,9 @@
 import pytest
 
 from edge.snapshot.ports import DedupWindow
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.schema import COPY_BEGINS
-from tests.unit.edge.mysql.events import decoder, feed, mariadb_gtid, query, rotate, rows
+from tests.unit.edge.mysql.events import feed, make_decoder, mariadb_gtid, query, rotate, rows
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, NULL, transaction
 from tests.unit.edge.mysql.test_snapshot_decoder import Stream
 from tests.unit.edge.records.cloud_events import Event, batch_of, events, named
@@ -19,8 +19,8 @@ CHANGES = [rows(30, 2, ANA), rows(31, 2, ANA + ANA), rows(31, 2, ANA + OTHER), r
 @pytest.mark.parametrize("profile", ["headrace", "debezium"])
 def test_each_change_is_an_event_of_its_kind(form, profile):
     usual = {"types": "headrace"} | ({"interval": "text", "hstore": "text"} if profile == "debezium" else {})
-    made, batcher = decoder(records=Records(format=form, profile=profile, cloudevents=True, **usual))
-    feed(made, rotate(), *transaction(ACCOUNTS, *CHANGES))
+    decoder, batcher = make_decoder(records=Records(format=form, profile=profile, cloudevents=True, **usual))
+    feed(decoder, rotate(), *transaction(ACCOUNTS, *CHANGES))
 
     changed = [
         Event("00000002", "change.delete", TABLE, form), None, Event("00000002-create", "change.create", TABLE, form),
@@ -40,8 +40,8 @@ def test_each_change_is_an_event_of_its_kind(form, profile):
 
 
 def test_rows_of_an_event_that_are_added_together_are_events():
-    made, batcher = decoder(records=Records(cloudevents=True))
-    feed(made, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA + NULL), rows(31, 2, NULL + NULL)))
+    decoder, batcher = make_decoder(records=Records(cloudevents=True))
+    feed(decoder, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA + NULL), rows(31, 2, NULL + NULL)))
     assert [event.type for event in events(batch_of(batcher)) if event] == ["change.create"] * 2 + ["change.update"]
 
 
@@ -51,8 +51,8 @@ def test_rows_of_a_copy_and_truncates_are_events_and_marks_are_none(tmp_path):
     stream.decoder.put(stream.chunk((b"1", b"a"), (b"2", None)), DedupWindow())
     stream.feed(mariadb_gtid(1, 46, standalone=True), query("truncate table bank.accounts", 140, database="bank"))
 
-    found = [event for event in events(batch_of(stream.batcher)) if event]
-    assert [(event.id, event.type, event.subject) for event in found] == [
+    values = [event for event in events(batch_of(stream.batcher)) if event]
+    assert [(event.id, event.type, event.subject) for event in values] == [
         ("00000001", "change.read", TABLE),
         ("00000002", "change.read", TABLE),
         ("00000000", "change.truncate", TABLE),

@@ -63,10 +63,10 @@ def source(**changes):
     ],
 )
 def test_what_the_log_lacks_of_what_is_captured_is_found(server, names, expected):
-    found = gaps(Server(**server), source(**names))
+    result = gaps(Server(**server), source(**names))
 
-    assert len(found) == len(expected)
-    assert all(gap.what.startswith(words) for gap, words in zip(found, expected, strict=True))
+    assert len(result) == len(expected)
+    assert all(gap.what.startswith(words) for gap, words in zip(result, expected, strict=True))
 
 
 def test_a_new_source_is_refused_for_any_gap_and_one_that_runs_for_those_that_are_certain(caplog):

@@ -3,8 +3,9 @@
 import pytest
 
 from edge.mysql.checkpoint import MariadbGtids, MysqlGtids, place, split_name
-from edge.mysql.ddl import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, Kind, read_statement
+from edge.mysql.ddl import Kind, read_statement
 from edge.mysql.events import Group
+from edge.mysql.sql_tokens import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
 from headrace.errors import CorruptInput
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -94,9 +95,9 @@ UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
     ],
 )
 def test_a_statement_means_what_it_does_to_rows(words, kind, tables):
-    found = read_statement(words)
+    statement = read_statement(words)
 
-    assert (found.kind, found.tables) == (kind, tables)
+    assert (statement.kind, statement.tables) == (kind, tables)
 
 
 @pytest.mark.parametrize(

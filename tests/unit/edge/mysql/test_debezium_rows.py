@@ -5,9 +5,9 @@ import json
 import pytest
 
 from headrace.batch import CONTENT_ENCODING, decode
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput
-from tests.unit.edge.mysql.events import Column, decoder, feed, mysql_gtid, query, rotate, rows, table_map, xid
+from tests.unit.edge.mysql.events import Column, feed, make_decoder, mysql_gtid, query, rotate, rows, table_map, xid
 
 COLUMNS = (Column("id", 3, unsigned=False), Column("note", 15, b"\x20\x00", collation=45))
 MADE_MS, NOW = 1_769_850_900_000, "ts_ms"
@@ -23,22 +23,22 @@ def at(found, end):
 
 
 def fed(records):
-    made, batcher = decoder(records=records)
+    decoder, batcher = make_decoder(records=records)
     inserted = rows(30, 2, image(1, b"a") + image(2, b"b"))
     updated = rows(31, 2, image(1, b"a") + image(1, b"c") + image(2, b"b") + image(3, b"b"))
     deleted = rows(32, 2, image(3, b"b"))
     feed(
-        made, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), table_map(*COLUMNS), at(inserted, 400), at(updated, 600),
+        decoder, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), table_map(*COLUMNS), at(inserted, 400), at(updated, 600),
         at(deleted, 700), xid(800),
     )  # fmt: skip
     sealed = batcher.seal()
     batch = decode(sealed.properties, CONTENT_ENCODING, sealed.body)
-    found = [
+    result = [
         (key and json.loads(key), value and json.loads(value))
         for key, value in zip(batch.keys, batch.values, strict=True)
     ]
     headers = {index: [(name, json.loads(value)) for name, value in given] for index, given in batch.headers.items()}
-    return found, headers, [position.ordinal for position in batch.positions()], (inserted, updated, deleted)
+    return result, headers, [position.ordinal for position in batch.positions()], (inserted, updated, deleted)
 
 
 def test_a_changed_key_is_a_delete_its_tombstone_and_a_create_at_one_position():
@@ -65,7 +65,9 @@ def test_each_change_has_its_events_place_and_its_numbers():
     changes = [value for _, value in found if value and "op" in value]
 
     assert [change["source"]["pos"] for change in changes] == [
-        end - len(one) for one, end, count in zip(events, (400, 600, 700), (2, 3, 1), strict=True) for _ in range(count)
+        end - len(each)
+        for each, end, count in zip(events, (400, 600, 700), (2, 3, 1), strict=True)
+        for _ in range(count)
     ]
     assert [change["source"]["row"] for change in changes] == [0, 1, 0, 1, 1, 0]
     assert {change["source"]["thread"] for change in changes} == {3}
@@ -86,9 +88,9 @@ def test_a_changed_key_is_one_update_unless_asked_otherwise(records):
 
 
 def test_the_place_of_rows_in_a_compressed_transaction_is_that_of_the_transaction():
-    made, batcher = decoder(records=Records(envelope="debezium"))
+    decoder, batcher = make_decoder(records=Records(envelope="debezium"))
     feed(
-        made,
+        decoder,
         rotate(),
         mysql_gtid(1, 200),
         query("BEGIN", 250),
@@ -100,11 +102,11 @@ def test_the_place_of_rows_in_a_compressed_transaction_is_that_of_the_transactio
 
 
 def test_a_query_event_alone_names_no_thread_of_the_transaction_before():
-    made, batcher = decoder(records=Records(envelope="debezium"))
+    decoder, batcher = make_decoder(records=Records(envelope="debezium"))
     for number, begin in ((1, [query("BEGIN", 250)]), (2, [])):
         first = 1000 * number
-        feed(made, *([rotate()] if number == 1 else []), mysql_gtid(number, first), *begin)
-        feed(made, table_map(*COLUMNS), at(rows(30, 2, image(number, b"a")), first + 50), xid(first + 90))
+        feed(decoder, *([rotate()] if number == 1 else []), mysql_gtid(number, first), *begin)
+        feed(decoder, table_map(*COLUMNS), at(rows(30, 2, image(number, b"a")), first + 50), xid(first + 90))
     threads = [json.loads(value)["source"]["thread"] for value in batcher.values if b'"op"' in value]
     assert threads == [3, None]
 
@@ -127,9 +129,10 @@ REST = b"\xfc\x34\x12" + (80_015).to_bytes(4, "little")
 )
 @pytest.mark.parametrize("envelope", ["headrace", "debezium"])
 def test_the_time_of_a_transaction_of_mysql_is_that_of_its_commit_on_its_first_server(times, expected, envelope):
-    made, batcher = decoder(records=Records(envelope=envelope))
+    decoder, batcher = make_decoder(records=Records(envelope=envelope))
     feed(
-        made, rotate(), mysql_gtid(1, 200, times), query("BEGIN", 250), table_map(*COLUMNS), rows(30, 2, image(1, b"a")), xid(800)
+        decoder, rotate(), mysql_gtid(1, 200, times), query("BEGIN", 250), table_map(*COLUMNS), rows(30, 2, image(1, b"a")),
+        xid(800),
     )  # fmt: skip
 
     source = json.loads(batcher.values[1])["source"]
@@ -139,6 +142,6 @@ def test_the_time_of_a_transaction_of_mysql_is_that_of_its_commit_on_its_first_s
 
 
 def test_a_transaction_whose_time_is_cut_short_stops_the_edge():
-    made, _ = decoder(records=Records(envelope="debezium"))
+    decoder, _ = make_decoder(records=Records(envelope="debezium"))
     with pytest.raises(CorruptInput):
-        feed(made, rotate(), mysql_gtid(1, 200, (REPLICATED | 1 << 55).to_bytes(7, "little")))
+        feed(decoder, rotate(), mysql_gtid(1, 200, (REPLICATED | 1 << 55).to_bytes(7, "little")))

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import ConfigurationError, NeedsOperator
-from tests.unit.edge.mysql.events import Column, decoder, feed, mysql_gtid, query, rotate, rows, table_map, xid
+from tests.unit.edge.mysql.events import Column, feed, make_decoder, mysql_gtid, query, rotate, rows, table_map, xid
 
 COLUMNS = (
     Column("id", 3, unsigned=False), Column("n", 246, b"\x05\x02", unsigned=False), Column("d", 10), Column("s", 18, b"\x00"),
@@ -34,12 +34,12 @@ ZEROS += (0x800000).to_bytes(3, "big") + b"\0"
 
 
 def written(records, nullable=None):
-    made, batcher = decoder(records=records)
+    decoder, batcher = make_decoder(records=records)
     described = table_map(*COLUMNS, nullable=nullable)
-    feed(made, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), described, rows(30, 7, FIRST + ZEROS), xid(500))
+    feed(decoder, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), described, rows(30, 7, FIRST + ZEROS), xid(500))
     columns = json.loads(batcher.values[0])["tableChanges"][0]["table"]["columns"]
-    found = [json.loads(value)["after"] for value in batcher.values[1:]]
-    return {it["name"]: it.get("form") for it in columns}, [list(row.values())[1:] for row in found]
+    values = [json.loads(value)["after"] for value in batcher.values[1:]]
+    return {it["name"]: it.get("form") for it in columns}, [list(row.values())[1:] for row in values]
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_bytes(mode, form, value):
 
 
 def test_a_truncate_is_left_out_where_it_is_not_wanted():
-    made, batcher = decoder(records=Records(truncates=False))
+    decoder, batcher = make_decoder(records=Records(truncates=False))
 
-    feed(made, rotate(), mysql_gtid(1, 200), query("truncate table accounts", 300))
+    feed(decoder, rotate(), mysql_gtid(1, 200), query("truncate table accounts", 300))
 
-    assert (batcher.values, made.passed) == ([], 7 << 32 | 300)
+    assert (batcher.values, decoder.passed) == ([], 7 << 32 | 300)
 
 
 def keyed(row, records, key):
-    made, batcher = decoder(records=records)
+    decoder, batcher = make_decoder(records=records)
     described = table_map(*COLUMNS, key=(0, "-ndsmtb".index(key)))
-    feed(made, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), described, rows(30, 7, row), xid(500))
+    feed(decoder, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), described, rows(30, 7, row), xid(500))
     return [json.loads(value)["after"][key] for value in batcher.values[1:]]
 
 
@@ -137,13 +137,13 @@ POINT = b"\1\1\0\0\0" + b"\0" * 16
 
 
 def others(at, srid=0, nullable=None, **records):
-    made, batcher = decoder(records=Records(**records))
+    decoder, batcher = make_decoder(records=Records(**records))
     row = (
         b"\0\1\0\0\0" + b"\1" + b"\2\1" + b"\x7e" + at + (25).to_bytes(4, "little") + srid.to_bytes(4, "little") + POINT
     )
     row += b"\xff\xff\xff\xff"
     described = table_map(*OTHERS, nullable=nullable)
-    feed(made, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), described, rows(30, 7, row), xid(500))
+    feed(decoder, rotate(), mysql_gtid(1, 200), query("BEGIN", 250), described, rows(30, 7, row), xid(500))
     columns = json.loads(batcher.values[0])["tableChanges"][0]["table"]["columns"]
     return {it["name"]: it.get("form") for it in columns}, json.loads(batcher.values[1])["after"]
 

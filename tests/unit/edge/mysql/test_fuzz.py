@@ -12,9 +12,9 @@ from edge.mysql.jsonb import json_text
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
 from tests.unit.edge.mysql.events import (
     Column,
-    decoder,
     event,
     feed,
+    make_decoder,
     mysql_gtid,
     payload,
     query,
@@ -52,11 +52,11 @@ XA = [
 
 
 def test_the_logs_that_are_damaged_below_are_whole():
-    made, batcher = decoder()
-    feed(made, rotate(), *XA)
+    decoder, batcher = make_decoder()
+    feed(decoder, rotate(), *XA)
     assert len(batcher.values) == 2
-    made, batcher = decoder()
-    feed(made, rotate(), *EVENTS)
+    decoder, batcher = make_decoder()
+    feed(decoder, rotate(), *EVENTS)
 
     assert json.loads(batcher.values[1])["after"] == {
         "id": 7, "price": "1234.12", "name": "Ana", "at": "2026-01-31T09:15:00.250",
@@ -69,17 +69,17 @@ def test_the_logs_that_are_damaged_below_are_whole():
 def test_event_cut_anywhere_is_an_error_or_a_result(which):
     whole = EVENTS[which]
     for length in range(19, len(whole)):
-        made, _batcher = decoder()
-        feed(made, rotate(), *EVENTS[:which])
+        decoder, _batcher = make_decoder()
+        feed(decoder, rotate(), *EVENTS[:which])
         with contextlib.suppress(CorruptInput, NeedsOperator):
-            feed(made, whole[:length])
+            feed(decoder, whole[:length])
 
 
 def test_rows_cut_anywhere_add_nothing():
     for length in [*range(19, 31), *range(32, len(EVENTS[3]))]:
-        made, batcher = decoder()
+        decoder, batcher = make_decoder()
         with pytest.raises(ReplicationError):
-            feed(made, rotate(), *EVENTS[:3], EVENTS[3][:length])
+            feed(decoder, rotate(), *EVENTS[:3], EVENTS[3][:length])
         assert not batcher.values
 
 
@@ -87,14 +87,14 @@ def test_bytes_turned_at_random_are_an_error_or_a_result():
     chance = random.Random(20260131)
     inner = payload([query("BEGIN", 0), WIDE, rows(30, 8, ROW), xid(0)], 900)
     for log in [EVENTS, [EVENTS[0], inner], XA] * 500:
-        made, batcher = decoder()
-        feed(made, rotate())
+        decoder, batcher = make_decoder()
+        feed(decoder, rotate())
         which = chance.randrange(len(log))
         damaged = bytearray(log[which])
         for _ in range(chance.randint(1, 4)):
             damaged[chance.randrange(4, len(damaged))] = chance.randrange(256)
         try:
-            feed(made, *log[:which], bytes(damaged), *log[which + 1 :])
+            feed(decoder, *log[:which], bytes(damaged), *log[which + 1 :])
         except (CorruptInput, NeedsOperator):
             continue
         for value in batcher.values:
@@ -105,10 +105,10 @@ def test_random_bytes_of_every_type_are_an_error_or_a_result():
     chance = random.Random(7)
     for kind in range(256):
         for length in (0, 1, 8, 60):
-            made, _batcher = decoder()
-            feed(made, rotate(), EVENTS[0])
+            decoder, _batcher = make_decoder()
+            feed(decoder, rotate(), EVENTS[0])
             with contextlib.suppress(CorruptInput, NeedsOperator):
-                feed(made, event(kind, chance.randbytes(length), 300))
+                feed(decoder, event(kind, chance.randbytes(length), 300))
 
 
 def test_random_json_documents_are_an_error_or_a_text():

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.edge.mysql.events import (
     CHARSETS,
     Column,
-    decoder,
     feed,
+    make_decoder,
     mysql_gtid,
     query,
     rotate,
@@ -24,10 +24,10 @@ BY_NAME = {name: number for number, name in CHARSETS.items()}
     ("charset", "octets", "characters"), [("utf8mb4", 80, 20), ("latin1", 80, 80), ("binary", 80, 80)]
 )
 def test_the_length_of_a_varchar_is_in_characters(charset, octets, characters):
-    made, batcher = decoder()
+    decoder, batcher = make_decoder()
     columns = Column("id", 3, unsigned=False), Column("v", 15, bytes([octets, 0]), collation=BY_NAME[charset])
     feed(
-        made,
+        decoder,
         rotate(),
         mysql_gtid(1, 200),
         query("BEGIN", 250),

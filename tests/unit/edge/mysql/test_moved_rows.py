@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edge.mysql.table_cache import Chosen
+from edge.mysql.coverage import Chosen
 from edge.records.column_policy import Policy as ColumnPolicy
 from edge.snapshot.store import SnapshotStore
 from edge.snapshot.table_history import TableHistory
@@ -23,7 +23,7 @@ class Session:
     def __init__(self, folder, *, copies=False, chosen=None, sent_until=0):
         self.history = TableHistory(folder, SOURCE, copies=copies)
         self.history.begin(1, sent_until)
-        self.decoder, self.batcher = events.decoder(history=self.history, chosen=chosen)
+        self.decoder, self.batcher = events.make_decoder(history=self.history, chosen=chosen)
         events.feed(self.decoder, events.rotate())
 
     def insert(self, at, table="accounts", columns=(ID, NAME), images=ANA):

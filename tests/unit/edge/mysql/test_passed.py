@@ -9,9 +9,9 @@ from edge.progress.passed import Passed
 from edge.snapshot.table_history import TableHistory
 from tests.unit.edge.mysql.events import (
     SERVER_UUID,
-    decoder,
     event,
     feed,
+    make_decoder,
     mariadb_gtid,
     mysql_gtid,
     payload,
@@ -29,9 +29,9 @@ BROKEN = rows(30, 2, b"\0\1")
 def session(folder, gtid=f"{SERVER_UUID}:2", engine="mysql", **options):
     history = TableHistory(folder, "jakarta/bank")
     history.begin(1, 0)
-    made, batcher = decoder(engine, history=history, passed={gtid: Passed(gtid, "ani@edge", 17)}, **options)
-    feed(made, rotate())
-    return made, batcher, history
+    decoder, batcher = make_decoder(engine, history=history, passed={gtid: Passed(gtid, "ani@edge", 17)}, **options)
+    feed(decoder, rotate())
+    return decoder, batcher, history
 
 
 def passed_message(batcher):

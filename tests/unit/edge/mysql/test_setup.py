@@ -2,8 +2,8 @@
 
 import pytest
 
+from edge.mysql.coverage import Chosen
 from edge.mysql.setup import concerned
-from edge.mysql.table_cache import Chosen
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import Policy as Section
 

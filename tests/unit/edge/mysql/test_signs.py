@@ -46,7 +46,7 @@ def transaction(number, sign_of_year):
 
 def decoded(*transactions, **options):
     """Return `a` and `b` of the rows of transactions, each of a server's version."""
-    decoder, batcher = log.decoder(**options)
+    decoder, batcher = log.make_decoder(**options)
     log.feed(decoder, log.rotate())
     for number, (version, sign_of_year) in enumerate(transactions, 1):
         log.feed(decoder, log.format_description(version), *transaction(number, sign_of_year))

@@ -94,8 +94,8 @@ def test_columns_are_selected_in_the_form_that_their_records_need():
 
 def test_members_of_the_catalog_are_those_of_the_log():
     printed = r"enum('a','it''s','b\\c','x,y','é\"','\n','')"
-    found = field(ID._replace(data_type="enum", column_type=printed, charset="latin1"), "t.e").members
-    assert [it.decode() for it in found] == ["a", "it's", r"b\c", "x,y", 'é"', "\n", ""]
+    members = field(ID._replace(data_type="enum", column_type=printed, charset="latin1"), "t.e").members
+    assert [it.decode() for it in members] == ["a", "it's", r"b\c", "x,y", 'é"', "\n", ""]
 
 
 @pytest.mark.parametrize(

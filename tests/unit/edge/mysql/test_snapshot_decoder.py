@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from edge.mysql.checkpoint import MariadbGtids, MysqlGtids, place
+from edge.mysql.coverage import Chosen
 from edge.mysql.snapshot_columns import Catalogued
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_reader import Watermark
 from edge.mysql.snapshot_rows import SnapshotOrdinals
-from edge.mysql.table_cache import Chosen, TableCache
+from edge.mysql.table_cache import TableCache
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
@@ -19,7 +20,7 @@ from edge.snapshot.ports import Chunk, DedupWindow
 from edge.snapshot.table_history import TableHistory
 from headrace.batch import decode
 from headrace.configuration.edge import Policy as Section
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput
 from headrace.position import Position
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
@@ -85,8 +86,8 @@ class Stream:
         self.decoder.on_watermark = self.marked.append
 
     def feed(self, *found):
-        for one in found:
-            self.decoder.feed_and_arrive(one, len(one), events.NOW_MS)
+        for each in found:
+            self.decoder.feed_and_arrive(each, len(each), events.NOW_MS)
 
     def change(self, number, id_, begins, ends, kind=23):
         """Feed a transaction with an insert."""

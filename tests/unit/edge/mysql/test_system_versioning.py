@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from edge.mysql import types
-from tests.unit.edge.mysql.events import Column, decoder, feed, mariadb_gtid, rotate, rows, table_map, xid
+from tests.unit.edge.mysql.events import Column, feed, make_decoder, mariadb_gtid, rotate, rows, table_map, xid
 
 ID = Column("id", 3, unsigned=False)
 
@@ -28,8 +28,8 @@ def row(number, end):
 
 
 def reported(batcher):
-    found = [json.loads(value) for value in batcher.values if b'"op":' in value]
-    return [(change["op"], change["before"], change["after"]) for change in found]
+    values = [json.loads(value) for value in batcher.values if b'"op":' in value]
+    return [(change["op"], change["before"], change["after"]) for change in values]
 
 
 @pytest.mark.parametrize("last", [SIGNED, UNSIGNED])
@@ -41,24 +41,29 @@ def reported(batcher):
     ],
 )
 def test_former_rows_are_left_out_and_rows_that_end_are_deleted(last, names, kinds):
-    made, batcher = decoder("mariadb", kinds=kinds)
+    decoder, batcher = make_decoder("mariadb", kinds=kinds)
     ends = row(2, last) + row(2, NOW)
 
     feed(
-        made, rotate(), mariadb_gtid(1, 200), described(*names), rows(23, 3, row(1, last) + row(9, NOW) + row(2, last))
+        decoder,
+        rotate(),
+        mariadb_gtid(1, 200),
+        described(*names),
+        rows(23, 3, row(1, last) + row(9, NOW) + row(2, last)),
     )
     feed(
-        made, rows(24, 3, row(1, last) + row(4, last) + ends + row(9, NOW) + row(9, NOW) + row(4, last) + row(5, last))
+        decoder,
+        rows(24, 3, row(1, last) + row(4, last) + ends + row(9, NOW) + row(9, NOW) + row(4, last) + row(5, last)),
     )
-    feed(made, rows(25, 3, row(9, NOW) + row(5, last)), rows(25, 3, row(9, NOW)), xid(500))
+    feed(decoder, rows(25, 3, row(9, NOW) + row(5, last)), rows(25, 3, row(9, NOW)), xid(500))
 
-    one, two, four, five = ({"id": number} for number in (1, 2, 4, 5))
+    first, two, four, five = ({"id": number} for number in (1, 2, 4, 5))
     assert reported(batcher) == [
-        ("c", None, one), ("c", None, two), ("u", one, four), ("d", two, None), ("u", four, five), ("d", five, None),
+        ("c", None, first), ("c", None, two), ("u", first, four), ("d", two, None), ("u", four, five), ("d", five, None),
     ]  # fmt: skip
     assert batcher.keys == [
         None,
-        *(json.dumps(key).replace(" ", "").encode() for key in (one, two, four, two, five, five)),
+        *(json.dumps(key).replace(" ", "").encode() for key in (first, two, four, two, five, five)),
     ]
     schema = json.loads(batcher.values[0])["tableChanges"][0]["table"]
     assert ([column["name"] for column in schema["columns"]], schema["primaryKeyColumnNames"]) == (["id"], ["id"])
@@ -68,9 +73,9 @@ def test_former_rows_are_left_out_and_rows_that_end_are_deleted(last, names, kin
 
 def test_columns_that_the_catalog_lists_as_others_are_no_period():
     kinds = {"id": "int", "row_start": "timestamp", "row_end": "timestamp"}
-    made, batcher = decoder("mariadb", kinds=kinds)
+    decoder, batcher = make_decoder("mariadb", kinds=kinds)
 
-    feed(made, rotate(), mariadb_gtid(1, 200), described(), rows(23, 3, row(1, NOW)), xid(500))
+    feed(decoder, rotate(), mariadb_gtid(1, 200), described(), rows(23, 3, row(1, NOW)), xid(500))
 
     ((_, _, after),) = reported(batcher)
     assert after == {

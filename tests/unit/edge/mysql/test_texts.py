@@ -8,8 +8,8 @@ from edge.mysql.jsonb import json_text
 from headrace.configuration.edge import ColumnRule, Policy
 from tests.unit.edge.mysql.events import (
     Column,
-    decoder,
     feed,
+    make_decoder,
     mysql_gtid,
     query,
     rotate,
@@ -29,10 +29,10 @@ def text(name, collation):
 def inserted(columns, *images, **options):
     """Return the rows of an insert, and the warnings for the status."""
     warnings = {}
-    made, batcher = decoder(warn=warnings.__setitem__, **options)
+    decoder, batcher = make_decoder(warn=warnings.__setitem__, **options)
     body = b"".join(b"\0" + number.to_bytes(4, "little") + image for number, image in enumerate(images))
     feed(
-        made,
+        decoder,
         rotate(),
         mysql_gtid(1, 200),
         query("BEGIN", 250),

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.mysql import events
 from tests.unit.edge.mysql.events import Column, feed, mariadb_gtid, mysql_gtid, query, rows, table_map, xid
@@ -32,7 +32,7 @@ class Odd(Session):
 
     def __init__(self, folder, *, engine="mysql", **options):
         super().__init__(folder, copies=options.pop("copies", False))
-        self.decoder, self.batcher = events.decoder(engine, history=self.history, **options)
+        self.decoder, self.batcher = events.make_decoder(engine, history=self.history, **options)
         feed(self.decoder, events.rotate())
 
     def commit(self, at, *inner):

@@ -16,8 +16,8 @@ from tests.unit.edge.mysql.events import (
     SERVER_UUID,
     Column,
     EmptyLog,
-    decoder,
     feed,
+    make_decoder,
     mariadb_gtid,
     mysql_gtid,
     payload,
@@ -67,62 +67,62 @@ def plain(*inner, number=2, start=400):
 
 
 def changes(batcher):
-    found = [json.loads(value) for value in batcher.values if b'"op":' in value]
-    return [(change["after"]["id"], change["source"]["gtid"], change["source"]["pos"]) for change in found]
+    values = [json.loads(value) for value in batcher.values if b'"op":' in value]
+    return [(change["after"]["id"], change["source"]["gtid"], change["source"]["pos"]) for change in values]
 
 
 def test_prepared_changes_come_at_the_place_of_their_commit():
-    made, batcher = decoder("mariadb")
+    decoder, batcher = make_decoder("mariadb")
 
-    feed(made, rotate(), *prepare(b"a", FIRST, SECOND))
-    assert (made.in_transaction, made.passed, changes(batcher)) == (False, 7 << 32 | 290, [])
-    feed(made, *plain(THIRD), *decide("XA COMMIT X'61',X'',1"))
+    feed(decoder, rotate(), *prepare(b"a", FIRST, SECOND))
+    assert (decoder.in_transaction, decoder.passed, changes(batcher)) == (False, 7 << 32 | 290, [])
+    feed(decoder, *plain(THIRD), *decide("XA COMMIT X'61',X'',1"))
 
     assert changes(batcher) == [(3, "0-5-2", 490 - 90), (1, "0-5-3", 600), (2, "0-5-3", 600)]
     last = json.loads(batcher.values[-1])
     assert (last["source"]["position"], last["transaction"]["last"]) == ("00000001/0000000700000258/00000001", True)
-    assert [mark.group.number for mark in made.marks] == [1, 2, 3]
-    assert list(made.xa.decided) == ["X'61',X'',1"]
+    assert [mark.group.number for mark in decoder.marks] == [1, 2, 3]
+    assert list(decoder.xa.decided) == ["X'61',X'',1"]
 
 
 def test_rolled_back_changes_never_come():
-    made, batcher = decoder("mariadb")
+    decoder, batcher = make_decoder("mariadb")
 
-    feed(made, rotate(), *prepare(b"a", FIRST), *decide("XA ROLLBACK X'61',X'',1"), *plain(THIRD, start=800))
+    feed(decoder, rotate(), *prepare(b"a", FIRST), *decide("XA ROLLBACK X'61',X'',1"), *plain(THIRD, start=800))
 
-    assert [found[0] for found in changes(batcher)] == [3]
-    assert made.passed == 7 << 32 | 890
+    assert [change[0] for change in changes(batcher)] == [3]
+    assert decoder.passed == 7 << 32 | 890
 
 
 @pytest.mark.parametrize("one_phase", [True, False])
 @pytest.mark.parametrize("packs", [True, False])
 def test_xa_of_mysql_is_known_by_its_statements(one_phase, packs):
-    made, batcher = decoder()
+    decoder, batcher = make_decoder()
     inner = [
         query("XA START X'61',X'',1", 0), ACCOUNTS, FIRST, query("SAVEPOINT `s`", 0), query("XA END X'61',X'',1", 0),
         xa_prepared(b"a", 500, one_phase=one_phase),
     ]  # fmt: skip
 
-    feed(made, rotate(), mysql_gtid(1, 200), *([payload(inner, 500)] if packs else inner))
+    feed(decoder, rotate(), mysql_gtid(1, 200), *([payload(inner, 500)] if packs else inner))
     if not one_phase:
         assert changes(batcher) == []
-        feed(made, mysql_gtid(2, 600), query("XA COMMIT X'61',X'',1", 700))
+        feed(decoder, mysql_gtid(2, 600), query("XA COMMIT X'61',X'',1", 700))
 
     number, pos = (1, 200) if one_phase else (2, 600)
     assert changes(batcher) == [(1, f"{SERVER_UUID}:{number}", pos)]
-    assert made.passed == 7 << 32 | (500 if one_phase else 700)
+    assert decoder.passed == 7 << 32 | (500 if one_phase else 700)
 
 
 def test_what_was_prepared_before_this_session_is_read_again():
     log = Log(
         {"X'61',X'',1": 6 << 32 | 77, "X'62',X'',1": 6 << 32 | 88}, at77=[ACCOUNTS, FIRST], at88=[ACCOUNTS, SECOND]
     )
-    made, batcher = decoder("mariadb", again=log)
+    decoder, batcher = make_decoder("mariadb", again=log)
 
-    feed(made, rotate(), *decide("XA COMMIT X'61',X'',1", number=1, start=300))
-    feed(made, *plain(THIRD), *decide("XA COMMIT X'62',X'',1"))
+    feed(decoder, rotate(), *decide("XA COMMIT X'61',X'',1", number=1, start=300))
+    feed(decoder, *plain(THIRD), *decide("XA COMMIT X'62',X'',1"))
 
-    assert [found[0] for found in changes(batcher)] == [1, 3, 2]
+    assert [change[0] for change in changes(batcher)] == [1, 3, 2]
     assert log.asked == [("X'61',X'',1", 300 - len(mariadb_gtid(1, 300)))]
 
 
@@ -130,18 +130,18 @@ def test_a_long_search_gives_the_capturing_thread_its_turn():
     """Reading files of the binlog again takes minutes: each call returns after a round, and counts as work done (E10)."""
     log = Log({"X'61',X'',1": 6 << 32 | 77}, at77=[ACCOUNTS, None, FIRST])
     log.rounds = 3
-    made, batcher = decoder("mariadb", again=log)
-    for one in (rotate(), *decide("XA COMMIT X'61',X'',1", number=1, start=300), *plain(THIRD)):
-        made.feed(one, len(one), NOW_MS)
+    decoder, batcher = make_decoder("mariadb", again=log)
+    for each in (rotate(), *decide("XA COMMIT X'61',X'',1", number=1, start=300), *plain(THIRD)):
+        decoder.feed(each, len(each), NOW_MS)
 
     rounds = []
-    while made.xa.is_replaying:
+    while decoder.xa.is_replaying:
         assert changes(batcher) == []
-        rounds.append(made.xa.replay(NOW_MS))
+        rounds.append(decoder.xa.replay(NOW_MS))
 
     assert len(rounds) == 5
     assert all(rounds)
-    assert [found[0] for found in changes(batcher)] == [1, 3]
+    assert [change[0] for change in changes(batcher)] == [1, 3]
 
 
 def test_what_is_too_much_to_hold_is_read_again():
@@ -154,28 +154,28 @@ def test_what_is_too_much_to_hold_is_read_again():
         held.hold(SECOND, len(SECOND))
         held.end(name)
 
-    assert [one for one, _ in held.take("a", 9)] == [FIRST]
-    assert [one for one, _ in held.take("b", 9)] == [FIRST, SECOND]
+    assert [each for each, _ in held.take("a", 9)] == [FIRST]
+    assert [each for each, _ in held.take("b", 9)] == [FIRST, SECOND]
     with pytest.raises(NotPrepared, match="b"):
         next(held.take("b", 9))
 
 
 def test_large_commit_is_decoded_in_rounds_and_what_follows_waits():
-    made, batcher = decoder("mariadb")
+    decoder, batcher = make_decoder("mariadb")
     many = rows(23, 1, b"\0\1\0\0\0" * 100_000)
 
-    feed(made, rotate(), *prepare(b"a", many, many, many, many))
-    for one in (*decide("XA COMMIT X'61',X'',1"), *plain(THIRD, start=800)):
-        made.feed(one, len(one), NOW_MS)
+    feed(decoder, rotate(), *prepare(b"a", many, many, many, many))
+    for each in (*decide("XA COMMIT X'61',X'',1"), *plain(THIRD, start=800)):
+        decoder.feed(each, len(each), NOW_MS)
     rounds, taken_rows = [], 0
-    while made.xa.is_replaying:
-        rounds.append(made.xa.replay(NOW_MS))
-        assert made.in_transaction == made.xa.is_replaying
+    while decoder.xa.is_replaying:
+        rounds.append(decoder.xa.replay(NOW_MS))
+        assert decoder.in_transaction == decoder.xa.is_replaying
         taken_rows += sum(batch.count for batch in batcher.take())
 
     assert len(rounds) > 1
     assert taken_rows + batcher.seal().count == 400_000 + 1 + 1
-    assert made.passed == 7 << 32 | 890
+    assert decoder.passed == 7 << 32 | 890
 
 
 class Server:

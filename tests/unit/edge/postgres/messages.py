@@ -15,7 +15,7 @@ from edge.records.cloud_events import CloudEvents
 from edge.records.column_policy import Policy
 from edge.snapshot.table_history import TableHistory
 from headrace.batch import CONTENT_ENCODING, Batch, decode
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.position import Position
 
 EPOCH = 0x692010C0

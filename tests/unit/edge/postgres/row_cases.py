@@ -125,7 +125,7 @@ class Copy(NamedTuple):
 
     def made_in_c(self, changed: dict[bytes, bytes], free: int = 1 << 20, largest: int = 1 << 20) -> dict[int, Any]:
         """Return keys and values by the numbers of their rows, of all that are not left to Python."""
-        found: dict[int, Any] = {}
+        results: dict[int, Any] = {}
         at, committed, place, _, read, _ = 0, *AROUND
         while at < len(self.rows):
             keys: list[bytes | None] = []
@@ -134,9 +134,9 @@ class Copy(NamedTuple):
             at, left = self.in_c(self.rows, at, free, largest, changed, keys, values, first, committed, place, read)
             assert left == free - sum(map(len, values))
             assert len(keys) == len(values) == at - first
-            found |= dict(enumerate(zip(keys, values, strict=True), first))
+            results |= dict(enumerate(zip(keys, values, strict=True), first))
             at += 1
-        return found
+        return results
 
     def made_exactly(self, number: int) -> Any:
         """Return key and value of a row, or what is raised for one that is none."""

@@ -88,17 +88,17 @@ def messages(identity):
     rows += [[None] * len(TYPES)]
     keys = [(place, f"é{place}") for place in range(len(rows))]
     full = identity == "f"
-    found = [type_name(oid, name) for oid, name in OF_LOG.items()]
+    result = [type_name(oid, name) for oid, name in OF_LOG.items()]
     described = [Column("id", OIDS["oid"], key=True), Column("part", key=True)]
-    found += [relation(*described, *(it._replace(key=full) for it in columns()), identity=identity)]
+    result += [relation(*described, *(it._replace(key=full) for it in columns()), identity=identity)]
     for key, row in zip(keys, rows, strict=True):
         whole, alone = (*key, *row), (*key, *(None,) * len(row))
         changed = (key[0] + 100, *whole[1:])
         old = {"old": whole} if full else {"key": alone}
-        found += [insert(*whole)] * 2
-        found += [update(whole, old=whole) if full else update(whole)] * 2
-        found += [update((*key, *unchanged(row)), **old), update(changed, **old), delete(**old)]
-    return [*found, truncate(16400)]
+        result += [insert(*whole)] * 2
+        result += [update(whole, old=whole) if full else update(whole)] * 2
+        result += [update((*key, *unchanged(row)), **old), update(changed, **old), delete(**old)]
+    return [*result, truncate(16400)]
 
 
 def unchanged(row):
@@ -120,34 +120,34 @@ def plain(batches):
 
 def made_json(batches):
     """The keys and values of batches in Avro, made JSON by the lake's reader, by the schemas that each batch names."""
-    found = []
+    results = []
     for batch in batches:
         keys, values = (
             Records({each.number: getattr(each, part) for each in batch.written}) for part in ("key", "value")
         )
-        found += [(keys.key(key), values.value(value)) for key, value in plain([batch])]
-    return found
+        results += [(keys.key(key), values.value(value)) for key, value in plain([batch])]
+    return results
 
 
 def parsed(pairs, *, whole):
     """JSON's values; where the log's columns alone are in a record, an old row of nulls looks like a key without the others."""
-    found = [tuple(part and json.loads(part) for part in pair) for pair in pairs]
-    for _, value in found:
+    values = [tuple(part and json.loads(part) for part in pair) for pair in pairs]
+    for _, value in values:
         if not whole and value and value.get("before"):
             value["before"] = {name: it for name, it in value["before"].items() if it is not None}
-    return found
+    return values
 
 
 @pytest.mark.parametrize("identity", ["d", "f"])
 @pytest.mark.parametrize("settings", SETTINGS, ids=lambda given: " ".join(map(str, given.values())) or "profile")
 def test_a_record_in_avro_is_the_record_in_json(settings, identity):
-    found = messages(identity)
-    batches = made(found, format="avro", **settings)
-    in_avro, in_json = made_json(batches), plain(made(found, **settings))
+    result = messages(identity)
+    batches = made(result, format="avro", **settings)
+    in_avro, in_json = made_json(batches), plain(made(result, **settings))
     assert len(in_avro) == len(in_json)
     whole = settings.get("unavailable") != "absent"
-    for one, other in zip(parsed(in_avro, whole=whole), parsed(in_json, whole=whole), strict=True):
-        assert one == other
+    for first, other in zip(parsed(in_avro, whole=whole), parsed(in_json, whole=whole), strict=True):
+        assert first == other
     changes = sum(value is not None and value[0] == 0 for batch in batches for value in batch.values)
     assert changes == sum(value is not None and b'"op"' in value for _, value in in_json)
 
@@ -164,13 +164,13 @@ def test_a_key_of_any_type_is_the_key_in_json(kind):
     oids = OIDS | {name: oid for oid, name in OF_LOG.items()}
     described = relation(Column("k", oids[kind], key=True), Column("other", oids[kind]))
     value = KEYS[kind]
-    found = [
+    results = [
         type_name(20001, "hstore"), described, insert(value, value), insert(value, None),
         delete(key=(value, None)),
     ]  # fmt: skip
     logs = [Log(profile="debezium", format=each, key_of=lambda _: ["k"], hstore="map") for each in ("avro", "json")]
     for log in logs:
-        log.transaction(*found)
+        log.transaction(*results)
     in_avro, in_json = made_json(logs[0].batches()), plain(logs[1].batches())
     assert parsed(in_avro, whole=True) == parsed(in_json, whole=True)
     assert len(in_avro) == 5
@@ -181,21 +181,21 @@ def test_a_change_that_is_too_large_has_the_key_alone(unavailable):
     described = relation(Column("id", 20, key=True), Column("part", key=True), *columns())
     types = [type_name(oid, name) for oid, name in OF_LOG.items()]
     large = ["x" * (1 << 20) if kind == "xml" else None for kind in (declared.split()[1] for declared in TYPES)]
-    found = [*types, described, insert(7, "p", *large), update((8, "p", *large), key=(7, "p", *(None,) * len(large)))]
+    results = [*types, described, insert(7, "p", *large), update((8, "p", *large), key=(7, "p", *(None,) * len(large)))]
     settings = {
         "largest_megabytes": 1,
         "on_too_large": "dead-letter",
         "unavailable": unavailable,
         "key_change": "update",
     }
-    in_avro, in_json = made_json(made(found, format="avro", **settings)), plain(made(found, **settings))
+    in_avro, in_json = made_json(made(results, format="avro", **settings)), plain(made(results, **settings))
     assert parsed(in_avro, whole=True) == parsed(in_json, whole=True)
     assert sum(b'"too_large"' in value for _, value in in_json) == 3
 
 
 def test_the_order_of_fields_is_that_of_json():
-    found = messages("d")
-    for (_, one), (_, other) in zip(made_json(made(found, format="avro")), plain(made(found)), strict=True):
+    result = messages("d")
+    for (_, one), (_, other) in zip(made_json(made(result, format="avro")), plain(made(result)), strict=True):
         assert [one and list(_names(json.loads(one)))] == [other and list(_names(json.loads(other)))]
 
 

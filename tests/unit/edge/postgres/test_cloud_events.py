@@ -91,7 +91,7 @@ def test_delete_and_create_of_a_changed_key_have_ids_of_their_own_and_keep_their
         Event("00000000-create", "change.create", TABLE, form),
         Event("00000001", "change.create", TABLE, form),
     ]
-    others = {index: given for index, (name, given) in ((at, found[0]) for at, found in batch.headers.items())}
+    others = {index: given for index, (name, given) in ((at, header[0]) for at, header in batch.headers.items())}
     assert [json.loads(others[index]) for index in (1, 2, 3)] == [{"id": 2}, {"id": 2}, {"id": 1}]
     assert [name for name, _ in batch.headers[2]] == ["__debezium.newkey"]
 
@@ -113,8 +113,8 @@ def test_rows_of_a_copy_are_read_events_and_its_marks_are_none(form, more):
     log.decoder.put(Chunk(table=table, rows=[b"1\ta", b"2\tb"], size=1, last=None, end=True), DedupWindow())
     log.decoder.feed_placed(bytes(24) + commit(), NOW_MS)
 
-    found = [event for event in events(batch_of(log)) if event is not None]
-    assert [(event.id, event.type, event.subject) for event in found] == [
+    values = [event for event in events(batch_of(log)) if event is not None]
+    assert [(event.id, event.type, event.subject) for event in values] == [
         ("00000001", "change.truncate", TABLE),
         ("00000002", "change.read", TABLE),
         ("00000003", "change.read", TABLE),
@@ -151,8 +151,8 @@ def test_names_and_texts_that_look_like_an_envelope_change_nothing():
     log = cloud()
     log.transaction(odd, insert(1, looks), DEFAULT, insert(1, looks, looks))
 
-    found = [event for event in events(batch_of(log)) if event]
-    assert [(event.type, event.subject) for event in found] == [
+    values = [event for event in events(batch_of(log)) if event]
+    assert [(event.type, event.subject) for event in values] == [
         ("change.create", 's"c.Kön","table":"x'), ("change.create", TABLE),
     ]  # fmt: skip
 
@@ -165,9 +165,9 @@ def test_tables_take_turns_and_a_transaction_goes_on_in_the_next_batch():
     batches = log.batches()
 
     assert len(batches) > 1
-    found = [event for batch in batches for event in events(batch) if event]
-    assert [event.id for event in found] == [f"{number:08x}" for number in range(120)]
-    assert [event.subject for event in found] == [TABLE, "public.other"] * 60
+    values = [event for batch in batches for event in events(batch) if event]
+    assert [event.id for event in values] == [f"{number:08x}" for number in range(120)]
+    assert [event.subject for event in values] == [TABLE, "public.other"] * 60
     times = {named(batch, index)["ce_time"] for batch in batches for index in batch.headers}
     assert times == {"2026-01-31T09:15:00.250Z"}
 

@@ -38,9 +38,9 @@ def test_marks_are_schema_records_with_positions_and_ends_of_their_own():
     ends = log.decoder.mark_copy(table, COPY_ENDS)
     log.feed(messages.commit(messages.END, messages.END + 1))
 
-    found = log.records()
-    assert [record.position for record in found if "transaction" in record.value] == [begins, emptied, ends]
-    first, last = (record.value for record in found if "op" not in record.value and "transaction" in record.value)
+    records = log.records()
+    assert [record.position for record in records if "transaction" in record.value] == [begins, emptied, ends]
+    first, last = (record.value for record in records if "op" not in record.value and "transaction" in record.value)
     marks = [copy_mark(msgspec.json.encode(value)) for value in (first, last)]
     assert marks == [COPY_BEGINS, COPY_ENDS]
     assert ("last" in first["transaction"], last["transaction"]["last"]) == (False, True)

@@ -100,12 +100,12 @@ def test_a_changed_key_is_a_delete_and_a_create_at_one_position(whole, tombstone
     changed = update(new, old=ROW) if whole else update(new, key=(1, None, None, None, None))
     log.transaction(FULL if whole else TABLE, insert(*ROW), changed, insert(3, "C", None, None, 1))
     (batch,) = log.batches()
-    found = [
+    rows = [
         (str(position)[-8:], key and json.loads(key)["id"], value and json.loads(value).get("op"))
         for position, key, value in zip(batch.positions(), batch.keys, batch.values, strict=True)
     ]
     tombstone = [("00000001", 1, None)] if tombstones else []
-    assert found[1:] == [
+    assert rows[1:] == [
         ("00000000", 1, "c"), ("00000001", 1, "d"), *tombstone, ("00000001", 2, "c"), ("00000002", 3, "c"),
     ]  # fmt: skip
     named = [("__debezium.newkey", {"id": 2})]

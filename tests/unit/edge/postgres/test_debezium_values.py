@@ -11,14 +11,14 @@ from edge.postgres.debezium_types import debezium_type
 from edge.postgres.debezium_values import array
 from edge.postgres.values import OIDS
 from edge.postgres.values import text as as_text
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 
 
 def form(name, modifier=-1, **records):
     known = OIDS.get(name)
-    found = debezium_type(known or 20000, modifier, Records(**({"profile": "debezium"} | records)), name)
-    assert found is not None
-    return found
+    result = debezium_type(known or 20000, modifier, Records(**({"profile": "debezium"} | records)), name)
+    assert result is not None
+    return result
 
 
 def written(name, text, modifier=-1, **records):
@@ -94,9 +94,9 @@ def test_a_value_in_its_form(name, text, modifier, records, expected, called):
 
 
 def test_a_point_has_its_coordinates_and_binary_form():
-    found = written("point", "(1.5,-2)")
-    assert (found["x"], found["y"], found["srid"]) == (1.5, -2.0, None)
-    assert base64.b64decode(found["wkb"]).hex() == "0101000000000000000000f83f00000000000000c0"
+    result = written("point", "(1.5,-2)")
+    assert (result["x"], result["y"], result["srid"]) == (1.5, -2.0, None)
+    assert base64.b64decode(result["wkb"]).hex() == "0101000000000000000000f83f00000000000000c0"
 
 
 @pytest.mark.parametrize("name", ["uuid", "json", "jsonb", "xml", "tsvector", "ltree"])

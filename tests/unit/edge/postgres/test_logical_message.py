@@ -84,13 +84,13 @@ class TestMessages:
         assert not log.decoder.in_transaction
         assert log.decoder.end_lsn == COMMIT + 100
         log.transaction(insert(2, "b"), commit_lsn=COMMIT + 100, end=END + 100)
-        found = log.records()
-        assert [record.position for record in found[2:]] == [
+        result = log.records()
+        assert [record.position for record in result[2:]] == [
             Position(EPOCH, COMMIT + 99, 0),
             Position(EPOCH, COMMIT + 100, 0),
         ]
-        assert found[2].value["transaction"] is None
-        assert (found[2].value["source"]["txId"], found[2].value["source"]["ts_ms"]) == (None, NOW_MS)
+        assert result[2].value["transaction"] is None
+        assert (result[2].value["source"]["txId"], result[2].value["source"]["ts_ms"]) == (None, NOW_MS)
 
     def test_a_message_outside_of_transactions_can_be_confirmed_by_itself(self):
         log = Log(messages=["*"])
@@ -143,11 +143,11 @@ class TestTombstones:
     def test_a_tombstone_follows_its_delete_with_its_key_and_its_position(self):
         log = Log(tombstones=True)
         log.transaction(TABLE, insert(1, "a"), delete(key=(1, None)), insert(1, "b"), delete(key=(1, None)))
-        found = log.records()
-        assert [_kind(record) for record in found] == ["schema", "c", "d", "tombstone", "c", "d", "tombstone"]
-        assert [record.position.ordinal for record in found] == [0, 0, 1, 1, 2, 3, 3]
-        assert [record.key for record in found if record.value is None] == [{"id": 1}] * 2
-        assert [record.value["transaction"].get("last") for record in found if _kind(record) == "d"] == [None, True]
+        result = log.records()
+        assert [_kind(record) for record in result] == ["schema", "c", "d", "tombstone", "c", "d", "tombstone"]
+        assert [record.position.ordinal for record in result] == [0, 0, 1, 1, 2, 3, 3]
+        assert [record.key for record in result if record.value is None] == [{"id": 1}] * 2
+        assert [record.value["transaction"].get("last") for record in result if _kind(record) == "d"] == [None, True]
 
     def test_no_tombstone_without_a_key(self):
         log = Log(tombstones=True)
@@ -168,12 +168,12 @@ class TestTransactions:
     def test_records_tell_where_a_transaction_begins_and_ends(self):
         log = Log(transactions=True)
         log.transaction(TABLE, OTHER, insert(1, "a"), insert(1, oid=2), update((1, "b")), truncate(2))
-        found = log.records()
-        assert [(record.position.ordinal, _kind(record)) for record in found] == [
+        result = log.records()
+        assert [(record.position.ordinal, _kind(record)) for record in result] == [
             *((0, "BEGIN"), (0, "schema"), (0, "c"), (1, "schema"), (1, "c"), (2, "u"), (3, "t"), (4, "END")),
         ]
-        first, last = found[0].value, found[-1].value
-        assert found[0].key == found[-1].key == {"id": f"761:{COMMIT}"}
+        first, last = result[0].value, result[-1].value
+        assert result[0].key == result[-1].key == {"id": f"761:{COMMIT}"}
         assert (first["id"], first["event_count"], first["data_collections"]) == (f"761:{COMMIT}", None, None)
         assert (last["event_count"], last["data_collections"]) == (
             4,
@@ -184,7 +184,7 @@ class TestTransactions:
         )
         assert last["source"]["position"] == str(Position(EPOCH, COMMIT, 4))
         assert (last["ts_ms"], last["source"]["ts_ms"]) == (NOW_MS, COMMIT_MS)
-        assert found[-2].value["transaction"]["last"] is True
+        assert result[-2].value["transaction"]["last"] is True
 
     def test_every_transaction_has_its_own(self):
         log = Log(transactions=True)
@@ -220,15 +220,15 @@ def test_whatever_is_asked_for_the_chain_holds_and_changes_keep_their_positions(
                 each.feed(logical_message(lsn=lsn + 20, transactional=False))
     # then the bridge's own checks pass, batches are chained, and each follows what the one before ends with
     follows = Position.start(EPOCH)
-    found = []
+    results = []
     for sealed in log.sealed():
         assert sealed.follows == follows
         follows = sealed.last
-        found += records(opened(sealed))
+        results += records(opened(sealed))
     ops = "cudt"
     expected = [(record.position, record.value["op"]) for record in plain.changes()]
     assert [
-        (record.position, record.value["op"]) for record in found if (record.value or {}).get("op", "-") in ops
+        (record.position, record.value["op"]) for record in results if (record.value or {}).get("op", "-") in ops
     ] == expected
-    positions = [record.position for record in found if record.value and "op" in record.value]
+    positions = [record.position for record in results if record.value and "op" in record.value]
     assert positions == sorted(set(positions))

@@ -18,23 +18,23 @@ LONG = ("9" * 18, "x" * 70_000, "1.50", None, None, None, "1e300", "\\x" + "00" 
 CASES = {**ROWS, "only nulls": (1, *(None,) * 8), "long": LONG, "negative": (-70_000, "é" * 9_000, *(None,) * 7)}
 
 
-def log(**settings) -> Log:
+def make_log(**settings) -> Log:
     return Log(format="avro", key_of=lambda _: ["id"], **settings)
 
 
 def messages() -> list[bytes]:
-    found = [TABLE]
+    results = [TABLE]
     for row in CASES.values():
-        found += 2 * [insert(*row), update(row), update(row, old=row), delete(old=row)]
-        found.append(update((row[0], UNCHANGED, *row[2:]), key=(row[0], *(None,) * 8)))
-    return [*found, truncate(16400)]
+        results += 2 * [insert(*row), update(row), update(row, old=row), delete(old=row)]
+        results.append(update((row[0], UNCHANGED, *row[2:]), key=(row[0], *(None,) * 8)))
+    return [*results, truncate(16400)]
 
 
 def run(monkeypatch, *, worth_making: int, **settings) -> list[Batch]:
     monkeypatch.setattr(rows_compiled, "WORTH_MAKING", worth_making)
-    made = log(**settings)
-    made.transaction(*messages())
-    return made.batches()
+    log = make_log(**settings)
+    log.transaction(*messages())
+    return log.batches()
 
 
 def as_read(batch: Batch) -> list[tuple[object, object]]:
@@ -52,10 +52,10 @@ def as_read(batch: Batch) -> list[tuple[object, object]]:
 
 def test_the_functions_of_frequent_changes_and_the_code_for_any_make_the_same_bytes(monkeypatch):
     fast, exact = run(monkeypatch, worth_making=1), run(monkeypatch, worth_making=10_000)
-    made = [value for batch in fast for value in batch.values]
-    assert made == [value for batch in exact for value in batch.values]
+    values = [value for batch in fast for value in batch.values]
+    assert values == [value for batch in exact for value in batch.values]
     assert [key for batch in fast for key in batch.keys] == [key for batch in exact for key in batch.keys]
-    assert sum(value[0] == 0 for value in made) == len(messages()) - 1
+    assert sum(value[0] == 0 for value in values) == len(messages()) - 1
 
 
 def test_they_hold_what_records_in_json_hold(monkeypatch):
@@ -119,20 +119,20 @@ def test_records_about_no_table_stay_json_and_a_tombstone_has_the_key_of_its_del
 
 
 def test_a_dead_letter_is_in_avro_too():
-    made = log(largest_megabytes=1, on_too_large="dead-letter")
-    made.transaction(TABLE, insert(7, "x" * (1 << 20), *(None,) * 7))
-    (_, value) = as_read(made.batches()[0])[1]
+    log = make_log(largest_megabytes=1, on_too_large="dead-letter")
+    log.transaction(TABLE, insert(7, "x" * (1 << 20), *(None,) * 7))
+    (_, value) = as_read(log.batches()[0])[1]
     assert value["after"] == {"id": 7, **dict.fromkeys(list(KINDS)[1:])}
     assert value["unchanged"] == list(KINDS)[1:]
     assert value["too_large"]["bytes"] > 1 << 20
 
 
 def test_an_altered_table_has_schemas_of_its_own_from_there_on():
-    made = log()
+    log = make_log()
     wider = relation(*(Column(name, oid, key=True) for name, oid in {**KINDS, "more": 25}.items()), identity="f")
     row = ROWS["ordinary"]
-    made.transaction(TABLE, insert(*row), wider, insert(*row, "new"))
-    (batch,) = made.batches()
+    log.transaction(TABLE, insert(*row), wider, insert(*row, "new"))
+    (batch,) = log.batches()
     assert [each.number for each in batch.written] == [1, 2]
     after = [value["after"].get("more", "none") for _, value in as_read(batch) if isinstance(value, dict)]
     assert after == ["none", "new"]

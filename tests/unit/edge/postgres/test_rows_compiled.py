@@ -118,23 +118,23 @@ def outcome(function, message):
 
 def headers(message, width):
     """Return where the bytes are that are no text: kinds, lengths, and what is between two tuples."""
-    found, at = [], 8
+    results, at = [], 8
     for _ in range(1 + (message[:1] == b"U" and message[5:6] == b"O")):
         for _ in range(width):
             size = 5 if message[at] == ord("t") else 1
-            found += range(at, at + size)
+            results += range(at, at + size)
             at += size + (int.from_bytes(message[at + 1 : at + 5], "big") if size == 5 else 0)
-        found += range(at, min(at + 3, len(message)))
+        results += range(at, min(at + 3, len(message)))
         at += 3
-    return found
+    return results
 
 
 def kinds(functions, row):
     """Return each pair of functions with a message that it decodes."""
     more = len(functions[0][0].__self__.names) - len(KINDS)
     new, old = (*row, *(("x",) * more)), (*row[:1], *row[1:], *(("y",) * more))
-    found = (insert(*new), update(new), update(new, old=old), delete(old=old))
-    return [(*pair, message) for pair, message in zip(functions, found, strict=True)]
+    result = (insert(*new), update(new), update(new, old=old), delete(old=old))
+    return [(*pair, message) for pair, message in zip(functions, result, strict=True)]
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)

@@ -69,9 +69,9 @@ def test_random_rows_that_are_copied(chance):
 
 
 def test_ordinary_rows_are_copied_in_c():
-    made = [(copy, copy.made_in_c({})) for seed in range(80) if (copy := a_copy(random.Random(seed))) is not None]
-    assert sum(len(found) for _, found in made) > sum(len(copy.rows) for copy, _ in made) / 2
-    assert any(b"\\" in copy.rows[number] for copy, found in made for number in found)
+    copies = [(copy, copy.made_in_c({})) for seed in range(80) if (copy := a_copy(random.Random(seed))) is not None]
+    assert sum(len(each) for _, each in copies) > sum(len(copy.rows) for copy, _ in copies) / 2
+    assert any(b"\\" in copy.rows[number] for copy, each in copies for number in each)
 
 
 def test_rows_are_copied_by_a_plan_of_one_tuple():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.postgres.debezium_types import debezium_type
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.schema import TableSchema
 from tests.unit.edge.postgres.messages import NUMERIC, Column, Log, delete, insert, relation, strict, update
 
@@ -19,9 +19,9 @@ PLAIN = -1
 
 
 def written(oid, text, modifier=PLAIN, **records):
-    found = debezium_type(oid, modifier, Records(**records))
-    assert found is not None
-    return strict(found.convert(text.encode()))
+    result = debezium_type(oid, modifier, Records(**records))
+    assert result is not None
+    return strict(result.convert(text.encode()))
 
 
 def numeric(precision, scale):

@@ -7,7 +7,7 @@ import pytest
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.snapshot.ports import Chunk, DedupWindow
 from edge.snapshot.table_history import TableHistory
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.postgres.messages import EPOCH, INT8, Column, Log, begin, commit, delete, insert, relation, update
 from tests.unit.edge.snapshot.test_copies_after_alterations import snapshot_table
@@ -20,9 +20,9 @@ GOOD, NO_BYTES, NO_TEXT = (1, "\\x00ff", "ok", None), (2, "secret", "ok", None),
 
 @pytest.fixture
 def history(tmp_path):
-    made = TableHistory(tmp_path, "jakarta/bank")
-    made.begin(EPOCH, 0)
-    return made
+    table_history = TableHistory(tmp_path, "jakarta/bank")
+    table_history.begin(EPOCH, 0)
+    return table_history
 
 
 def a_log(history, **options):

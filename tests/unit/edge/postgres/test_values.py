@@ -110,10 +110,10 @@ def test_bytes_that_are_no_text_are_refused(oid, value):
 def test_a_character_that_the_server_never_sends_is_not_taken_for_a_null(value):
     for oids, values in (([25], [value]), ([25, 25, 25], [None, value, "b"]), ([25, 1082, 25], [value, None, "b"])):
         try:
-            found = decoded(oids, *values)
+            result = decoded(oids, *values)
         except CorruptInput:
             continue
-        assert found == values
+        assert result == values
 
 
 def test_half_a_hexadecimal_byte_is_refused():

@@ -18,8 +18,8 @@ def processes(tmp_path):
         return made[-1]
 
     yield make
-    for one in made:
-        one.spool.close()
+    for each in made:
+        each.spool.close()
 
 
 @pytest.fixture

@@ -53,14 +53,14 @@ def main(folder: Path) -> None:
     edge = spooling.Process(folder, limit_bytes=1 << 20, megabytes=64)
     edge.start()
     deliver(edge)
-    found = edge.state.read(spooling.SOURCE)
+    result = edge.state.read(spooling.SOURCE)
     print(
         json.dumps(
             {
                 "kept": killed,
                 "left": len(edge.spool),
                 "waiting": len(edge.window),
-                "acknowledged": found.acknowledged,
+                "acknowledged": result.acknowledged,
                 "spooled": str(position(killed)),
                 "last": last,
             }

@@ -45,7 +45,7 @@ class Process:
 
     def put(self, *numbers, **options):
         batches = [batch(number, size=SIZE, **options) for number in numbers]
-        self.reported |= {one.confirm for one in batches}
+        self.reported |= {each.confirm for each in batches}
         self.outbox.put(batches)
 
     def note(self, place):
@@ -58,7 +58,7 @@ class Process:
 
     def send(self):
         """Take all that may be sent; return the deliveries by commit."""
-        found = {}
+        results = {}
         while (taken := self.outbox.take()) is not None:
-            found[taken[1].last.commit] = taken[0]
-        return found
+            results[taken[1].last.commit] = taken[0]
+        return results

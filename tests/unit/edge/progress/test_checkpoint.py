@@ -48,10 +48,10 @@ def test_what_was_written_is_read_again(state):
 def test_next_batch_follows_what_the_spool_has():
     spooled = Position(7, LSN - 50, 0)
 
-    found = checkpoint(spooled=str(spooled))
+    result = checkpoint(spooled=str(spooled))
 
-    assert found.promised == spooled
-    assert found.tail == spooled
+    assert result.promised == spooled
+    assert result.tail == spooled
     assert checkpoint(spooled=str(Position(7, LSN, 4))).tail == Position(7, LSN - 1, 0xFFFFFFFF)
 
 

@@ -33,10 +33,10 @@ def test_a_spool_that_fills_its_volume_is_emptied_when_the_path_is_back_after_a_
     done = in_small_volume(tmp_path, sys.executable, "-m", "tests.unit.edge.progress.full_volume", tmp_path)
 
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["kept"] > 10
-    assert (found["left"], found["waiting"]) == (0, 0)
-    assert found["acknowledged"] == found["spooled"]
+    result = json.loads(done.stdout)
+    assert result["kept"] > 10
+    assert (result["left"], result["waiting"]) == (0, 0)
+    assert result["acknowledged"] == result["spooled"]
 
 
 def test_a_limit_above_the_size_of_the_volume_is_refused(tmp_path):

@@ -9,7 +9,7 @@ from edge.progress.record_settings import RecordSettings, fingerprint
 from headrace.configuration.edge import ColumnRule, EdgeFile, Policy
 from headrace.configuration.load import load
 from headrace.position import Position
-from tests.unit.edge.mysql.events import decoder, feed, query, rotate, rows, xid
+from tests.unit.edge.mysql.events import feed, make_decoder, query, rotate, rows, xid
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, mysql_gtid
 from tests.unit.edge.postgres.messages import INT4, NUMERIC, Column, Log, insert, opened, relation
 from tests.unit.edge.progress.test_checkpoint import checkpoint
@@ -41,13 +41,13 @@ def postgres(until, **records):
 
 
 def mysql(until, **options):
-    made, batcher = decoder(repeat_schema_until=until and 7 << 32 | 1000, **options)
-    feed(made, rotate())
+    decoder, batcher = make_decoder(repeat_schema_until=until and 7 << 32 | 1000, **options)
+    feed(decoder, rotate())
     for number in range(3):
         start = 200 + 500 * number
         inner = [ACCOUNTS, rows(30, 2, ANA + BUDI), rows(30, 2, ANA)]
-        feed(made, mysql_gtid(number + 1, start), query("BEGIN", start + 50), *inner, xid(start + 300))
-    return [opened(one) for one in [*batcher.take(), batcher.seal()]]
+        feed(decoder, mysql_gtid(number + 1, start), query("BEGIN", start + 50), *inner, xid(start + 300))
+    return [opened(each) for each in [*batcher.take(), batcher.seal()]]
 
 
 MASK = Policy(columns=[ColumnRule(columns=["bank.accounts.name"], action="mask")])
@@ -153,4 +153,4 @@ def test_the_sum_over_settings_knows_each_of_them_and_no_secret(config, monkeypa
         msgspec.structs.replace(config, records=msgspec.structs.replace(config.records, time="connect")),
         msgspec.structs.replace(config, policy=msgspec.structs.replace(config.policy, exclude_tables=["a.b"])),
     ]
-    assert len({fingerprint(one) for one in [config, *others]}) == 3
+    assert len({fingerprint(each) for each in [config, *others]}) == 3

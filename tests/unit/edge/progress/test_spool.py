@@ -38,13 +38,13 @@ def spools(tmp_path):
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for each in made:
+        each.close()
 
 
 def fill(spool, *numbers, **options):
     batches = [full(number, **options) for number in numbers]
-    spool.append([(one, one.confirm, 1000.0) for one in batches])
+    spool.append([(each, each.confirm, 1000.0) for each in batches])
     return batches
 
 

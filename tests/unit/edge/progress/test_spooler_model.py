@@ -44,7 +44,7 @@ class Dying(RuleBasedStateMachine):
         """Kill the process; what is in flight may still arrive."""
         self.process.spool.close()
         self.process = Process(Path(self.folder.name))
-        self.flying = [(None, one) for _, one in self.flying]
+        self.flying = [(None, each) for _, each in self.flying]
         self.read_from_the_slot()
 
     @rule()

@@ -66,15 +66,15 @@ def test_a_type_that_is_no_reason_leaves_open_whether_rows_changed():
 
 def test_a_column_that_was_dropped_and_added_again_has_other_values():
     new = [KnownColumn("a", "text", number=1), KnownColumn("c", "text", number=4)]
-    found = alterations(OLD, new, Catalog({"a": 1, "c": 4}, {"a": False, "c": False}), types=True, newest=3)
-    assert found == ["column c was dropped and added again"]
+    reasons = alterations(OLD, new, Catalog({"a": 1, "c": 4}, {"a": False, "c": False}), types=True, newest=3)
+    assert reasons == ["column c was dropped and added again"]
 
 
 def test_columns_that_swap_their_names_are_renamed():
     old = [KnownColumn("a", "text", number=1), KnownColumn("b", "text", number=2)]
     new = [KnownColumn("b", "text", number=1), KnownColumn("a", "text", number=2)]
-    found = alterations(old, new, Catalog({"b": 1, "a": 2}, {"a": False, "b": False}), types=True)
-    assert found == ["column a was renamed to b", "column b was renamed to a"]
+    reasons = alterations(old, new, Catalog({"b": 1, "a": 2}, {"a": False, "b": False}), types=True)
+    assert reasons == ["column a was renamed to b", "column b was renamed to a"]
 
 
 @pytest.mark.parametrize(
@@ -100,5 +100,5 @@ def test_columns_that_swap_their_names_are_renamed():
 def test_a_type_of_mysql_that_rounds_values_is_a_reason(old, new, is_reason):
     """M9: `MODIFY` to a smaller scale or fraction rounds in strict mode too, and was not noticed."""
     catalog = Catalog({}, {"c": False})
-    found = alterations([KnownColumn("c", *old)], [KnownColumn("c", *new)], catalog, types=False)
-    assert found == (["the type of column c was changed"] if is_reason else None)
+    reasons = alterations([KnownColumn("c", *old)], [KnownColumn("c", *new)], catalog, types=False)
+    assert reasons == (["the type of column c was changed"] if is_reason else None)

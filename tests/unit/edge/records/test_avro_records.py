@@ -11,33 +11,33 @@ from edge.records.avro_records import AvroRecords
 from headrace.errors import NeedsOperator
 from headrace.schema import Column, TableSchema
 from tests.lake.avro_reading import read
-from tests.unit.edge.mysql.events import decoder, feed, rotate, rows
+from tests.unit.edge.mysql.events import feed, make_decoder, rotate, rows
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, NULL, transaction
 
 
 def test_changes_of_the_binlog_hold_what_those_in_json_hold():
-    made, batcher = decoder()
-    feed(made, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA + NULL), rows(31, 2, ANA + BUDI), rows(32, 2, ANA)))
+    decoder, batcher = make_decoder()
+    feed(decoder, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA + NULL), rows(31, 2, ANA + BUDI), rows(32, 2, ANA)))
 
     keys, values, (written,) = AvroRecords().encode(batcher.keys, batcher.values)
 
     assert values[0] == batcher.values[0]
     assert [read(key[5:], written.key) for key in keys[1:]] == [json.loads(key) for key in batcher.keys[1:]]
     for value, plain in zip(values[1:], batcher.values[1:], strict=True):
-        found, wanted = read(value[5:], written.value), json.loads(plain)
-        last = found.pop("last")
-        assert {name: found[name] for name in ("op", "ts_ms", "before", "after")} == {
+        result, wanted = read(value[5:], written.value), json.loads(plain)
+        last = result.pop("last")
+        assert {name: result[name] for name in ("op", "ts_ms", "before", "after")} == {
             name: wanted[name] for name in ("op", "ts_ms", "before", "after")
         }
-        assert {name: found["source"][name] for name in wanted["source"]} == wanted["source"]
-        assert found["transaction"]["total_order"] == wanted["transaction"]["total_order"]
+        assert {name: result["source"][name] for name in wanted["source"]} == wanted["source"]
+        assert result["transaction"]["total_order"] == wanted["transaction"]["total_order"]
         assert last == wanted["transaction"].get("last")
 
 
 @pytest.mark.parametrize("spoiled", [b"\xb1na", b'"na'])
 def test_a_value_of_another_form_is_refused_with_its_place_and_not_shown(spoiled):
-    made, batcher = decoder()
-    feed(made, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA)))
+    decoder, batcher = make_decoder()
+    feed(decoder, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA)))
     values = [value.replace(b"Ana", spoiled) for value in batcher.values]
     assert values != batcher.values
     with pytest.raises(

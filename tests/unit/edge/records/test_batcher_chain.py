@@ -112,11 +112,11 @@ def test_however_it_is_cut_the_chain_holds_and_nothing_is_confirmed_early(transa
     # and none is larger than it may be, but for what the last change of a transaction says of itself afterwards, unless one
     # change alone makes it so
     ends_with = len(b',"last":true')
-    for batch, found in zip(batches, everything, strict=True):
-        transactions_in = len({record.position.commit for record in found})
+    for batch, each in zip(batches, everything, strict=True):
+        transactions_in = len({record.position.commit for record in each})
         assert (
             values_of(batch) <= 16 * 1024 + ends_with * transactions_in
-            or sum("op" in record.value for record in found) == 1
+            or sum("op" in record.value for record in each) == 1
         )
     # and confirms exactly what it completes
     for batch in batches:

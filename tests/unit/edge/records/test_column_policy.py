@@ -19,7 +19,7 @@ def hash_key(monkeypatch):
     monkeypatch.setenv("HASH_KEY", KEY)
 
 
-def policy(*rules, **tables):
+def make_policy(*rules, **tables):
     return Policy(Section(columns=list(rules), hash_key=Secret("env:HASH_KEY"), **tables))
 
 
@@ -38,12 +38,14 @@ def test_without_rules_everything_leaves():
     [("sales.orders", True), ("sales.orders_old", False), ("audit.log", False), ("salesx.orders", False)],
 )
 def test_tables_are_included_and_excluded_by_pattern(table, leaves):
-    assert policy(include_tables=["sales.*"], exclude_tables=["*.*_old"]).admits(*table.split(".")) is leaves
+    assert make_policy(include_tables=["sales.*"], exclude_tables=["*.*_old"]).admits(*table.split(".")) is leaves
 
 
 def test_a_partition_has_the_rules_of_what_it_is_a_partition_of_and_of_any_table_where_that_is_not_known():
     """G4: partitions are published under their own names."""
-    rules = policy(rule("hash", "public.people.email"), exclude_tables=["public.salaries"], include_tables=["public.*"])
+    rules = make_policy(
+        rule("hash", "public.people.email"), exclude_tables=["public.salaries"], include_tables=["public.*"]
+    )
     above = [("public", "people")]
     (email,) = rules.treatments("archive", "people_1", ["email"], [], above)
     assert email is not None
@@ -54,32 +56,32 @@ def test_a_partition_has_the_rules_of_what_it_is_a_partition_of_and_of_any_table
     assert not rules.admits_name("public.salaries_1", ["public.salaries"])
     # Closed where nothing is known.
     assert not rules.admits("public", "salaries_1", None)
-    assert policy(rule("hash", "public.people.email")).admits("public", "people_1", None)
+    assert make_policy(rule("hash", "public.people.email")).admits("public", "people_1", None)
     (email, name) = rules.treatments("public", "people_1", ["email", "name"], [], None)
     assert (email is None, name is None) == (False, True)
 
 
 def test_star_does_not_reach_over_a_dot():
-    (email, _) = policy(rule("mask", "sales.*.email")).treatments("sales", "people", ["email", "name"], [])
+    (email, _) = make_policy(rule("mask", "sales.*.email")).treatments("sales", "people", ["email", "name"], [])
     assert email is not None
-    assert policy(rule("mask", "sales.*.email")).treatments("other", "sales", ["email"], []) == [None]
+    assert make_policy(rule("mask", "sales.*.email")).treatments("other", "sales", ["email"], []) == [None]
 
 
 def test_first_rule_that_matches_counts():
-    both = policy(rule("truncate", "*.*.phone", characters=3), rule("mask", "*.*.*", mask="-"))
+    both = make_policy(rule("truncate", "*.*.phone", characters=3), rule("mask", "*.*.*", mask="-"))
     phone, name = both.treatments("public", "people", ["phone", "name"], [])
     assert (phone.action, phone.hide(b"0812345")) == ("truncate", b"081")
     assert (name.action, name.hide(b"Ani")) == ("mask", b"-")
 
 
 def test_hash_is_hmac_sha_256_of_the_text_in_any_column():
-    first, second = policy(rule("hash", "*.*.*")).treatments("public", "people", ["id", "parent"], ["id"])
+    first, second = make_policy(rule("hash", "*.*.*")).treatments("public", "people", ["id", "parent"], ["id"])
     expected = hmac.new(KEY.encode(), b"42", hashlib.sha256).hexdigest().encode()
     assert first.hide(b"42") == second.hide(b"42") == expected
 
 
 def test_truncation_counts_characters_not_bytes():
-    (name,) = policy(rule("truncate", "*.*.name", characters=2)).treatments("public", "people", ["name"], [])
+    (name,) = make_policy(rule("truncate", "*.*.name", characters=2)).treatments("public", "people", ["name"], [])
     assert name.hide("Žofie".encode()) == "Žo".encode()
 
 
@@ -101,7 +103,7 @@ def test_a_key_column_can_only_be_hashed(refused):
 def test_a_short_hash_key_is_refused_without_being_shown(monkeypatch):
     monkeypatch.setenv("HASH_KEY", "tooshort")
     with pytest.raises(ConfigurationError, match="8 bytes") as caught:
-        policy(rule("hash", "*.*.*"))
+        make_policy(rule("hash", "*.*.*"))
     assert "tooshort" not in caught.value.message + caught.value.hint
 
 
@@ -114,22 +116,22 @@ def test_hashing_needs_a_key_and_truncating_a_length():
 
 def test_dots_within_names_are_parts_of_them():
     """E11."""
-    made = policy(rule("mask", "sales.*.e*"), include_tables=["sales.*"], exclude_tables=["sales.*_old"])
+    policy = make_policy(rule("mask", "sales.*.e*"), include_tables=["sales.*"], exclude_tables=["sales.*_old"])
 
-    assert made.admits("sales", "a.b")
-    assert not made.admits("sales", "a.b_old")
-    assert not made.admits("sales.a", "b")
-    assert [it and it.action for it in made.treatments("sales", "a.b", ["e.mail", "n.e"], [])] == ["mask", None]
+    assert policy.admits("sales", "a.b")
+    assert not policy.admits("sales", "a.b_old")
+    assert not policy.admits("sales.a", "b")
+    assert [it and it.action for it in policy.treatments("sales", "a.b", ["e.mail", "n.e"], [])] == ["mask", None]
 
 
 def test_a_joined_name_that_can_be_read_in_two_ways_leaves_only_if_it_does_in_both():
     """E11: such names come from the command line and from dead letters."""
-    made = policy(rule("hash", "sales.*.id"), include_tables=["sales.*"])
+    policy = make_policy(rule("hash", "sales.*.id"), include_tables=["sales.*"])
 
-    assert made.admits_name("sales.orders")
-    assert not made.admits_name("sales.a.b")
-    assert made.treats_name("sales.a.b", ["id"])
-    assert not made.treats_name("other.a.b", ["id"])
+    assert policy.admits_name("sales.orders")
+    assert not policy.admits_name("sales.a.b")
+    assert policy.treats_name("sales.a.b", ["id"])
+    assert not policy.treats_name("other.a.b", ["id"])
 
 
 def test_a_name_in_another_case_is_no_way_out_where_the_database_ignores_case():
@@ -140,8 +142,8 @@ def test_a_name_in_another_case_is_no_way_out_where_the_database_ignores_case():
     mysql, postgresql = Policy(section, any_case=True), Policy(section)
 
     for table, column in (("customers", "Email"), ("Customers", "EMAIL"), ("customers", "émail")):
-        (found,) = mysql.treatments("shop", table, [column], [])
-        assert found.action == "mask"
+        (treatment,) = mysql.treatments("shop", table, [column], [])
+        assert treatment.action == "mask"
         assert postgresql.treatments("shop", table, [column], []) == [None]
     assert not mysql.admits("shop", "salaries")
     assert not mysql.admits("shop", "SALARIES")
@@ -152,15 +154,15 @@ def test_a_name_in_another_case_is_no_way_out_where_the_database_ignores_case():
 
 def test_rules_without_effect_are_named_as_the_file_has_them():
     """S10: a rule with a slip matched nothing, and nothing reported it."""
-    made = policy(
+    policy = make_policy(
         rule("mask", "shop.customers.emial", "*.*.phone", "shop.people.name"),
         include_tables=["shop.*", "audit.*"],
         exclude_tables=["shop.logs"],
     )
     tables = [PolicyTable("shop", "customers", ["id", "email", "phone"]), PolicyTable("shop", "orders", ["name"])]
 
-    assert made.unused(tables) == ["audit.*", "shop.logs", "shop.customers.emial", "shop.people.name"]
-    assert unused_words(made.unused(tables)).endswith(
+    assert policy.unused(tables) == ["audit.*", "shop.logs", "shop.customers.emial", "shop.people.name"]
+    assert unused_words(policy.unused(tables)).endswith(
         "column: audit.*, shop.logs, shop.customers.emial, shop.people.name"
     )
     assert unused_words([]) == ""

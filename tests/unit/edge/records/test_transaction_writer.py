@@ -4,9 +4,9 @@ import hashlib
 import json
 
 from headrace.batch import decode
-from headrace.configuration.records import Records
+from headrace.configuration.edge import Records
 from headrace.position import Position
-from tests.unit.edge.mysql.events import Column, decoder, feed, mariadb_gtid, rows, table_map, xid
+from tests.unit.edge.mysql.events import Column, feed, make_decoder, mariadb_gtid, rows, table_map, xid
 
 ID, NAME, N = Column("id", 3, unsigned=False), Column("name", 252, b"\2", collation=255), Column("n", 1, unsigned=False)
 ACCOUNTS, KEYLESS = table_map(ID, NAME, N), table_map(ID, NAME, N, key=())
@@ -19,23 +19,23 @@ def image(number, name="a"):
 
 def sent(*inner, largest=1000, **records):
     """Return (position, key, value) of what becomes of a transaction."""
-    made, batcher = decoder("mariadb", largest=largest, records=Records(**records))
-    feed(made, mariadb_gtid(9, 200), *inner, xid(500))
+    decoder, batcher = make_decoder("mariadb", largest=largest, records=Records(**records))
+    feed(decoder, mariadb_gtid(9, 200), *inner, xid(500))
     batches = [decode(sealed.properties, "zstd", sealed.body) for sealed in (*batcher.take(), batcher.seal())]
-    found = [
+    result = [
         (position, key and json.loads(key), value and json.loads(value))
         for batch in batches
         for position, key, value in zip(batch.positions(), batch.keys, batch.values, strict=True)
     ]
-    return [record for record in found if record[2] is None or "tableChanges" not in record[2]], batcher
+    return [record for record in result if record[2] is None or "tableChanges" not in record[2]], batcher
 
 
 def test_a_tombstone_follows_each_delete_with_its_position():
     found, _ = sent(ACCOUNTS, rows(23, 3, image(1)), rows(25, 3, image(1) + image(2)), tombstones=True)
 
     shown = [(position.ordinal, key, value and value["op"]) for position, key, value in found]
-    one, two = {"id": 1}, {"id": 2}
-    assert shown == [(0, one, "c"), (1, one, "d"), (1, one, None), (2, two, "d"), (2, two, None)]
+    first, two = {"id": 1}, {"id": 2}
+    assert shown == [(0, first, "c"), (1, first, "d"), (1, first, None), (2, two, "d"), (2, two, None)]
     assert [value["transaction"].get("last") for _, _, value in found if value] == [None, None, True]
 
 

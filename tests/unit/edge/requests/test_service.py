@@ -10,7 +10,7 @@ import pytest
 from edge.requests.service import AnswerOutbox, Handler, KnownRequests, RequestService
 from headrace.amqp.links import Accept, Reject, Release
 from headrace.errors import NeedsOperator
-from headrace.requests.message import Content, Request, content_of, encode, new_request, parts
+from headrace.requests import Content, Request, content_of, encode, new_request, parts
 from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"
@@ -114,9 +114,9 @@ def test_a_forged_request_is_rejected(setups):
     assert isinstance(setup.service.receive(other), Reject)
     assert isinstance(setup.service.receive(b"\x00 no request"), Reject)
     newer = json.dumps({"version": 9}).encode()
-    found = setup.service.receive(newer)
-    assert isinstance(found, Reject)
-    assert "version 9" in found.description
+    result = setup.service.receive(newer)
+    assert isinstance(result, Reject)
+    assert "version 9" in result.description
     assert setup.service.answers.is_empty
 
 

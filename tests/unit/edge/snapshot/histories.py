@@ -25,9 +25,9 @@ def catalog(*filled, **numbers):
 
 
 def opened(folder, **options):
-    made = TableHistory(folder, SOURCE, **options)
-    made.begin(EPOCH, options.get("sent_until", 0))
-    return made
+    table_history = TableHistory(folder, SOURCE, **options)
+    table_history.begin(EPOCH, options.get("sent_until", 0))
+    return table_history
 
 
 def session(folder, *transactions, catalog_of=lambda _: None, sent_until=0, copies=False, **options):

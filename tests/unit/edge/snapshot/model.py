@@ -160,10 +160,10 @@ class Reader:
         return self._chunk(found, keys, end=len(keys) < 3)
 
     def read_keys(self, table: Any, where: str | None, keys: Any, limit_bytes: int) -> Chunk:
-        found = self._seen()
+        result = self._seen()
         # As if no more than two rows were within the limit.
         keys = keys[:2]
-        chunk = self._chunk(found, [int(key) for (key,) in keys if int(key) in found[0]], end=True)
+        chunk = self._chunk(result, [int(key) for (key,) in keys if int(key) in result[0]], end=True)
         return dataclasses.replace(chunk, keys=len(keys))
 
     def close(self) -> None:

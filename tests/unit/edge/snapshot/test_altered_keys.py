@@ -53,13 +53,13 @@ def test_a_key_that_was_altered_since_is_never_taken_for_the_former_one_e5(tmp_p
 
 
 def test_former_release_kept_no_history_so_its_records_may_be_of_another_key_e5(tmp_path):
-    found = session(
+    result = session(
         tmp_path, (1000, FULL, insert(1, "a")), (2000, insert(2, "b")), (3000, insert(3, "c")), sent_until=2000
     )
-    assert [at for at, _ in schemas(found)] == [place(1000), place(2000), place(3000)]
+    assert [at for at, _ in schemas(result)] == [place(1000), place(2000), place(3000)]
 
 
 def test_schema_that_is_the_log_s_own_is_sent_once_though_nothing_is_known_of_the_table_e5(tmp_path):
     """After a kill, or where a former release kept no history: who reads the log again finds the schema of before."""
-    found = session(tmp_path, (1000, BEFORE, insert(1, "a")), (2000, insert(2, "b")), sent_until=2000)
-    assert [at for at, _ in schemas(found)] == [place(1000)]
+    result = session(tmp_path, (1000, BEFORE, insert(1, "a")), (2000, insert(2, "b")), sent_until=2000)
+    assert [at for at, _ in schemas(result)] == [place(1000)]

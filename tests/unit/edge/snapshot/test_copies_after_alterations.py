@@ -145,8 +145,8 @@ def test_what_a_copy_of_a_mariadb_table_finds_where_it_begins_needs_no_other_one
 
     assert waiting(tmp_path) == []
     assert history.warnings == {}
-    found = [json.loads(value) for value in stream.batcher.values]
-    assert [value["rewritten"] for value in found if "tableChanges" in value] == [["column memo was renamed to note"]]
+    values = [json.loads(value) for value in stream.batcher.values]
+    assert [value["rewritten"] for value in values if "tableChanges" in value] == [["column memo was renamed to note"]]
 
 
 IMAGE = b"\0" + struct.pack("<i", 1) + struct.pack("<H", 1) + b"s"

@@ -7,10 +7,9 @@ from rich.console import Console
 
 from edge.observability.figures import Figures
 from edge.postgres.snapshot_table import named
-from edge.snapshot.active_plan import ActivePlan
+from edge.snapshot.active_plan import FEWEST, MOST, ActivePlan, ChunkSize
 from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore, as_dict, as_table
-from edge.snapshot.table_copy import FEWEST, MOST, ChunkSize
 from headrace.errors import NeedsOperator
 from headrace.status.answer import SnapshotStatus, snapshot_of
 
@@ -113,8 +112,8 @@ def test_headquarters_receives_how_far_the_table_is_that_is_copied_now():
     assert snapshot_of(plan.figures()) == SnapshotStatus(table="s.second", rows=0, rows_per_second=0.0, tables=2)
     plan.tables[1].state, plan.tables[1].rows, plan.tables[1].estimate = "running", 250, 1000
     plan.tables[1].rows_per_second = 50.04
-    found = snapshot_of(plan.figures())
-    assert (found.rows, found.estimated_rows, found.rows_per_second, found.seconds_left) == (250, 1000, 50.0, 15.0)
+    result = snapshot_of(plan.figures())
+    assert (result.rows, result.estimated_rows, result.rows_per_second, result.seconds_left) == (250, 1000, 50.0, 15.0)
     plan.paused = True
     assert snapshot_of(plan.figures()).paused
     assert snapshot_of(plan.figures()).seconds_left is None

@@ -16,7 +16,7 @@ def test_q3_changes_are_kept_while_it_is_not_known_that_the_moment_has_them_and_
     window.keep(2, b"had too", 4)
     # one that does not fit makes room by what the moment is known to have
     window.keep(4, b"lacking too", 4)
-    assert [(one, change) for one, change, _ in window.kept] == [(3, b"lacking"), (4, b"lacking too")]
+    assert [(each, change) for each, change, _ in window.kept] == [(3, b"lacking"), (4, b"lacking too")]
     assert not window.altered
     # and where that is not enough, another moment is chosen
     window.keep(5, b"too many", 4)

@@ -2,12 +2,11 @@
 
 import pytest
 
-from edge.snapshot.active_plan import ActivePlan
+from edge.snapshot.active_plan import ActivePlan, TableCopy
 from edge.snapshot.chunk_reader import ChunkReader
 from edge.snapshot.plan import LogTable, TablePlan
 from edge.snapshot.ports import Put
 from edge.snapshot.store import SnapshotStore
-from edge.snapshot.table_copy import TableCopy
 from headrace.position import Position
 
 LIMIT = 2 << 20

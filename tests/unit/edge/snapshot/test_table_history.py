@@ -190,8 +190,8 @@ def test_renamed_label_of_an_enum_marks_the_tables_that_have_it(tmp_path):
     history.labels({"mood": {"1": "unhappy", "2": "well", "3": "new"}})
     assert "a label of type mood was renamed" in history.warnings["public.accounts"]
     assert waiting(tmp_path) == [["public.accounts"]]
-    found = session(tmp_path, (2000, type_name(90000, "mood"), old, insert(2, "well")), (2500, insert(3, "well")))
-    assert schemas(found) == [(place(2000), ["a label of type mood was renamed"])]
+    result = session(tmp_path, (2000, type_name(90000, "mood"), old, insert(2, "well")), (2500, insert(3, "well")))
+    assert schemas(result) == [(place(2000), ["a label of type mood was renamed"])]
 
 
 @pytest.mark.parametrize(
@@ -205,9 +205,9 @@ def test_alteration_of_a_mysql_table_is_in_its_schema_record(tmp_path, columns, 
     def run(given, at):
         history = TableHistory(tmp_path, SOURCE)
         history.begin(1, 0)
-        made, batcher = events.decoder(history=history, filled=filled)
+        decoder, batcher = events.make_decoder(history=history, filled=filled)
         body = [query("BEGIN", at + 50), table_map(*given), rows(30, 2, images), xid(at + 300)]
-        events.feed(made, events.rotate(), mysql_gtid(at, at), *body)
+        events.feed(decoder, events.rotate(), mysql_gtid(at, at), *body)
         history.close()
         return [value for value in map(json.loads, batcher.values) if "tableChanges" in value]
 
@@ -226,9 +226,9 @@ def test_a_column_that_the_policy_left_out_needs_a_copy_once_it_is_not(tmp_path,
             )
         history = TableHistory(tmp_path, SOURCE)
         history.begin(1, 0)
-        made, batcher = events.decoder(history=history, filled={"id": False, "name": False}, policy=policy)
+        decoder, batcher = events.make_decoder(history=history, filled={"id": False, "name": False}, policy=policy)
         body = [query("BEGIN", at + 50), table_map(ID, NAME), rows(30, 2, ANA), xid(at + 300)]
-        events.feed(made, events.rotate(), mysql_gtid(at, at), *body)
+        events.feed(decoder, events.rotate(), mysql_gtid(at, at), *body)
         history.close()
         return [json.loads(value) for value in batcher.values]
 

@@ -24,11 +24,11 @@ def reasons(url=URL, role=ROLE):
 
 def test_a_user_that_no_policy_names_is_told_from_nothing_by_the_condition_so_the_hint_names_both():
     """R6, R7."""
-    found = reasons().connection_closed(condition("amqp:resource-limit-exceeded", "disallowed by local policy"))
+    result = reasons().connection_closed(condition("amqp:resource-limit-exceeded", "disallowed by local policy"))
 
-    assert isinstance(found, NotConnected)
+    assert isinstance(result, NotConnected)
     for words in ("policy has no group", "common name of [interconnect] certificate", "maxConnections", "router's log"):
-        assert words in found.hint
+        assert words in result.hint
     assert reasons().connection_closed(condition("amqp:connection:forced")).hint == ""
 
 
@@ -36,9 +36,9 @@ def test_a_connection_that_ends_before_it_was_opened_may_be_a_limit_of_the_route
     """`policy { maxConnections }` closes the socket without a reason (R7)."""
     eof = condition("amqp:connection:framing-error", "SSL Failure: unexpected eof while reading")
 
-    for found in (reasons().closed_silently(opened=False), reasons().lost(eof, opened=False)):
-        assert "closed the connection before it was opened" in found.message
-        assert "speak TLS? A router that has reached its policy's maxConnections" in found.hint
+    for each in (reasons().closed_silently(opened=False), reasons().lost(eof, opened=False)):
+        assert "closed the connection before it was opened" in each.message
+        assert "speak TLS? A router that has reached its policy's maxConnections" in each.hint
     assert "AMQP without TLS?" in reasons("amqp://router").closed_silently(opened=False).hint
 
 
@@ -46,20 +46,20 @@ def test_a_connection_that_was_up_did_not_end_during_the_handshake():
     """R11."""
     eof = condition("amqp:connection:framing-error", "SSL Failure: unexpected eof while reading")
 
-    found = reasons().lost(eof, opened=True)
+    result = reasons().lost(eof, opened=True)
 
-    assert found.message.startswith(f"interconnect {URL}: the connection was lost: amqp:connection:framing-error")
-    assert "handshake" not in found.message + found.hint
+    assert result.message.startswith(f"interconnect {URL}: the connection was lost: amqp:connection:framing-error")
+    assert "handshake" not in result.message + result.hint
     assert reasons().closed_silently(opened=True).hint == ""
 
 
 def test_a_message_that_is_too_large_for_a_router_is_looked_for_in_its_log():
     """The bridge never saw it (R9)."""
-    found = reasons().link_closed("cdc/jakarta/bank", condition("amqp:link:message-size-exceeded"))
+    result = reasons().link_closed("cdc/jakarta/bank", condition("amqp:link:message-size-exceeded"))
 
-    assert isinstance(found, NeedsOperator)
-    assert "maxMessageSize" in found.hint
-    assert "own log" in found.hint
+    assert isinstance(result, NeedsOperator)
+    assert "maxMessageSize" in result.hint
+    assert "own log" in result.hint
     assert "maxMessageSize" in Role("bridge", "send to").if_too_large
 
 
@@ -72,9 +72,9 @@ def test_a_message_that_is_too_large_for_a_router_is_looked_for_in_its_log():
 )
 def test_a_link_that_is_refused_is_an_operators_matter_in_the_words_of_who_attached(role, says):
     for refusal in (condition("amqp:unauthorized-access"), condition("amqp:not-allowed", "AMQ229032: no permission")):
-        found = reasons(role=role).link_closed("a", refusal)
-        assert isinstance(found, NeedsOperator)
-        assert says in found.message
+        result = reasons(role=role).link_closed("a", refusal)
+        assert isinstance(result, NeedsOperator)
+        assert says in result.message
 
 
 def test_an_unknown_address_has_the_hint_of_the_role_and_no_other_lost_link_has():

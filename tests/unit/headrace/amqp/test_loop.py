@@ -56,8 +56,8 @@ def closed_port():
 
 def resolve(monkeypatch, *ports):
     """Have every name resolve to these ports."""
-    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments: list(found))
+    rows = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments: list(rows))
 
 
 def test_the_addresses_of_a_name_are_tried_one_after_the_other(far, closed_port, monkeypatch):

@@ -13,13 +13,13 @@ from headrace.amqp import sockets
 from headrace.amqp.sockets import Address, Socket, Sockets
 
 #: The other side's patience, in milliseconds.
-PATIENCE = 1000
+TIMEOUT = 1000
 SIGN_OF_LIFE = struct.pack(">IBBH", 8, 2, 0, 0)
 
 
-def header_and_open(patience):
+def header_and_open(timeout):
     """Return how a peer begins that ends a connection on which it hears nothing for so long."""
-    fields = b"\xa1\x01p\x40\x70\x00\x01\x00\x00\x60\x00\x0a\x70" + struct.pack(">I", patience)
+    fields = b"\xa1\x01p\x40\x70\x00\x01\x00\x00\x60\x00\x0a\x70" + struct.pack(">I", timeout)
     body = b"\x00\x53\x10\xc0" + bytes([len(fields) + 1, 5]) + fields
     return b"AMQP\x00\x01\x00\x00" + struct.pack(">IBBH", 8 + len(body), 2, 0, 0) + body
 
@@ -89,7 +89,7 @@ def opened(ours, turns):
     Socket(ours, connection, transport, near)
     # Nothing but the socket holds them.
     del connection, transport
-    far.send(header_and_open(PATIENCE))
+    far.send(header_and_open(TIMEOUT))
     ours.flush()
     turn(ours, turns)
     assert far.recv(65536).startswith(b"AMQP")
@@ -100,7 +100,7 @@ def opened(ours, turns):
 def test_a_sign_of_life_comes_half_of_the_patience_after_the_last_byte(ours, turns, opened):
     """What Proton knew before the write counted for nothing: the first sign came when the patience was over."""
     for _ in range(3):
-        turns.pass_to(turns.now + PATIENCE / 2000)
+        turns.pass_to(turns.now + TIMEOUT / 2000)
         ours.flush()
         turn(ours, turns)
         assert opened.recv(65536) == SIGN_OF_LIFE
@@ -119,8 +119,8 @@ def test_a_connection_that_is_over_is_let_go_at_once(ours, turns, opened):
 
 def test_an_address_that_swallows_everything_does_not_keep_the_next_from_its_turn(ours, turns, monkeypatch):
     with socket.create_server(("127.0.0.1", 0), backlog=0) as silent, socket.create_server(("127.0.0.1", 0)) as other:
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each.getsockname()) for each in (silent, other)]
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments: found)
+        rows = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each.getsockname()) for each in (silent, other)]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_arguments: rows)
         # A queue that is full answers nobody.
         with socket.create_connection(silent.getsockname()):
             transport, errors = Transport(), []
@@ -135,7 +135,7 @@ def test_a_connection_that_is_reset_in_the_middle_of_a_frame_is_over_at_once(our
     """Of the end of half a frame Proton makes no error, so nothing was to be written, and nothing failed."""
     opened.send(SIGN_OF_LIFE[:5])
     turn(ours, turns)
-    turns.pass_to(turns.now + PATIENCE / 2000)
+    turns.pass_to(turns.now + TIMEOUT / 2000)
     ours.flush()
     turn(ours, turns)
     # What is not read makes a reset of the end.

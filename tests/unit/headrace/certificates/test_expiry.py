@@ -6,7 +6,7 @@ import os
 import pytest
 
 from edge.observability.figures import Figures
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.certificates.files import Expiry
 from headrace.configuration.sections import Certificates
 

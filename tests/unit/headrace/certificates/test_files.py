@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.certificates.files import examine, stamp
 from headrace.configuration.sections import Certificates
 from headrace.errors import ConfigurationError

@@ -36,12 +36,12 @@ def connect(listening):
 
 
 def accepted(listening):
-    found = []
+    results = []
     try:
         while True:
-            found.append(listening.accept()[0])
+            results.append(listening.accept()[0])
     except BlockingIOError:
-        return found
+        return results
 
 
 def test_an_address_begins_a_few_connections_a_second_and_others_are_served(listening, connect, now):
@@ -67,13 +67,13 @@ def test_a_proxy_that_connects_for_each_request_serves_thirty_open_pages(listeni
 def test_where_too_many_are_open_the_oldest_is_closed(listening, connect, now, monkeypatch):
     monkeypatch.setattr(server, "_MOST_ACCEPTED", 3)
     connect("127.0.0.1", 5)
-    found = accepted(listening)
-    for each in found[:2]:
+    result = accepted(listening)
+    for each in result[:2]:
         each.settimeout(5)
         assert each.recv(1) == b""
-    found[2].settimeout(0)
+    result[2].settimeout(0)
     with pytest.raises(BlockingIOError):
-        found[2].recv(1)
+        result[2].recv(1)
 
 
 def test_addresses_cost_bounded_memory(listening, connect, now, monkeypatch):

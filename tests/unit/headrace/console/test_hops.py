@@ -67,9 +67,9 @@ def lake(upto=WELL["position"], table="published", **changes):
 
 
 def test_a_source_whose_hops_are_all_well_is_well_and_nothing_is_to_be_explained():
-    found = row(lake())
-    assert set(states(found).values()) == {"ok"}
-    assert (found.state, found.why, found.freshness) == ("ok", "", 0.0)
+    result = row(lake())
+    assert set(states(result).values()) == {"ok"}
+    assert (result.state, result.why, result.freshness) == ("ok", "", 0.0)
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_a_source_whose_hops_are_all_well_is_well_and_nothing_is_to_be_explained
     ],
 )
 def test_what_fails_is_shown_at_its_hop_and_decides_the_state_of_the_source(changes, hop, state, word):
-    found = row(lake(), **changes)
-    (shown,) = [each for each in found.hops if each.name == hop]
+    result = row(lake(), **changes)
+    (shown,) = [each for each in result.hops if each.name == hop]
     assert (shown.state, shown.word) == (state, word)
-    assert found.state == state
-    assert found.why
+    assert result.state == state
+    assert result.why
 
 
 def test_a_source_is_suspect_for_a_week_after_a_record_in_its_partitions_was_quarantined():
@@ -116,10 +116,10 @@ def test_a_source_is_suspect_for_a_week_after_a_record_in_its_partitions_was_qua
 
 
 def test_of_a_bridge_that_does_not_answer_nothing_is_believed_but_that():
-    found = row(lake(), problem="nobody answers at b:1")
-    assert states(found) == dict.fromkeys(NAMES, "unknown") | {"bridge": "bad", "bronze": "ok", "silver": "ok"}
-    assert (found.state, found.why) == ("bad", "bridge: nobody answers at b:1")
-    noted = sources.figures([found])
+    result = row(lake(), problem="nobody answers at b:1")
+    assert states(result) == dict.fromkeys(NAMES, "unknown") | {"bridge": "bad", "bronze": "ok", "silver": "ok"}
+    assert (result.state, result.why) == ("bad", "bridge: nobody answers at b:1")
+    noted = sources.figures([result])
     assert noted[sources.LAG, "jakarta/bank"] is None
     assert noted[sources.LAG, sources.ALL] is None
 
@@ -151,7 +151,7 @@ def test_the_worst_lag_and_the_rate_of_all_are_noted():
         name: SourceSeen(status=SourceStatus(**WELL | {"source": name, "committed_lag_seconds": lag}))
         for name, lag in (("a/b", 3.0), ("c/d", 7.0))
     }
-    found = sources.rows(BridgesView(bridges=(), sources=seen), LakeView(configured=False), {"a/b": "bank"})
-    noted = sources.figures(found)
+    rows = sources.rows(BridgesView(bridges=(), sources=seen), LakeView(configured=False), {"a/b": "bank"})
+    noted = sources.figures(rows)
     assert (noted[sources.LAG, sources.ALL], noted[sources.RATE, sources.ALL]) == (7.0, 24.0)
-    assert sources.counts(found) == {"bad": 0, "warn": 0, "unknown": 0, "idle": 0, "ok": 2}
+    assert sources.counts(rows) == {"bad": 0, "warn": 0, "unknown": 0, "idle": 0, "ok": 2}

@@ -46,7 +46,7 @@ def whole_lake():
     failing = Expectation(name="positive", total=3, failing=1, problem="")
     wrong = Expectation(name="named", total=None, failing=None, problem="no column nam")
     tables = (replace(tables[0], expectations=(failing, wrong)), *tables[1:])
-    found = Verdict(verdict="not equal", verified_at=NOW, rows_source=3, rows_lake=2, compared=10.0)
+    verdict = Verdict(verdict="not equal", verified_at=NOW, rows_source=3, rows_lake=2, compared=10.0)
     reached = Reached(upto="1", commit_time=NOW - timedelta(days=2), finished_at=NOW)
     loads = tuple(
         Load(stream="bank", step=step, load=1, started_at=NOW, finished_at=NOW, seconds=3.0, rows=10, files=1, tables=1)
@@ -58,7 +58,7 @@ def whole_lake():
         tables=tables,
         loads=loads,
         reached={(step, "jakarta/bank"): reached for step in ("bronze", "silver")},
-        verdicts={("bank", "jakarta/bank", "public.behind"): found},
+        verdicts={("bank", "jakarta/bank", "public.behind"): verdict},
     )
 
 
@@ -123,10 +123,10 @@ def test_every_page_renders_before_during_and_after_a_bridge_answers(tmp_path, l
         if heard is not None:
             served.hear(*heard)
         for path in PATHS:
-            found = served.get(path)
-            assert found.status_code == 200, (path, found.text)
-            assert "<script>alert" not in found.text
-            assert 'style="' not in found.text
+            result = served.get(path)
+            assert result.status_code == 200, (path, result.text)
+            assert "<script>alert" not in result.text
+            assert 'style="' not in result.text
             fragment = served.get(path, **{"X-Fragment": "1"})
             assert fragment.status_code == 200
             assert path == "/metrics" or "<html" not in fragment.text
@@ -135,10 +135,10 @@ def test_every_page_renders_before_during_and_after_a_bridge_answers(tmp_path, l
 def test_a_page_that_does_not_exist_is_404_in_html(tmp_path):
     served = Served(tmp_path, LakeView(configured=False))
     for path in ("/nope", "/sources/no/such", "/sources/%3Cscript%3E/x"):
-        found = served.get(path)
-        assert found.status_code == 404
-        assert "<h1>No" in found.text
-        assert "<script>" not in found.text
+        result = served.get(path)
+        assert result.status_code == 404
+        assert "<h1>No" in result.text
+        assert "<script>" not in result.text
 
 
 def test_the_page_of_a_bridge_that_does_not_answer_says_what_to_check(tmp_path):
@@ -173,9 +173,9 @@ def test_a_page_of_sources_is_as_long_whatever_their_number(tmp_path):
 )  # fmt: skip
 def test_the_page_of_a_source_shows_its_snapshot_in_rows(tmp_path, snapshot, shown):
     served = Served(tmp_path, LakeView(configured=False))
-    found = answer()
-    found.sources[0].snapshot = snapshot
-    served.hear(found)
+    result = answer()
+    result.sources[0].snapshot = snapshot
+    served.hear(result)
     text = re.sub(r"<progress.*?</progress>|<(?!h2)[^>]*>", "", served.get("/sources/jakarta/bank").text)
     text = re.sub(r"\s+([,.])?", lambda space: space[1] or " ", text)
     assert shown in text, text[text.index("Snapshots") :][:300]

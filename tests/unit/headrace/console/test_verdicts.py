@@ -106,8 +106,8 @@ def test_v12_a_source_that_lacks_nothing_is_fresh_and_one_whose_place_is_not_kno
 
 def test_q5_a_source_that_verification_found_to_differ_is_not_well():
     """Q5: verification had found a difference, and the overview reported that all is well."""
-    found = Verdict(verdict="not equal", verified_at=NOW, rows_source=2, rows_lake=1, compared=100.0)
-    view = LakeView(verdicts={("bank", "a/b", "public.a"): found})
+    verdict = Verdict(verdict="not equal", verified_at=NOW, rows_source=2, rows_lake=1, compared=100.0)
+    view = LakeView(verdicts={("bank", "a/b", "public.a"): verdict})
     hop = hops.silver(SourceStatus(source="a/b", state="serving"), view, "bank", 0.0)
     assert (hop.state, hop.word) == ("warn", "differs")
     assert "public.a" in hop.detail

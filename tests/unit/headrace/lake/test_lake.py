@@ -162,29 +162,29 @@ def test_as_of_is_what_was_published_by_then_and_one_moment_for_all_tables(lake,
         other.file(f"{number}.parquet", pa.table({"entry": [str(number)]}))
     other.commit(protocol(), metadata(field("entry", "string")), {"add": {"path": "0.parquet"}})
     other.commit({"add": {"path": "1.parquet"}})
-    found = lake(
+    result = lake(
         *((1, "public.accounts", 0, 0), (2, "public.log", 0, 1), (3, "public.accounts", 1, 2), (4, "public.log", 1, 3))
     )
-    assert found.names() == ["lake.published", "lake.tables", "silver.accounts", "silver.log"]
+    assert result.names() == ["lake.published", "lake.tables", "silver.accounts", "silver.log"]
 
     def versions(as_of=None):
-        return [table.version for table in found.tables("silver.accounts", "silver.log", as_of=as_of)]
+        return [table.version for table in result.tables("silver.accounts", "silver.log", as_of=as_of)]
 
     assert versions() == [1, 1]
     # and what was looked at once stays so, whatever is published meanwhile
-    before = found.at()
+    before = result.at()
     lake((5, "public.accounts", 2, 4))
     assert before.table("silver.accounts").version == 1
-    assert found.table("silver.accounts").version == 2
+    assert result.table("silver.accounts").version == 2
     assert versions(NOW + timedelta(hours=2)) == [1, 0]
     assert versions("2026-03-01T13:30:00") == [0, 0]
-    assert found.table("silver.accounts", as_of="2026-03-01T12:00:00+00:00").to_arrow().num_rows == 3
+    assert result.table("silver.accounts", as_of="2026-03-01T12:00:00+00:00").to_arrow().num_rows == 3
     with pytest.raises(ConfigurationError, match=r"silver\.log"):
-        found.table("silver.log", as_of=NOW)
+        result.table("silver.log", as_of=NOW)
     with pytest.raises(NeedsOperator, match="nothing is published by"):
-        found.names(as_of=NOW - timedelta(days=1))
+        result.names(as_of=NOW - timedelta(days=1))
     with pytest.raises(ConfigurationError, match="no time"):
-        found.names(as_of="yesterday")
+        result.names(as_of="yesterday")
 
 
 def test_what_is_published_is_a_table_too(lake, tmp_path):

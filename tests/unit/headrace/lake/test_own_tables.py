@@ -46,9 +46,9 @@ def test_a_stopped_table_is_as_it_was_and_a_dropped_one_is_not_there_nor_was_it(
     # and a table that was made again had other files then
     assert versions(at(2)) == {"silver.accounts": 4, "silver.stopped": 6}
     # and each is where it was published
-    found = own_tables.published_tables(STATES, NAMES)
-    assert found["silver.stopped"].positions == {"a/b": "1"}
-    assert found["silver.accounts"].positions == {"a/b": "3"}
+    published_tables = own_tables.published_tables(STATES, NAMES)
+    assert published_tables["silver.stopped"].positions == {"a/b": "1"}
+    assert published_tables["silver.accounts"].positions == {"a/b": "3"}
 
 
 def test_a_lakes_file_of_another_release_is_refused_by_name(tmp_path):

@@ -33,6 +33,6 @@ def test_settings_of_hadoops_client_become_those_of_deltalake():
 
 
 def test_an_endpoint_without_a_scheme_is_reached_over_tls():
-    found = store_options("s3://lakes/a", {f"{S3A}endpoint": "s3.example"})
-    assert found["aws_endpoint"] == "https://s3.example"
-    assert "aws_allow_http" not in found
+    result = store_options("s3://lakes/a", {f"{S3A}endpoint": "s3.example"})
+    assert result["aws_endpoint"] == "https://s3.example"
+    assert "aws_allow_http" not in result

@@ -6,8 +6,17 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from headrace import __version__
-from headrace.metrics.collector import FiguresCollector, names
-from headrace.metrics.figure import Rate, Seconds, counter, gauge, histogram, states, worked_out
+from headrace.metrics.collector import (
+    FiguresCollector,
+    Rate,
+    Seconds,
+    counter,
+    gauge,
+    histogram,
+    names,
+    states,
+    worked_out,
+)
 
 
 @dataclass(slots=True)
@@ -34,40 +43,40 @@ def scraped(**figures):
 
 
 def test_each_source_has_its_series():
-    one, two = Figures(), Figures()
-    one.done, two.done, two.state = 3, 4, "running"
+    figures, two = Figures(), Figures()
+    figures.done, two.done, two.state = 3, 4, "running"
 
-    found = scraped(one=one, two=two)
+    result = scraped(one=figures, two=two)
 
-    assert found["headrace_test_done_total", "one"] == 3
-    assert found["headrace_test_done_total", "two"] == 4
-    assert found["headrace_test_doubled", "two"] == 8
-    assert found["headrace_test_state", "one", "starting"] == 1
-    assert found["headrace_test_state", "starting", "two"] == 0
-    assert found["headrace_test_state", "running", "two"] == 1
-    assert found["headrace_test_build_info", __version__] == 1
+    assert result["headrace_test_done_total", "one"] == 3
+    assert result["headrace_test_done_total", "two"] == 4
+    assert result["headrace_test_doubled", "two"] == 8
+    assert result["headrace_test_state", "one", "starting"] == 1
+    assert result["headrace_test_state", "starting", "two"] == 0
+    assert result["headrace_test_state", "running", "two"] == 1
+    assert result["headrace_test_build_info", __version__] == 1
 
 
 def test_what_is_not_known_is_not_shown():
-    one = Figures()
-    assert ("headrace_test_room_bytes", "one") not in scraped(one=one)
-    one.room = 0
-    assert scraped(one=one)["headrace_test_room_bytes", "one"] == 0
+    figures = Figures()
+    assert ("headrace_test_room_bytes", "one") not in scraped(one=figures)
+    figures.room = 0
+    assert scraped(one=figures)["headrace_test_room_bytes", "one"] == 0
 
 
 def test_durations_fall_into_buckets_that_add_up():
-    one = Figures()
+    figures = Figures()
     for seconds in (0.0005, 0.001, 0.003, 1000):
-        one.took.add(seconds)
+        figures.took.add(seconds)
 
-    found = scraped(one=one)
+    result = scraped(one=figures)
 
-    assert found["headrace_test_took_seconds_bucket", "0.001", "one"] == 2
-    assert found["headrace_test_took_seconds_bucket", "0.002", "one"] == 2
-    assert found["headrace_test_took_seconds_bucket", "0.004", "one"] == 3
-    assert found["headrace_test_took_seconds_bucket", "+Inf", "one"] == 4
-    assert found["headrace_test_took_seconds_count", "one"] == 4
-    assert found["headrace_test_took_seconds_sum", "one"] == pytest.approx(1000.0045)
+    assert result["headrace_test_took_seconds_bucket", "0.001", "one"] == 2
+    assert result["headrace_test_took_seconds_bucket", "0.002", "one"] == 2
+    assert result["headrace_test_took_seconds_bucket", "0.004", "one"] == 3
+    assert result["headrace_test_took_seconds_bucket", "+Inf", "one"] == 4
+    assert result["headrace_test_took_seconds_count", "one"] == 4
+    assert result["headrace_test_took_seconds_sum", "one"] == pytest.approx(1000.0045)
 
 
 def test_every_declared_name_is_told():

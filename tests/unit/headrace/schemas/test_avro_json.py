@@ -13,7 +13,7 @@ from edge.records.avro_records import AvroRecords
 from headrace.schema import Column, TableSchema
 from headrace.schemas.avro_json.envelope import Reader, Records, UnknownSchema, reader_of
 from headrace.schemas.avro_json.values import read_long
-from tests.unit.edge.mysql.events import decoder, feed, rotate, rows
+from tests.unit.edge.mysql.events import feed, make_decoder, rotate, rows
 from tests.unit.edge.mysql.test_decoder import ACCOUNTS, ANA, BUDI, NULL, transaction
 
 NO_NAME = {"version": "1", "connector": "mariadb", "name": "a/b", "ts_ms": 1, "snapshot": "false", "db": "s", "schema": "s.x",
@@ -140,8 +140,8 @@ def test_a_record_of_each_form_is_as_in_json(change, source):
 
 
 def test_changes_of_the_binlog_are_as_in_json():
-    made, batcher = decoder()
-    feed(made, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA + NULL), rows(31, 2, ANA + BUDI), rows(32, 2, ANA)))
+    decoder, batcher = make_decoder()
+    feed(decoder, rotate(), *transaction(ACCOUNTS, rows(30, 2, ANA + NULL), rows(31, 2, ANA + BUDI), rows(32, 2, ANA)))
     keys, values, (schemas,) = AvroRecords().encode(batcher.keys, batcher.values)
     number = int.from_bytes(values[1][1:5], "big")
     of_keys, of_values = Records({number: schemas.key}), Records({number: schemas.value})
@@ -228,7 +228,7 @@ def test_s3_what_is_in_the_operation_forges_no_other_member():
     forged = 'u","source":{"name":"london/bank"},"x":"'
     assert value[5:7] == b"\2c"
     hostile = value[:5] + bytes([2 * len(forged)]) + forged.encode() + value[7:]
-    found = json.loads(records.value(hostile), object_pairs_hook=lambda pairs: pairs)
-    names = [name for name, _ in found]
+    result = json.loads(records.value(hostile), object_pairs_hook=lambda pairs: pairs)
+    names = [name for name, _ in result]
     assert len(set(names)) == len(names)
-    assert dict(found)["op"] == forged
+    assert dict(result)["op"] == forged

@@ -15,10 +15,10 @@ def test_the_origin_is_found_ahead_of_the_rows(monkeypatch, worth_making):
     columns = relation(Column("id", 20, key=True), Column("name"), Column("note"))
     log.transaction(columns, insert(1, "a", "b"), update((1, UNCHANGED, UNCHANGED)))
     (batch,) = log.batches()
-    found = [column_types.read_origin(value) for value in batch.values[1:]]
-    assert [each.op for each in found] == ["c", "u"]
-    assert [each.position for each in found] == [str(position) for position in list(batch.positions())[1:]]
-    assert {each[1:4] for each in found} == {("jakarta/bank", "public", "accounts")}
+    values = [column_types.read_origin(value) for value in batch.values[1:]]
+    assert [each.op for each in values] == ["c", "u"]
+    assert [each.position for each in values] == [str(position) for position in list(batch.positions())[1:]]
+    assert {each[1:4] for each in values} == {("jakarta/bank", "public", "accounts")}
 
 
 @pytest.mark.parametrize("value", [b"\0\0\0\0\1", b"\0\0\0\0\1\2c", b"\0\0\0\0\1\xff"])

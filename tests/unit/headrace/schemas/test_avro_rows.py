@@ -37,10 +37,10 @@ def outcome(read, data):
 
 
 def changes(*rows):
-    found = [{"before": None, "after": row, "op": "c"} for row in rows]
-    found += [{"before": {"id": row["id"], "part": row["part"]}, "after": None, "op": "d"} for row in rows]
-    found += [{"before": row, "after": rows[0], "op": "u"} for row in rows]
-    return [each | {"source": OF_POSTGRESQL, "ts_ms": 5, "transaction": None} for each in found]
+    values = [{"before": None, "after": row, "op": "c"} for row in rows]
+    values += [{"before": {"id": row["id"], "part": row["part"]}, "after": None, "op": "d"} for row in rows]
+    values += [{"before": row, "after": rows[0], "op": "u"} for row in rows]
+    return [each | {"source": OF_POSTGRESQL, "ts_ms": 5, "transaction": None} for each in values]
 
 
 @settings(max_examples=50)
@@ -50,10 +50,10 @@ def changes(*rows):
 def test_every_row_and_key_is_read(rows):
     keys, values, _, records = written(COLUMNS, *changes(*rows), key=["id", "part"], source=OF_POSTGRESQL)
     assert json.loads(records.key(keys[0])) == {name: rows[0][name] for name in ("id", "part")}
-    found = [records.value(value) for value in values]
+    result = [records.value(value) for value in values]
     row = dict.fromkeys(each.name for each in COLUMNS) | rows[0]
     # a text of single precision may be a shorter one than it was made of
-    assert json.loads(found[0])["after"] | {"f4": None} == row | {"f4": None}
+    assert json.loads(result[0])["after"] | {"f4": None} == row | {"f4": None}
 
 
 @settings(max_examples=50)
@@ -101,11 +101,11 @@ def test_a_table_of_as_many_columns_as_postgresql_has():
 
 def test_numbers_are_written_as_json_has_them():
     numbers = [0.1, -0.0, 1e300, 5e-324, 1e16, 123456789.0, math.pi]
-    found = [
+    result = [
         {"before": None, "after": {"c": number}, "source": NO_NAME, "op": "c", "ts_ms": 5, "transaction": None}
         for number in numbers
     ]
-    _, values, _, records = written([column("float8")], *found)
+    _, values, _, records = written([column("float8")], *result)
     texts = [records.value(value).partition(b'"c":')[2].partition(b"}")[0].decode() for value in values]
     assert texts == [repr(number) for number in numbers]
 
@@ -127,7 +127,7 @@ PLACES = st.none() | st.fixed_dictionaries(
 @settings(max_examples=50)
 @given(st.lists(st.tuples(WHERE, PLACES, st.integers(0, 1)), min_size=1, max_size=6), st.data())
 def test_what_was_read_before_makes_no_difference(all_of_them, data):
-    found = [
+    result = [
         {
             "before": None,
             "after": {"c": "x"},
@@ -138,7 +138,7 @@ def test_what_was_read_before_makes_no_difference(all_of_them, data):
         }
         for where, place, ts in all_of_them
     ]
-    _, values, plain, records = written([column("text")], *found, source=OF_POSTGRESQL)
+    _, values, plain, records = written([column("text")], *result, source=OF_POSTGRESQL)
     for value, text in zip(values, plain, strict=True):
         # a record in between that is cut anywhere
         outcome(records.value, value[: data.draw(st.integers(5, len(value)))])

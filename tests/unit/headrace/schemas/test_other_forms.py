@@ -109,11 +109,11 @@ def test_sql_quotes_names_and_has_the_key_in_key_order():
 
 
 def test_each_form_is_printed_for_values_and_keys():
-    made = {
+    texts = {
         form: render_schema(form, table(ID), "mysql", "bank", of_key=False)
         for form in ("connect", "json-schema", "avro")
     }
-    assert {form: json.loads(text)["type"] for form, text in made.items()} == {
+    assert {form: json.loads(text)["type"] for form, text in texts.items()} == {
         "connect": "struct",
         "json-schema": "object",
         "avro": "record",

@@ -5,7 +5,7 @@ import pytest
 
 from headrace import errors
 from headrace.errors import CorruptInput, NeedsOperator
-from headrace.verify import comparison, contract, engines
+from headrace.verify import comparison, contract, sources
 from headrace.verify.canonical import SilverType, SourceType
 from headrace.verify.comparison import Digest, SourceTable, check_hashes
 
@@ -17,7 +17,7 @@ def crossed(value, kind):
 
 @pytest.mark.parametrize(("engine", "decimal"), [("postgresql", "numeric"), ("mysql", "decimal")])
 def test_columns_have_the_same_texts_on_both_sides(engine, decimal):
-    forms = engines.forms(engine)
+    forms = sources.forms(engine)
     table = SourceTable(
         schema="bank", name="accounts", columns={"id": SourceType(name="int4" if engine == "postgresql" else "int"),
         "a": SourceType(name=decimal, scale=2), "new": SourceType(name="text")}, key=("id",), partition_of=frozenset({"x.y"}),
@@ -46,9 +46,9 @@ def test_sums_and_places_of_any_size_cross():
 
 def test_errors_cross_with_who_must_act():
     for kind in (errors.NoSpace, errors.ConfigurationError, errors.CorruptInput, errors.NotConnected):
-        found = contract.error_of(crossed(contract.failure(kind("why", hint="what to do")), contract.Failure))
-        assert isinstance(found, kind if kind is not errors.NoSpace else errors.Retryable)
-        assert (found.message, found.hint) == ("why", "what to do")
+        result = contract.error_of(crossed(contract.failure(kind("why", hint="what to do")), contract.Failure))
+        assert isinstance(result, kind if kind is not errors.NoSpace else errors.Retryable)
+        assert (result.message, result.hint) == ("why", "what to do")
     unknown = contract.Failure(kind="SomethingNew", message="why")
     assert isinstance(contract.error_of(unknown), NeedsOperator)
 
@@ -63,6 +63,6 @@ def test_what_is_no_column_of_the_table_or_no_hash_is_refused():
         contract.ComparedTable(name="a.b", key=["id"]),
     ):
         with pytest.raises(CorruptInput):
-            contract.columns_of(asked, table, engines.forms("postgresql"))
+            contract.columns_of(asked, table, sources.forms("postgresql"))
     with pytest.raises(CorruptInput):
         check_hashes(["0" * 32, "' or 1=1 --"])

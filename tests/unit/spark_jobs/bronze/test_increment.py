@@ -53,6 +53,6 @@ def test_l40_a_log_that_lacks_its_beginning_is_read_as_a_whole(bronze, tmp_path)
 
 
 def test_l40_where_tables_have_topics_a_part_ends_where_more_is_whole(bronze):
-    one, two = {"jakarta/bank": "1"}, {"jakarta/bank": "2"}
-    path = bronze((60, one), (60, one), (60, two), (60, two), (60, {"jakarta/bank": "3"}))
+    first, two = {"jakarta/bank": "1"}, {"jakarta/bank": "2"}
+    path = bronze((60, first), (60, first), (60, two), (60, two), (60, {"jakarta/bank": "3"}))
     assert [bounded(path, after, 4, reaches=True) for after in (None, 0, 2)] == [0, 2, 4]

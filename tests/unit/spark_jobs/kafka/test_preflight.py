@@ -15,9 +15,9 @@ def test_gap_is_what_is_needed_and_no_longer_held():
     # given a partition that goes on, one that retention cut, and one that the lake has never seen
     kafka = topic({0: 5, 1: 20, 2: 3}, {0: 50, 1: 60, 2: 9})
     # when
-    found = requests.gaps({0: 5, 1: 12}, kafka)
+    gaps = requests.gaps({0: 5, 1: 12}, kafka)
     # then
-    assert [str(gap) for gap in found] == [
+    assert [str(gap) for gap in gaps] == [
         "partition 1: offsets 12 to 19 (8 of them)",
         "partition 2: offsets 0 to 2 (3 of them)",
     ]

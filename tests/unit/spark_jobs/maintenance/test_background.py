@@ -97,7 +97,7 @@ def test_bronzes_note_is_renewed_ahead_of_the_removal_of_rows_that_would_show_th
     ):
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(maintain.sink, "renew", lambda *_: calls.append("renew"))
-    monkeypatch.setattr(maintain.bronze_retention, "remove", lambda *_: calls.append("remove"))
+    monkeypatch.setattr(maintain, "remove_old_records", lambda *_: calls.append("remove"))
 
     maintain.maintain(None, None, "bank")
 

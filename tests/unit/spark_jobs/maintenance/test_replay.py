@@ -26,12 +26,12 @@ def test_names_and_texts_cannot_end_their_quotes():
 def test_history_is_kept_where_it_is_wanted_and_tracks_what_is_named():
     # given
     every = Stream(sources=["a/b"], history=True, tables={"public.log": TableOptions(history=False)})
-    one = Stream(sources=["a/b"], tables={"public.t": TableOptions(track_history_columns=["x"])})
+    stream = Stream(sources=["a/b"], tables={"public.t": TableOptions(track_history_columns=["x"])})
     # then
     assert every.history_of("public.log") is None
     assert every.history_of("public.t").tracked(["x", "y"]) == ["x", "y"]
-    assert one.history_of("public.log") is None
-    assert one.history_of("public.t").tracked(["x", "y"]) == ["x"]
+    assert stream.history_of("public.log") is None
+    assert stream.history_of("public.t").tracked(["x", "y"]) == ["x"]
     assert TableOptions(track_history_except_columns=["x"]).tracked(["x", "y"]) == ["y"]
 
 

@@ -43,7 +43,7 @@ def test_what_several_partitions_have_of_a_table_is_one():
     joined = batch_profile._joined(
         [group(0, "1", "4", keyless="3"), group(3, "6", "9", deletes=True, truncates=[truncate], keyless="8")]
     )
-    assert [(one["changes"], one["first"], one["final"], one["deletes"], one["keyless"]) for one in joined] == [
+    assert [(each["changes"], each["first"], each["final"], each["deletes"], each["keyless"]) for each in joined] == [
         (4, "1", "9", True, "3")
     ]
     assert joined[0]["truncates"] == [truncate]

@@ -34,10 +34,10 @@ def test_columns_that_vanish_and_appear_are_a_warning(after, reported):
     before = record(id="int8", a="text")
     # when
     versions = SchemaVersions.read({J: before.value}, [record("p2", **after)], {})
-    found = copies.warnings("public.t", {}, versions, {})
+    result = copies.warnings("public.t", {}, versions, {})
     # then
-    assert list(found) == ([f"{J} p2"] if reported else [])
-    assert all(reported in text and "headrace edge snapshot public.t --replace" in text for text in found.values())
+    assert list(result) == ([f"{J} p2"] if reported else [])
+    assert all(reported in text and "headrace edge snapshot public.t --replace" in text for text in result.values())
 
 
 def test_warning_stays_until_a_truncate_of_the_source_follows():
@@ -50,8 +50,8 @@ def test_warning_stays_until_a_truncate_of_the_source_follows():
 def test_edge_that_marks_rewritten_tables_is_believed():
     before = record(id="int8", a="text")
     shown = record("p2", ["enum label renamed"], id="int8", a="text")
-    found = copies.warnings("public.t", {}, SchemaVersions.read({J: before.value}, [shown], {}), {})
-    assert found[f"{J} p2"].startswith(f"{copies.NEEDS_COPY}: the source rewrote its rows (enum label renamed)")
+    result = copies.warnings("public.t", {}, SchemaVersions.read({J: before.value}, [shown], {}), {})
+    assert result[f"{J} p2"].startswith(f"{copies.NEEDS_COPY}: the source rewrote its rows (enum label renamed)")
     # and one that looked and found nothing
     added = record("p2", [], id="int8", a="text", b="text")
     assert copies.warnings("public.t", {}, SchemaVersions.read({J: before.value}, [added], {}), {}) == {}
@@ -63,12 +63,12 @@ def test_table_that_was_renamed_is_new_to_the_lake_and_needs_a_copy_until_there_
     text = (value + b'"rewritten":["the table was called public.old"]}').decode()
     first = SchemaRecord(source=J, table="public.t", position="p2", value=text, schema=TableSchema.parse(text))
 
-    found = copies.warnings("public.t", {}, SchemaVersions.read({}, [first], {}), {})
+    result = copies.warnings("public.t", {}, SchemaVersions.read({}, [first], {}), {})
 
-    assert found[f"{J} p2"].startswith(
+    assert result[f"{J} p2"].startswith(
         f"{copies.NEEDS_COPY}: the source rewrote its rows (the table was called public.old)"
     )
     # A later load knows the record, and its warning stays until the truncate with which a copy begins.
     later = SchemaVersions.read({J: text}, [], {})
-    assert copies.warnings("public.t", found, later, {}) == found
-    assert copies.warnings("public.t", found, later, {J: "p3"}) == {}
+    assert copies.warnings("public.t", result, later, {}) == result
+    assert copies.warnings("public.t", result, later, {J: "p3"}) == {}

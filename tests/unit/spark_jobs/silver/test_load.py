@@ -27,11 +27,13 @@ def test_l40_what_is_read_as_a_whole_is_read_once(monkeypatch, published, since,
 
 
 def test_l40_parts_are_reported_as_one_load():
-    one = SilverReport(stream="bank", load=4, ranges={"a/b": ("1", "3")}, changes={"public.t": 2}, seconds=1.0)
+    silver_report = SilverReport(
+        stream="bank", load=4, ranges={"a/b": ("1", "3")}, changes={"public.t": 2}, seconds=1.0
+    )
     two = SilverReport(
         stream="bank", load=5, ranges={"a/b": ("3", "7"), "c/d": ("", "2")}, changes={"public.t": 1, "public.o": 4}
     )
-    report = load._together(one, two)
+    report = load._together(silver_report, two)
     assert (report.load, report.seconds) == (5, 1.0)
     assert report.ranges == {"a/b": ("1", "7"), "c/d": ("", "2")}
     assert report.changes == {"public.t": 3, "public.o": 4}

@@ -230,10 +230,12 @@ class World:
         if since is None or not readable:
             return [r for _, records in self.bronze[: upto + 1] for r in records]
         back = dict(since.back)
-        found = [r for _, records in self.bronze[since.version + 1 : upto + 1] for r in records if r.source not in back]
+        values = [
+            r for _, records in self.bronze[since.version + 1 : upto + 1] for r in records if r.source not in back
+        ]
         for source, after in back.items():
-            found += [r for _, records in self.bronze[after + 1 : upto + 1] for r in records if r.source == source]
-        return found
+            values += [r for _, records in self.bronze[after + 1 : upto + 1] for r in records if r.source == source]
+        return values
 
     # What loads do.
 
@@ -353,15 +355,15 @@ class World:
     def publish(self, after):
         self.published = replace(after, data=after.load)
         self.shown = {
-            name: self.folders[name].versions[one.version][1]
-            for name, one in after.tables.items()
+            name: self.folders[name].versions[table.version][1]
+            for name, table in after.tables.items()
             # A folder that was lost can be read no more.
-            if one.version is not None and name in self.folders and one.version < len(self.folders[name].versions)
+            if table.version is not None and name in self.folders and table.version < len(self.folders[name].versions)
         }
 
     def rebuild(self):
         before = self.known()
-        names = [name for name, one in before.tables.items() if one.version is not None]
+        names = [name for name, table in before.tables.items() if table.version is not None]
         if not names or not self.bronze:
             return
         name, version = self.random.choice(names), len(self.bronze) - 1
@@ -408,12 +410,12 @@ class World:
     # What has to hold.
 
     def check(self):
-        for name, one in self.published.tables.items():
+        for name, table in self.published.tables.items():
             if name not in self.shown:
                 continue
-            records = [r for r in self.log if r.table == name and r.position <= one.positions.get(r.source, "")]
-            assert self.shown[name] == fold({}, records), (name, one.problem, one.copying)
-            for source, position in one.positions.items():
+            records = [r for r in self.log if r.table == name and r.position <= table.positions.get(r.source, "")]
+            assert self.shown[name] == fold({}, records), (name, table.problem, table.copying)
+            for source, position in table.positions.items():
                 assert position <= self.published.positions[source]
 
     def finish(self):
@@ -429,9 +431,9 @@ class World:
             self.check()
         ends = {r.source: r.position for r in self.log if r.last}
         assert self.published.positions == ends
-        for one in self.published.tables.values():
-            assert one.problem is None
-            assert one.positions == copies.positions(one, ends)
+        for table in self.published.tables.values():
+            assert table.problem is None
+            assert table.positions == copies.positions(table, ends)
 
 
 @pytest.mark.parametrize("part", range(4))

@@ -41,8 +41,8 @@ def test_columns_of_single_precision_are_known_by_source_and_position():
 
 
 def test_changes_from_one_key_to_another_are_found_and_no_others():
-    keyless, one, two = (schema(key, id="int8", n="int8") for key in ((), ("id",), ("id", "n")))
-    records = [record(J, str(i), found) for i, found in enumerate((keyless, one, two, one, keyless))]
+    keyless, first, two = (schema(key, id="int8", n="int8") for key in ((), ("id",), ("id", "n")))
+    records = [record(J, str(i), each) for i, each in enumerate((keyless, first, two, first, keyless))]
     assert SchemaVersions.read({}, records, {}).key_changes(whole=False) == {J: ["2", "3"]}
     assert SchemaVersions.read({}, records, {}).key_changes(whole=True) == {J: ["1", "2", "3", "4"]}
 

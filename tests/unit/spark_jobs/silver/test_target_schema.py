@@ -61,20 +61,20 @@ def test_wider_type_holds_both_or_there_is_none(one, other, both):
 
 def test_shape_has_the_columns_of_all_sources_and_ages():
     # when
-    found = target_schema.of(
+    result = target_schema.of(
         "public.t",
         [schema(id=("int8",), name=("text",)), schema(id=("int4",), added=("date",))],
         [schema(id=("int4",), dropped=("bool",))],
     )
     # then
-    assert {name: kind.simpleString() for name, kind in found.columns.items()} == {
+    assert {name: kind.simpleString() for name, kind in result.columns.items()} == {
         "id": "bigint",
         "name": "string",
         "added": "date",
         "dropped": "boolean",
     }
-    assert found.key == ("id",)
-    assert found.canonical_key
+    assert result.key == ("id",)
+    assert result.canonical_key
 
 
 def test_key_whose_text_may_differ_for_equal_values_is_known():
@@ -82,9 +82,9 @@ def test_key_whose_text_may_differ_for_equal_values_is_known():
 
 
 def test_key_that_was_given_later_is_read_from_the_rows():
-    found = target_schema.of("public.t", [schema(id=("int8",))], [schema((), id=("int8",))])
-    assert found.key == ("id",)
-    assert not found.canonical_key
+    result = target_schema.of("public.t", [schema(id=("int8",))], [schema((), id=("int8",))])
+    assert result.key == ("id",)
+    assert not result.canonical_key
     with pytest.raises(NeedsOperator, match="was dropped"):
         target_schema.of("public.t", [schema((), id=("int8",))], [schema(id=("int8",))])
 
@@ -153,9 +153,9 @@ def test_t12_columns_that_sql_does_not_distinguish_have_names_that_depend_on_no_
     id_, source = target_schema.add_suffix("Id"), target_schema.add_suffix("_source")
     wanted = {"Id": ("int8",), "id": ("int8",), "_source": ("text",)}
     for names in (list(wanted), list(reversed(wanted))):
-        found = target_schema.of("public.t", [schema(("Id",), **{name: wanted[name] for name in names})])
-        assert found.columns.keys() == {"id", id_, source}
-        assert (found.key, found.source_names) == ((id_,), {id_: "Id", source: "_source"})
+        result = target_schema.of("public.t", [schema(("Id",), **{name: wanted[name] for name in names})])
+        assert result.columns.keys() == {"id", id_, source}
+        assert (result.key, result.source_names) == ((id_,), {id_: "Id", source: "_source"})
     # Of several sources, and where none is in lower case.
     several = target_schema.of(
         "public.t", [schema(("k",), k=("int8",), AB=("text",)), schema(("k",), k=("int8",), Ab=("text",))]

@@ -7,7 +7,7 @@ CLEARED = [Truncate(source=s, position=p, at=1) for s, p in (("b", "5"), ("a", "
 
 
 def test_first_and_last_truncate_of_each_source():
-    assert sorted((one.source, one.position) for one in first_of_each(CLEARED)) == [("a", "4"), ("b", "3")]
+    assert sorted((each.source, each.position) for each in first_of_each(CLEARED)) == [("a", "4"), ("b", "3")]
     assert last_of_each(CLEARED) == {"a": "4", "b": "5"}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from spark_jobs import noop_check
+from spark_jobs import preflight
 from spark_jobs.state import delta_log, log_files
 
 LAKE = '[lake]\nroot = "{}"\n[kafka]\nbootstrap = "127.0.0.1:1"\n[streams.bank]\nsources = ["jakarta/bank"]\n'
@@ -45,8 +45,8 @@ def test_store_that_does_not_answer_is_left_to_spark(tmp_path, monkeypatch):
     file.write_text(server + LAKE.format("s3a://bucket/lake"))
     lake = load(file, LakeFile)
 
-    assert noop_check.report(lake, "bank", "silver") is None
-    assert not noop_check.whole(lake, "bank")
+    assert preflight.report(lake, "bank", "silver") is None
+    assert not preflight.whole(lake, "bank")
 
 
 def test_other_stores_are_left_to_spark(tmp_path):

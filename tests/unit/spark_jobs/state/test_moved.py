@@ -7,7 +7,7 @@ import pytest
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
-from spark_jobs import query_command, session
+from spark_jobs import session, table_command
 from spark_jobs.state import delta_log, log_files, publication
 from spark_jobs.state.publication import read_moved
 from spark_jobs.state.published_rows import Published, Table
@@ -62,7 +62,7 @@ def test_a_lake_without_a_metastore_is_not_registered(tmp_path):
     (tmp_path / "lake.toml").write_text(LAKE)
     assert load(tmp_path / "lake.toml", LakeFile).metastore is None
     with pytest.raises(ConfigurationError, match=r"no \[metastore\]"):
-        query_command.register.callback((), str(tmp_path / "lake.toml"), dry_run=False, as_json=False)
+        table_command.register.callback((), str(tmp_path / "lake.toml"), dry_run=False, as_json=False)
 
 
 def test_a_store_that_is_not_read_without_spark_is_asked_by_it(tmp_path, monkeypatch, capsys):
@@ -76,6 +76,6 @@ def test_a_store_that_is_not_read_without_spark_is_asked_by_it(tmp_path, monkeyp
     info = {"userMetadata": delta_log.write(publication.NOTE, stream="bank", **note(7, "t"))}
     monkeypatch.setattr(delta_log, "commits", lambda *_: iter([(7, info)]))
     # when
-    query_command.changed.callback("bank", str(tmp_path / "lake.toml"), since=None)
+    table_command.changed.callback("bank", str(tmp_path / "lake.toml"), since=None)
     # then
     assert json.loads(capsys.readouterr().out)["tables"]["t"]["version"] == 7

@@ -25,17 +25,17 @@ ODD = [
 
 def test_plain_names_stay_as_they_are():
     places_ = [("bank", "public.accounts"), ("bank", "audit.log"), ("bank", "public.Branches"), ("bank", "public.1st")]
-    found = names.assign({}, places_)
-    assert [found[place] for place in places_] == ["accounts", "audit_log", "Branches", "1st"]
+    result = names.assign({}, places_)
+    assert [result[place] for place in places_] == ["accounts", "audit_log", "Branches", "1st"]
 
 
 def test_tables_that_collide_get_names_of_their_own():
-    found = names.assign({}, SAME)
-    assert len({name.casefold() for name in found.values()}) == len(SAME)
+    result = names.assign({}, SAME)
+    assert len({name.casefold() for name in result.values()}) == len(SAME)
     # The table that is called so keeps the short name, whatever the order.
-    assert found["bank", "public.sales_orders"] == "sales_orders"
-    assert re.fullmatch(r"sales_orders_[0-9a-f]{8}", found["bank", "sales.orders"])
-    assert found["bank", "public.a_b_c"] == "a_b_c"
+    assert result["bank", "public.sales_orders"] == "sales_orders"
+    assert re.fullmatch(r"sales_orders_[0-9a-f]{8}", result["bank", "sales.orders"])
+    assert result["bank", "public.a_b_c"] == "a_b_c"
 
 
 @pytest.mark.parametrize("given", [SAME[:2], SAME[2:4], SAME[4:], [("bank", ODD[0]), ("bank", ODD[1])]])
@@ -56,16 +56,16 @@ def test_a_name_once_recorded_stays_when_others_come():
 
 def test_names_of_an_earlier_release_stay():
     """Where two streams had a table of one name both had the stream in front."""
-    found = names.assign({}, [("bank", "public.accounts"), ("shop", "public.accounts"), ("shop", "public.sales")])
-    assert list(found.values()) == ["bank_accounts", "shop_accounts", "sales"]
+    result = names.assign({}, [("bank", "public.accounts"), ("shop", "public.accounts"), ("shop", "public.sales")])
+    assert list(result.values()) == ["bank_accounts", "shop_accounts", "sales"]
 
 
 def test_every_odd_name_becomes_one_that_sql_takes():
-    found = names.assign({}, [("bank", name) for name in ODD])
-    assert all(re.fullmatch(r"[A-Za-z0-9_]{1,128}", name) for name in found.values())
-    assert len({name.casefold() for name in found.values()}) == len(ODD)
-    assert found["bank", "public.orders.renamed"].startswith("orders_renamed_")
-    assert found["bank", "public.généraux"].startswith("generaux_")
+    result = names.assign({}, [("bank", name) for name in ODD])
+    assert all(re.fullmatch(r"[A-Za-z0-9_]{1,128}", name) for name in result.values())
+    assert len({name.casefold() for name in result.values()}) == len(ODD)
+    assert result["bank", "public.orders.renamed"].startswith("orders_renamed_")
+    assert result["bank", "public.généraux"].startswith("generaux_")
 
 
 def test_a_name_that_looks_like_anothers_suffix_is_still_unique():
@@ -79,8 +79,8 @@ def test_streams_have_names_that_sql_takes():
     assert bronze_name("bank", ["bank", "my-bank"]) == "bank"
     assert bronze_name("my-bank", ["bank", "my-bank"]) == "my_bank"
     assert bronze_name("my-bank", ["my_bank", "my-bank"]) != "my_bank"
-    found = names.assign({}, [("my-bank", "public.accounts"), ("shop", "public.accounts")])
-    assert found["my-bank", "public.accounts"] == "my_bank_accounts"
+    result = names.assign({}, [("my-bank", "public.accounts"), ("shop", "public.accounts")])
+    assert result["my-bank", "public.accounts"] == "my_bank_accounts"
 
 
 @pytest.mark.parametrize("table", ["public.accounts", "public.a b", "own.заказы", "public.special\"[`]$'", "a.b.c"])
@@ -91,9 +91,9 @@ def test_folders_that_stay_inside_the_lake_keep_their_names(table):
 def test_no_folder_leaves_the_lake():
     """L28: a name with a slash was taken as it is, so that `/../../x` led out of the lake."""
     odd = ["public./../../x", "public.a/b", "../x.y", "public.a\\b", "public.a\n", "public." + "ы" * 200, ".", ".."]
-    found = [published.folder(table) for table in odd]
-    assert len(set(found)) == len(odd)
-    for name in found:
+    tables = [published.folder(table) for table in odd]
+    assert len(set(tables)) == len(odd)
+    for name in tables:
         assert not set(name) & set("/\\\n")
         assert name not in {".", ".."}
         assert len(name.encode()) <= 255

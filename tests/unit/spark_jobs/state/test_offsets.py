@@ -78,11 +78,11 @@ class Log:
 
 @pytest.fixture
 def clock(monkeypatch):
-    found = SimpleNamespace(now=1e9)
-    monkeypatch.setattr(offsets, "time", lambda: found.now)
-    monkeypatch.setattr(sink, "time", lambda: found.now)
+    result = SimpleNamespace(now=1e9)
+    monkeypatch.setattr(offsets, "time", lambda: result.now)
+    monkeypatch.setattr(sink, "time", lambda: result.now)
     monkeypatch.setattr(offsets.delta_log.storage, "is_local", lambda *_: True)
-    return found
+    return result
 
 
 def topics(count, offset=1):
@@ -114,11 +114,11 @@ def test_l49_a_process_goes_on_from_what_the_last_one_committed(tmp_path_factory
     """Any history of commits, restarts, clocks, maintenance and rivals: what is read is what was committed last."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offsets, "_FEW_TOPICS", 1)
-        found = SimpleNamespace(now=1e9)
-        patch.setattr(offsets, "time", lambda: found.now)
-        patch.setattr(sink, "time", lambda: found.now)
+        result = SimpleNamespace(now=1e9)
+        patch.setattr(offsets, "time", lambda: result.now)
+        patch.setattr(sink, "time", lambda: result.now)
         patch.setattr(offsets.delta_log.storage, "is_local", lambda *_: True)
-        log = Log(tmp_path_factory.mktemp("log") / "bronze", found)
+        log = Log(tmp_path_factory.mktemp("log") / "bronze", result)
         last = progress = log.commit(Progress(), Progress(topics=topics(6), positions={"j/b": "0"}))
         rival = last
         for number in range(data.draw(st.integers(1, 12))):
@@ -133,9 +133,9 @@ def test_l49_a_process_goes_on_from_what_the_last_one_committed(tmp_path_factory
             elif step == "restart":
                 progress = log.read()
             elif step == "wait":
-                found.now += data.draw(st.sampled_from([60, DAY / 5, DAY]))
+                result.now += data.draw(st.sampled_from([60, DAY / 5, DAY]))
             elif step == "back":
-                found.now -= DAY
+                result.now -= DAY
             elif step == "maintain":
                 log.write(operation="OPTIMIZE")
             elif step == "less":
@@ -216,7 +216,7 @@ def rows(monkeypatch):
 def test_where_a_base_is_gone_topics_keep_their_ids(tmp_path, clock, rows):
     log = Log(tmp_path / "bronze", clock)
     held = refer_to_a_base_that_is_gone(log)
-    rows.topics = {name: Held(one.offsets) for name, one in topics(200).items()}
+    rows.topics = {name: Held(each.offsets) for name, each in topics(200).items()}
 
     assert offsets.of_table(Table(), None, str(log.folder), "bank", ["topic"]) == held
 
@@ -224,7 +224,7 @@ def test_where_a_base_is_gone_topics_keep_their_ids(tmp_path, clock, rows):
 def test_where_a_base_is_gone_rows_decide_nothing_after_some_were_removed(tmp_path, clock, rows):
     log = Log(tmp_path / "bronze", clock)
     refer_to_a_base_that_is_gone(log)
-    rows.topics, rows.removed = {name: Held(one.offsets) for name, one in topics(100).items()}, {"a/b": "0"}
+    rows.topics, rows.removed = {name: Held(each.offsets) for name, each in topics(100).items()}, {"a/b": "0"}
 
     with pytest.raises(NeedsOperator, match="bronze_keep_days"):
         offsets.of_table(Table(), None, str(log.folder), "bank", ["topic"])

@@ -49,8 +49,8 @@ def test_l37_nothing_is_known_of_bronze_that_is_another_table_or_an_older_copy(b
         for file in (tmp_path / "_delta_log").iterdir():
             file.unlink()
         write("another", 2)
-    found = published.known_versions(None, url, state)
+    result = published.known_versions(None, url, state)
     # the rows and positions stay, and all of bronze is read from now on
-    assert (found.load, found.bronze_version, found.bronze_done, found.unfinished) == (4, None, None, {})
-    table = found.tables["public.t"]
+    assert (result.load, result.bronze_version, result.bronze_done, result.unfinished) == (4, None, None, {})
+    table = result.tables["public.t"]
     assert (table.version, table.problem, table.bronze_after) == (5, "stopped", None)

@@ -16,15 +16,15 @@ def stream(**changes):
         "public.b": Table(table="public.b", version=7, history=2, positions={J: "5"}, since=1),
         "public.c": Table(table="public.c", version=1, positions={J: "2"}, problem="stopped here", since=2),
     }
-    known = Published(stream="bank", load=4, data=4, finished_at=NOW, positions={J: "5"}, tables=tables)
-    return replace(known, **changes)
+    published = Published(stream="bank", load=4, data=4, finished_at=NOW, positions={J: "5"}, tables=tables)
+    return replace(published, **changes)
 
 
 def loaded(before, **tables):
     """Return the state after a load that brought the stream on to a position, and changed tables."""
     after = {
-        name: replace(one, positions={J: "9"} if one.positions == before.positions else one.positions)
-        for name, one in before.tables.items()
+        name: replace(table, positions={J: "9"} if table.positions == before.positions else table.positions)
+        for name, table in before.tables.items()
     }
     return replace(before, positions={J: "9"}, tables=after | tables)
 
@@ -46,12 +46,12 @@ def test_rows_say_what_they_were_made_of():
     before = stream()
     names = [column.strip().strip("`").split("` ")[0].split(" ")[0] for column in _columns()]
     rows = [dict.fromkeys(names) | row for row in published_rows.rows(before, before.tables)]
-    found = published_rows.parse(rows, dict)
-    assert found == {"bank": before}
+    result = published_rows.parse(rows, dict)
+    assert result == {"bank": before}
 
 
 def _columns():
-    return [one for one in published_rows.COLUMNS.replace("map<string, string>", "map").split(", ") if one]
+    return [each for each in published_rows.COLUMNS.replace("map<string, string>", "map").split(", ") if each]
 
 
 def test_l15_what_maintenance_published_meanwhile_stays():

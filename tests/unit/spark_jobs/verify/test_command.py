@@ -73,9 +73,9 @@ def test_a_source_is_asked_at_its_edge_unless_a_connection_is_given(tmp_path):
         FILE.replace('password = "env:HEADRACE_TEST_NOT_SET"', "")
         + '[sources."jakarta/sales"]\nvia = "interconnect"\nmysql = { host = "h", user = "u" }\n'
     )
-    found = load(path, LakeFile).sources
+    sources = load(path, LakeFile).sources
 
-    assert {name: each.is_direct for name, each in found.items()} == {"jakarta/bank": True, "jakarta/sales": False}
+    assert {name: each.is_direct for name, each in sources.items()} == {"jakarta/bank": True, "jakarta/sales": False}
 
 
 def test_a_password_that_is_not_there(refuse):

@@ -53,15 +53,15 @@ class Memory:
         )
 
     def _listed(self, grid, cells, most):
-        found = self._in(grid, cells)[:most]
-        self.listed += len(found)
-        return found
+        result = self._in(grid, cells)[:most]
+        self.listed += len(result)
+        return result
 
     def _cell(self, grid, key, row) -> int | None:
         if not all(place(span, key, row) is not None for span in grid.within):
             return None
-        found = place(grid.span, key, row)
-        return None if found is None else (found - grid.span.low) // grid.width
+        result = place(grid.span, key, row)
+        return None if result is None else (result - grid.span.low) // grid.width
 
 
 class MemorySource(Memory):
@@ -107,11 +107,11 @@ def keyless(source, lake):
 def test_the_same_rows_in_another_order_are_equal():
     rows = [(number, f"v{number}") for number in range(100)]
 
-    found = keyed(rows, rows[::-1])
+    result = keyed(rows, rows[::-1])
 
-    assert found.equal
-    assert found.differences == ()
-    assert (found.source.rows, found.compared) == (100, 15)
+    assert result.equal
+    assert result.differences == ()
+    assert (result.source.rows, result.compared) == (100, 15)
 
 
 def test_an_empty_table_equals_an_empty_table_and_no_other():
@@ -127,11 +127,11 @@ def test_a_row_that_is_missing_extra_or_changed_is_named_by_its_key_in_a_small_t
     lake[20] = (lake[20][0], "w")
     lake.append((-1, "v"))
 
-    found = keyed(source, lake, by_hash=by_hash)
+    result = keyed(source, lake, by_hash=by_hash)
 
-    assert not found.equal
-    assert found.complete
-    assert sorted(found.differences, key=lambda it: it.what) == [
+    assert not result.equal
+    assert result.complete
+    assert sorted(result.differences, key=lambda it: it.what) == [
         Difference(what="differs", key={"id": str(lake[20][0])}, columns=("value",)),
         Difference(what="missing in the lake", key={"id": "7"}),
         Difference(what="only in the lake", key={"id": "-1"}),
@@ -143,9 +143,9 @@ def test_keys_of_rows_alone_that_differ_leave_the_source():
     here = MemorySource(source)
     there = MemoryLake([(7, "w"), *source[8:]])
 
-    found = compare(here, there, COLUMNS, [ID], comparison.grid(comparison.keys(0, 399), 4))
+    result = compare(here, there, COLUMNS, [ID], comparison.grid(comparison.keys(0, 399), 4))
 
-    assert len(found.differences) == 8
+    assert len(result.differences) == 8
     assert {row.key for row in here.shown} == {(str(number),) for number in range(8)}
 
 
@@ -153,29 +153,30 @@ def test_neighbouring_ranges_that_differ_are_one_range_of_the_key():
     source = [(number, "v") for number in range(1000)]
     lake = [row for row in source if not 250 <= row[0] < 450]
 
-    found = keyed(source, lake, cells=10)
+    result = keyed(source, lake, cells=10)
 
-    assert found.ranges == (Range(column="id", first=200, last=499, rows_source=300, rows_lake=100),)
+    assert result.ranges == (Range(column="id", first=200, last=499, rows_source=300, rows_lake=100),)
 
 
 def test_keys_beyond_those_of_the_source_are_in_ranges_without_an_end():
     source = [(number, "v") for number in range(100)]
 
-    found = keyed(source, [(-500, "v"), *source, (900, "v")], cells=10)
+    result = keyed(source, [(-500, "v"), *source, (900, "v")], cells=10)
 
-    assert [(it.first, it.last) for it in found.ranges] == [(None, 9), (90, None)]
-    assert [it.key for it in found.differences if it.what == "only in the lake"] == [{"id": "-500"}, {"id": "900"}] or {
-        it.key["id"] for it in found.differences
-    } == {"-500", "900"}
+    assert [(it.first, it.last) for it in result.ranges] == [(None, 9), (90, None)]
+    assert [it.key for it in result.differences if it.what == "only in the lake"] == [
+        {"id": "-500"},
+        {"id": "900"},
+    ] or {it.key["id"] for it in result.differences} == {"-500", "900"}
 
 
 def test_a_key_column_that_is_alike_in_most_rows_is_no_obstacle():
     source = [(1, f"v{number}") for number in range(LISTED * 2)]
     here, there = MemorySource(source, keyed=False), MemoryLake(source[1:], keyed=False)
 
-    found = compare(here, there, COLUMNS, [], comparison.grid(comparison.hashes(), 4))
+    result = compare(here, there, COLUMNS, [], comparison.grid(comparison.hashes(), 4))
 
-    assert [(it.what, it.rows) for it in found.differences] == [("missing in the lake", 1)]
+    assert [(it.what, it.rows) for it in result.differences] == [("missing in the lake", 1)]
 
 
 def test_rows_of_a_single_leading_key_are_cut_by_hash():
@@ -191,44 +192,44 @@ def test_only_the_cells_that_are_asked_for_are_compared():
     source = [(number, "v") for number in range(100)]
     grid = comparison.grid(comparison.keys(0, 99), 10)
 
-    found = compare(MemorySource(source), MemoryLake(source[:95]), COLUMNS, [ID], grid, [0, 3])
+    result = compare(MemorySource(source), MemoryLake(source[:95]), COLUMNS, [ID], grid, [0, 3])
 
-    assert (found.equal, found.source.rows, found.compared) == (True, 20, 2)
+    assert (result.equal, result.source.rows, result.compared) == (True, 20, 2)
 
 
 def test_when_most_rows_differ_some_are_named_and_it_is_said_that_there_are_more():
     source = [(number, "v") for number in range(LISTED * 3)]
     here, there = MemorySource(source), MemoryLake([])
 
-    found = compare(here, there, COLUMNS, [ID], comparison.grid(comparison.keys(0, LISTED * 3), 64))
+    result = compare(here, there, COLUMNS, [ID], comparison.grid(comparison.keys(0, LISTED * 3), 64))
 
-    assert not found.complete
-    assert found.differences
-    assert {it.what for it in found.differences} == {"missing in the lake"}
+    assert not result.complete
+    assert result.differences
+    assert {it.what for it in result.differences} == {"missing in the lake"}
     assert here.listed <= LISTED
 
 
 def test_rows_without_a_key_are_counted_as_often_as_they_are_there():
-    found = keyless([(1, "a"), (1, "a"), (1, "a"), (2, "b")], [(1, "a"), (2, "b"), (2, "b")])
+    result = keyless([(1, "a"), (1, "a"), (1, "a"), (2, "b")], [(1, "a"), (2, "b"), (2, "b")])
 
-    assert not found.equal
-    assert sorted(found.differences, key=lambda it: it.what) == [
+    assert not result.equal
+    assert sorted(result.differences, key=lambda it: it.what) == [
         Difference(what="missing in the lake", rows=2),
         Difference(what="only in the lake", rows=1),
     ]
 
 
 def test_many_equal_rows_without_a_key_end_the_search_without_a_place():
-    found = keyless([(1, "a")] * (LISTED + 1), [(1, "a")] * LISTED)
+    result = keyless([(1, "a")] * (LISTED + 1), [(1, "a")] * LISTED)
 
-    assert not found.equal
-    assert not found.complete
+    assert not result.equal
+    assert not result.complete
 
 
 def test_a_key_that_stands_twice_in_the_lake_is_found():
-    found = keyed([(1, "a")], [(1, "a"), (1, "a")])
+    result = keyed([(1, "a")], [(1, "a"), (1, "a")])
 
-    assert found.differences == (Difference(what="only in the lake", key={"id": "1"}),)
+    assert result.differences == (Difference(what="only in the lake", key={"id": "1"}),)
 
 
 @settings(max_examples=200, deadline=None)
@@ -238,10 +239,10 @@ def test_a_key_that_stands_twice_in_the_lake_is_found():
     st.integers(1, 12),
 )
 def test_the_differences_are_exactly_those_of_the_rows(source, lake, cells):
-    found = keyed(list(source.items()), list(lake.items()), cells)
+    result = keyed(list(source.items()), list(lake.items()), cells)
 
-    assert found.equal == (source == lake)
-    assert Counter((it.what, it.key["id"]) for it in found.differences) == Counter(
+    assert result.equal == (source == lake)
+    assert Counter((it.what, it.key["id"]) for it in result.differences) == Counter(
         {("missing in the lake", str(key)): 1 for key in source.keys() - lake.keys()}
         | {("only in the lake", str(key)): 1 for key in lake.keys() - source.keys()}
         | {("differs", str(key)): 1 for key in source.keys() & lake.keys() if source[key] != lake[key]}

@@ -59,10 +59,10 @@ def test_a_table_that_differs_says_which_keys_and_columns():
 
 def test_many_keys_are_cut_on_the_screen_and_whole_in_json():
     many = [Difference(what="missing in the lake", key={"id": str(number)}) for number in range(SHOWN + 5)]
-    found = report(verdict="not equal", differences=many)
+    result = report(verdict="not equal", differences=many)
 
-    text = shown(found)
-    machine = json.loads(as_json([report(), found], {}))
+    text = shown(result)
+    machine = json.loads(as_json([report(), result], {}))
 
     assert "  and 5 more (--json lists them)\n" in text
     assert text.count("id=") == SHOWN

@@ -113,8 +113,8 @@ def cells(monkeypatch):
 
     def compare(_source, _lake, _columns, _key, grid, wanted):
         differing.seen.append((grid, wanted))
-        found = differing & set(range(grid.cells) if wanted is None else wanted)
-        return Comparison(source=Digest(), lake=Digest(), ranges=(DIFFERS,) * bool(found))
+        result = differing & set(range(grid.cells) if wanted is None else wanted)
+        return Comparison(source=Digest(), lake=Digest(), ranges=(DIFFERS,) * bool(result))
 
     monkeypatch.setattr(verification, "compare", compare)
     monkeypatch.setattr(verification, "SilverSide", lambda *_: None)
@@ -130,49 +130,49 @@ def test_tables_that_are_not_captured_are_said_to_be_so_and_no_row_of_them_is_re
     database = SourceStub(
         table("accounts"), table("audit", captured=False), table("former", captured=False), table("new")
     )
-    found = verdicts(database, LakeStub("accounts", "former"))
+    verdict = verdicts(database, LakeStub("accounts", "former"))
 
-    assert {name: each.verdict for name, each in found.items()} == {
+    assert {name: each.verdict for name, each in verdict.items()} == {
         "accounts": "equal",
         "audit": "not captured",
         "former": "not compared",
         "new": "not equal",
     }
-    assert "not captured" in found["former"].reasons[0]
-    assert found["new"].reasons == ["the table is missing in the lake"]
+    assert "not captured" in verdict["former"].reasons[0]
+    assert verdict["new"].reasons == ["the table is missing in the lake"]
 
 
 def test_a_key_column_that_silver_lacks_is_a_table_that_cannot_be_compared(cells):
     """V6: a KeyError ended the run, without a report for any table."""
-    found = verdicts(SourceStub(table("accounts", "account_id", "id"), table("rest")), LakeStub("accounts", "rest"))
+    verdict = verdicts(SourceStub(table("accounts", "account_id", "id"), table("rest")), LakeStub("accounts", "rest"))
 
-    assert {name: each.verdict for name, each in found.items()} == {"accounts": "not compared", "rest": "equal"}
-    assert "the lake has no column account_id" in found["accounts"].reasons[0]
+    assert {name: each.verdict for name, each in verdict.items()} == {"accounts": "not compared", "rest": "equal"}
+    assert "the lake has no column account_id" in verdict["accounts"].reasons[0]
 
 
 def test_tables_under_copy_and_dropped_tables_are_not_compared(cells):
     """V8: they were "not equal"."""
     cells.add(0)
     database = SourceStub(table("copied"), table("stopped"), table("unmade"))
-    found = verdicts(
+    verdict = verdicts(
         database, LakeStub("copied", "stopped", "dropped", copied=["copied", "unmade"], stopped=["stopped"])
     )
 
-    assert {name: each.verdict for name, each in found.items()} == {
+    assert {name: each.verdict for name, each in verdict.items()} == {
         "copied": "not compared",
         "unmade": "not compared",
         "dropped": "not compared",
         "stopped": "not equal",
     }
-    assert found["copied"].reasons == ["its copy from jakarta/bank is not complete"]
-    assert "dropped or renamed" in found["dropped"].reasons[0]
-    assert found["stopped"].reasons == ["the load stopped at this table: its key was changed"]
+    assert verdict["copied"].reasons == ["its copy from jakarta/bank is not complete"]
+    assert "dropped or renamed" in verdict["dropped"].reasons[0]
+    assert verdict["stopped"].reasons == ["the load stopped at this table: its key was changed"]
 
 
 def test_a_table_that_was_dropped_from_the_lake_is_not_asked_for_at_its_source(cells):
-    found = verdicts(SourceStub(table("accounts"), table("audit")), LakeStub("accounts", dropped=["audit"]))
+    verdict = verdicts(SourceStub(table("accounts"), table("audit")), LakeStub("accounts", dropped=["audit"]))
 
-    assert {name: each.verdict for name, each in found.items()} == {"accounts": "equal"}
+    assert {name: each.verdict for name, each in verdict.items()} == {"accounts": "equal"}
 
 
 def run(database, lake, sample=None):

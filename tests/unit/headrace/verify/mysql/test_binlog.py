@@ -16,7 +16,7 @@ KNOWN = 7 << 32 | 342
 
 def idle(more=(), *, files=FILES, end=2000, commit=KNOWN):
     """Say whether the log is idle when these events, 10 bytes each, come behind those above."""
-    events = {name: list(found) for name, found in files.items()}
+    events = {name: list(file) for name, file in files.items()}
     newest = list(events)[-1]
     events[newest] += [(350 + 10 * number, kind, info) for number, (kind, info) in enumerate(more)]
 

@@ -96,8 +96,8 @@ def test_a_unique_index_over_an_expression_is_no_key():
     keys = [("pay", "t", "odd", None, 1), ("pay", "t", "plain", "b", 0)]
 
     database = Database(SOURCE, VerifiedMysql(host="h", user="u", databases=["pay"]), Server())
-    found = {module._COLUMNS: columns, module._KEYS: keys, module._TABLES: [("pay", "t", "YES", "InnoDB")]}
-    database._catalog = lambda statement, _chosen: found.get(statement, [])
+    results = {module._COLUMNS: columns, module._KEYS: keys, module._TABLES: [("pay", "t", "YES", "InnoDB")]}
+    database._catalog = lambda statement, _chosen: results.get(statement, [])
 
     assert [table.key for table in database.tables()] == [("b",)]
     assert "column_name IS NULL" in module._KEYS

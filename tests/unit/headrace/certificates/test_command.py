@@ -6,7 +6,7 @@ import stat
 import pytest
 from cryptography import x509
 
-from headrace.certificates.authority import Authority
+from headrace.certificates.command import Authority
 from headrace.errors import NeedsOperator
 
 

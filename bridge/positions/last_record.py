@@ -1,6 +1,8 @@
-"""The position of a source by its last committed record, where no committed position is left.
+"""What the last records of a source's partitions show: its position, where no committed one is left, and which tables are
+withheld.
 
-Where partitions begin and end: of all that are asked for in a few requests, each with its own error.
+Where partitions begin and end: of all that are asked for in a few requests, each with its own error. What a bridge finds of
+withheld records when it takes sources over is refused where the committed position does not have it.
 """
 
 import time
@@ -9,9 +11,12 @@ from typing import Any
 
 import msgspec
 
-from bridge.kafka.client import PATIENCE, KafkaError, KafkaException, OffsetSpec, TopicPartition
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, OffsetSpec, TopicPartition
+from bridge.kafka.entries import records
 from bridge.kafka.errors import error_of, translated
-from bridge.model.ports import Partition
+from bridge.model.ports import Committed, Partition
+from bridge.model.position_text import Withheld
+from bridge.model.route import SourceRoute
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.formats import UNREADABLE
 from headrace.position import Position
@@ -29,7 +34,7 @@ def read_last_record(client: Any, source: str, topics: Sequence[str], partitions
 
 
 def _last(client: Any, source: str, topic: str, partition: int) -> Position | None:
-    low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=PATIENCE)
+    low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
     end, step = high, 100
     while end > low:
         start = max(low, end - step)
@@ -44,11 +49,11 @@ def _greatest(client: Any, source: str, start: Any, end: int) -> Position | None
     """Return the greatest position from `start` to before `end`, None when there is none."""
     client.assign([start])
     greatest: Position | None = None
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + TIMEOUT
     # Read to the end of the range, or, where markers are the last of it, of the partition.
     while time.monotonic() < until:
         for record in client.consume(1000, timeout=0.1):
-            until = time.monotonic() + PATIENCE
+            until = time.monotonic() + TIMEOUT
             if record.error() and record.error().code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
                 raise KafkaException(record.error())
             if record.error() or record.offset() >= end:
@@ -97,7 +102,7 @@ def bounds(admin: Any, places: Collection[Partition]) -> Bounds:
         return ends
     with translated("read the ends of topics", admin):
         asked = [
-            admin.list_offsets({TopicPartition(*place): spec for place in readable}, request_timeout=PATIENCE)
+            admin.list_offsets({TopicPartition(*place): spec for place in readable}, request_timeout=TIMEOUT)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
     low, high = ({(place.topic, place.partition): answer for place, answer in answers.items()} for answers in asked)
@@ -119,7 +124,7 @@ def _unreadable(admin: Any, places: Collection[Partition]) -> dict[Partition, Re
     with translated("read the list of topics", admin):
         # One request, also where each table has a topic of its own.
         only = next(iter(topics)) if len(topics) == 1 else None
-        there = admin.list_topics(only, timeout=PATIENCE).topics
+        there = admin.list_topics(only, timeout=TIMEOUT).topics
     for place in places:
         topic, number = place
         if topic not in there:
@@ -135,3 +140,71 @@ def _unreadable(admin: Any, places: Collection[Partition]) -> dict[Partition, Re
                 f"Kafka: {topic}[{number}] has no leader", hint="Look at the brokers: 'headrace bridge doctor'."
             )
     return errors
+
+
+def known_withheld(
+    client: Any,
+    admin: Any,
+    routes: Mapping[str, SourceRoute],
+    positions: Mapping[str, Committed | ReplicationError | None],
+) -> dict[str, Committed | ReplicationError | None]:
+    """Return those of the sources that are to be changed: with what is withheld, or with the error that keeps them from going on.
+
+    A source whose committed position never had withheld tables, or is lost, must have no withheld records: whoever went on then
+    would write a table's later records ahead of them. Without a client, None where records have to be read for that.
+    """
+    changed: dict[str, Committed | ReplicationError | None] = {}
+    places: dict[str, Partition] = {}
+    for source, committed in positions.items():
+        place = routes[source].withheld_place
+        if committed is None or isinstance(committed, ReplicationError):
+            continue
+        if place is not None:
+            places[source] = place
+        elif committed.withheld is not None and committed.withheld.tables:
+            changed[source] = NeedsOperator(
+                f"tables of {source} are withheld, and by the bridge's file none can be: "
+                f"{', '.join(sorted(committed.withheld.tables))}",
+                hint="Give the file its [registry] and the stream's tables again, until the tables are released.",
+            )
+    try:
+        ends = bounds(admin, places.values())
+    except (NotConnected, Retryable, NeedsOperator) as error:
+        return changed | dict.fromkeys(places, error)
+    for source, place in places.items():
+        committed, there = positions[source], ends[place]
+        assert isinstance(committed, Committed)
+        try:
+            if isinstance(there, ReplicationError):
+                raise there
+            changed[source] = _look(client, source, committed, place, there)
+        except ReplicationError as error:
+            # No other source's affair.
+            changed[source] = error
+    return changed
+
+
+def _look(
+    client: Any, source: str, committed: Committed, place: Partition, ends: tuple[int, int]
+) -> Committed | ReplicationError | None:
+    """Return what one source goes on with, given where the partition of its withheld records begins and ends."""
+    (low, high), withheld = ends, committed.withheld
+    if withheld is not None and withheld.end <= high:
+        return committed
+    if withheld is not None and withheld.tables:
+        return NeedsOperator(
+            f"{place[0]}[{place[1]}] ends at offset {high}, and withheld records of {source} are up to "
+            f"{withheld.end}: {', '.join(sorted(withheld.tables))}",
+            hint="The topic was made again, or the file names another one by its prefix. Put the former one back: these "
+            "records are in no other.",
+        )
+    # What is left of transactions that were aborted is no record.
+    if low < high and client is None:
+        return None
+    if low < high and any(True for _ in records(client, *place)):
+        return NeedsOperator(
+            f"{place[0]}[{place[1]}] holds withheld records, and no committed position of {source} has where they belong",
+            hint="Positions were lost, or the partition was another source's. Find out from its records' keys and headers "
+            "what is in no other topic; then delete the records, and copy their tables again.",
+        )
+    return committed._replace(withheld=Withheld(high))

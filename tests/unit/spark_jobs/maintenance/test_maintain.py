@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import NeedsOperator
-from spark_jobs.maintenance.bronze_retention import limits
+from spark_jobs.maintenance.maintain import removable_positions
 from spark_jobs.state import published
 from spark_jobs.state.published import Published, Table
 
@@ -17,10 +17,10 @@ def test_records_are_needed_from_the_positions_of_the_table_that_is_the_furthest
             "stopped": Table(table="stopped", positions={"a": "4", "b": "5"}, problem="why"),
         },
     )
-    assert limits(state) == {"a": "4", "b": "5"}
+    assert removable_positions(state) == {"a": "4", "b": "5"}
     # of a table that stopped in the first load nothing is known: it may need all
     first = Published(stream="bank", positions={"a": "9"}, tables={"one": Table(table="one", problem="why")})
-    assert limits(first) == {"a": ""}
+    assert removable_positions(first) == {"a": ""}
 
 
 def test_what_needs_removed_records_is_refused_with_where_bronze_begins():

@@ -2,9 +2,8 @@
 
 import pytest
 
-from bridge.kafka import record_limits
-from bridge.kafka.record_limits import FRAME_BYTES, RecordLimits
-from bridge.kafka.topics import Wanted
+from bridge.kafka import topics
+from bridge.kafka.topics import FRAME_BYTES, RecordLimits, Wanted
 from bridge.model.ports import Share
 from headrace.errors import NotConnected
 
@@ -39,9 +38,9 @@ def test_a_record_is_measured_with_its_headers():
 def test_limits_are_read_again_and_kafka_that_does_not_answer_rejects_nothing(monkeypatch):
     limits = RecordLimits(None, {"small": Wanted(1)}, {"small": LIMIT})
     now = [100.0]
-    monkeypatch.setattr(record_limits.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(topics.time, "monotonic", lambda: now[0])
     answers = iter([{"small": LIMIT}, {"small": 3 * LIMIT}])
-    monkeypatch.setattr(record_limits, "check", lambda *_, **__: next(answers))
+    monkeypatch.setattr(topics, "check", lambda *_, **__: next(answers))
     assert not limits.refresh(["small"])
     # Not asked about: whoever sends what is too large would have all others of the lane wait.
     assert not limits.refresh(["small"])
@@ -55,5 +54,5 @@ def test_limits_are_read_again_and_kafka_that_does_not_answer_rejects_nothing(mo
     def unavailable(*_, **__):
         raise NotConnected("no answer")
 
-    monkeypatch.setattr(record_limits, "check", unavailable)
+    monkeypatch.setattr(topics, "check", unavailable)
     assert limits.refresh(["small"])

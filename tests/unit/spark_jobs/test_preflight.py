@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import noop_check
+from spark_jobs import preflight
 from spark_jobs.state import delta_log, offsets, publication
 from spark_jobs.state.log_files import LocalFiles
 from spark_jobs.state.offsets import Held, Progress
@@ -36,13 +36,13 @@ def test_l48_a_quiet_stream_is_not_looked_for_behind_all_that_another_one_publis
     for number in range(1, 60):
         publish(number, "busy")
     files = CountedFiles(tmp_path)
-    assert noop_check._published(files, "quiet")["stream"] == "quiet"
+    assert preflight._published(files, "quiet")["stream"] == "quiet"
     for number in range(60, 1000):
         publish(number, "busy")
     files.commits = 0
-    assert noop_check._published(files, "quiet") is None
+    assert preflight._published(files, "quiet") is None
     assert files.commits < 150
-    assert noop_check._published(files, "busy")["stream"] == "busy"
+    assert preflight._published(files, "busy")["stream"] == "busy"
 
 
 def committed(path, number, **info):
@@ -85,12 +85,12 @@ def published_lake(tmp_path):
 
 
 def test_few_records_for_tables_that_are_brought_up_in_seconds_are_known_ahead(published_lake):
-    outlook = noop_check.look(published_lake(50_000, 49_990), "bank", "silver")
+    outlook = preflight.look(published_lake(50_000, 49_990), "bank", "silver")
     assert (outlook.few, outlook.report) == (True, None)
 
 
 def test_a_stream_that_is_published_whole_has_nothing_to_do(published_lake):
-    assert noop_check.look(published_lake(), "bank", "silver").report is not None
+    assert preflight.look(published_lake(), "bank", "silver").report is not None
 
 
 @pytest.mark.parametrize(
@@ -117,5 +117,5 @@ def test_a_stream_that_is_published_whole_has_nothing_to_do(published_lake):
     ],
 )
 def test_what_may_be_much_is_not_taken_for_little(published_lake, added, noted):
-    outlook = noop_check.look(published_lake(*added, **noted), "bank", "silver")
-    assert outlook == noop_check.Outlook(report=None, few=False)
+    outlook = preflight.look(published_lake(*added, **noted), "bank", "silver")
+    assert outlook == preflight.Outlook(report=None, few=False)

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.status import client
+from headrace.status import command
 from headrace.status.answer import Answer, SourceStatus, refused_inputs
 from infra.local.server import free_port
 
@@ -28,7 +28,7 @@ folder = "state"
 def edge(tmp_path, monkeypatch):
     """Return what writes an edge's file; what is durable is made up."""
     durable = [SourceStatus(source="jakarta/bank", state="not running")]
-    monkeypatch.setattr(client, "_find_status_reader", lambda part: lambda file: durable if part == "edge" else [])
+    monkeypatch.setattr(command, "_find_status_reader", lambda part: lambda file: durable if part == "edge" else [])
 
     def write(listen=None):
         path = tmp_path / "edge.toml"
@@ -68,7 +68,7 @@ def stranger():
     ],
 )
 def test_where_nobody_can_be_asked_what_is_durable_is_shown_with_the_reason(edge, listen, why):
-    answer = client.fetch(edge(listen))
+    answer = command.fetch(edge(listen))
     assert not answer.running
     assert why in answer.reason
     assert [source.state for source in answer.sources] == ["not running"]
@@ -81,12 +81,12 @@ def test_of_bridges_that_share_sources_each_source_is_shown_once_as_its_own_brid
         answer = Answer(part="bridge", running=True, ready=True, reason="fine", address=listen, sources=sources)
         return (answer, "") if state else (None, f"nobody answers at {listen}")
 
-    monkeypatch.setattr(client, "answer_of", asked)
+    monkeypatch.setattr(command, "answer_of", asked)
     for order in (("a:1", "b:1"), ("b:1", "a:1"), ("a:1", "d:1"), ("d:1", "a:1")):
-        answer = client.fetch(edge(), order)
+        answer = command.fetch(edge(), order)
         assert [source.state for source in answer.sources] == ["serving"]
         assert answer.ready
-    answer = client.fetch(edge(), ("a:1", "c:1"))
+    answer = command.fetch(edge(), ("a:1", "c:1"))
     assert not answer.ready
     assert "nobody answers at c:1" in answer.reason
 
@@ -95,12 +95,12 @@ def test_of_bridges_that_share_sources_what_a_sender_had_refused_is_added():
     def answer(count):
         return Answer(part="bridge", running=True, refused=refused_inputs({"batch": {"oslo/rogue": count}}))
 
-    (refused,) = client._merge([answer(2), answer(5)], []).refused
+    (refused,) = command._merge([answer(2), answer(5)], []).refused
     assert (refused.sender, refused.door, refused.count) == ("oslo/rogue", "batch", 7)
 
 
 def test_an_answer_of_something_else_is_not_taken_for_one(edge, stranger):
-    answer = client.fetch(edge(), (stranger,))
+    answer = command.fetch(edge(), (stranger,))
     assert not answer.running
     assert "is no part of Headrace" in answer.reason
 
@@ -109,4 +109,4 @@ def test_a_file_that_is_neither_an_edge_s_nor_a_bridge_s_is_refused(tmp_path):
     path = tmp_path / "lake.toml"
     path.write_text('[lake]\nroot = "x"\n')
     with pytest.raises(ConfigurationError, match="neither an edge's nor a bridge's"):
-        client.fetch(path)
+        command.fetch(path)

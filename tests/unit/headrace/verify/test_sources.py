@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
-from headrace.requests.message import Content, decode_request, encode, parts
-from headrace.verify import contract, remote
+from headrace.requests import Content, decode_request, encode, parts
+from headrace.verify import contract, sources
 from headrace.verify.contract import Opened, Reply
-from headrace.verify.remote import RemoteDatabase
+from headrace.verify.sources import RemoteDatabase
 from tests.rules.waiting import eventually
 
 SOURCE = "jakarta/bank"
@@ -91,7 +91,7 @@ BUSY = Reply(
 
 
 def test_an_edge_at_another_verification_is_waited_for_and_that_is_shown(monkeypatch):
-    monkeypatch.setattr(remote, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(sources, "_AGAIN_SECONDS", 0.01)
     shown = []
     context, topics = opened(BUSY, BUSY, OPENED, Reply(state="done", result=3), busy_seconds=60, on_busy=shown.append)
     with context as database:
@@ -103,7 +103,7 @@ def test_an_edge_at_another_verification_is_waited_for_and_that_is_shown(monkeyp
 
 
 def test_an_edge_at_another_verification_is_not_waited_for_longer_than_is_asked(monkeypatch):
-    monkeypatch.setattr(remote, "_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(sources, "_AGAIN_SECONDS", 0.01)
     context, topics = opened(*[BUSY] * 1000, busy_seconds=0.1)
     with pytest.raises(Retryable, match="another verification"):
         context.__enter__()
@@ -117,7 +117,7 @@ def test_an_answer_that_is_not_understood_is_no_verdict():
 
 
 def test_a_session_is_kept_while_nothing_is_asked(monkeypatch):
-    monkeypatch.setattr(remote, "_KEEP_SECONDS", 0.1)
+    monkeypatch.setattr(sources, "_KEEP_SECONDS", 0.1)
     context, topics = opened(OPENED)
     with context:
         eventually(lambda: "Keep" in topics.asked, saying="the session is kept")

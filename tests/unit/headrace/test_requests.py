@@ -5,11 +5,12 @@ import json
 import pytest
 
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
-from headrace.requests.asking import Answered, Collector
-from headrace.requests.message import (
+from headrace.requests import (
     LARGEST_ANSWER,
     LARGEST_REQUEST,
     PART_CHARACTERS,
+    Answered,
+    Collector,
     Content,
     decode_part,
     decode_request,
@@ -36,13 +37,13 @@ def test_the_bytes_of_version_1_are_read_for_good():
         b'{"version":1,"id":"0123456789abcdef0123456789abcdef","source":"jakarta/bank","kind":"status","caller":"ann@hq",'
         b'"deadline":1800000000000,"arguments":{},"more":"of a later release"}'
     )
-    found = decode_request(data)
-    assert (found.kind, found.deadline, found.arguments) == ("status", 1_800_000_000_000, {})
+    result = decode_request(data)
+    assert (result.kind, result.deadline, result.arguments) == ("status", 1_800_000_000_000, {})
     answer = (
         b'{"version":1,"id":"0123456789abcdef0123456789abcdef","source":"jakarta/bank","kind":"status","outcome":"done",'
         b'"by":"edge","part":0,"last":true,"content":"{\\"exit_code\\":0,\\"data\\":1,\\"message\\":\\"\\",\\"hint\\":\\"\\"}"}'
     )
-    assert Collector(found).add(decode_part(answer)).data == 1
+    assert Collector(result).add(decode_part(answer)).data == 1
 
 
 @pytest.mark.parametrize(
@@ -93,10 +94,10 @@ def test_a_long_answer_comes_in_parts_that_may_come_in_any_order_and_twice(reque
 
 
 def test_an_answer_that_is_too_long_is_a_failure(request_):
-    (made,) = parts(request_, "done", Content(data="x" * LARGEST_ANSWER))
-    assert made.outcome == "failed"
+    (part,) = parts(request_, "done", Content(data="x" * LARGEST_ANSWER))
+    assert part.outcome == "failed"
     with pytest.raises(Answered) as found:
-        Collector(request_).add(made)
+        Collector(request_).add(part)
     assert (found.value.exit_code, "too long" in found.value.message) == (3, True)
 
 
@@ -119,7 +120,7 @@ def test_answers_to_others_are_passed_over_and_two_answers_are_not_mixed(request
     [("refused", NeedsOperator), ("repeated", NeedsOperator), ("busy", Retryable), ("expired", NotConnected)],
 )
 def test_an_answer_says_who_must_act(request_, outcome, error):
-    (made,) = parts(request_, outcome, Content(message="why", hint="what to do"))
+    (part,) = parts(request_, outcome, Content(message="why", hint="what to do"))
     with pytest.raises(error) as found:
-        Collector(request_).add(made)
+        Collector(request_).add(part)
     assert (found.value.message, found.value.hint) == ("jakarta/bank: why", "what to do")

@@ -1,7 +1,11 @@
-"""A source whose half of a verification is computed in its region: its database (comparison.py) over requests to its edge.
+"""Where a source's half of a verification is computed: at its own database, whose engine is chosen here alone, or in its region.
 
-Guarantees one snapshot for all steps: the edge holds it, and an edge that lost it reports that. Each request has a deadline of
-its own, so an edge that dies is noticed within that; while headquarters computes, the session is kept by a request now and then.
+`connect` gives the database of a source that is reached from here, by its configuration. `RemoteDatabase` is that of one that is
+not, over requests to its edge.
+
+Guarantees one snapshot for all steps of a remote one: the edge holds it, and an edge that lost it reports that. Each request has
+a deadline of its own, so an edge that dies is noticed within that; while headquarters computes, the session is kept by a request
+now and then.
 """
 
 import logging
@@ -9,20 +13,23 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from headrace import requests
+from headrace.configuration.databases import PostgresqlConnection
+from headrace.configuration.edge import Mysql
+from headrace.configuration.lake import VerifiedMysql
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.formats import UNREADABLE
-from headrace.requests import asking
-from headrace.requests.asking import Answered
-from headrace.requests.message import new_request
-from headrace.verify import contract, engines
+from headrace.requests import Answered, new_request
+from headrace.verify import canonical, contract
 from headrace.verify.canonical import Column
-from headrace.verify.comparison import Digest, Forms, Grid, Place, Row, RowHash, SourceTable
+from headrace.verify.comparison import Database, Digest, Engine, Forms, Grid, Place, Reading, Row, RowHash, SourceTable
 from headrace.verify.contract import IDLE_SECONDS, MOST_KEYS, Listed, Measured, Opened, Reply, Step
+from headrace.verify.mysql import canonical as mysql_canonical
 
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -39,10 +46,56 @@ _DIRECT = (
 )
 
 
+class Address(Protocol):
+    """A source's database, of which one kind is given: `[source]` of an edge's file, `[sources."x/y"]` of the lake's."""
+
+    @property
+    def postgresql(self) -> PostgresqlConnection | None:
+        """Return how it is reached where it is PostgreSQL."""
+
+    @property
+    def mariadb(self) -> Mysql | VerifiedMysql | None:
+        """Return how it is reached where it is MariaDB."""
+
+    @property
+    def mysql(self) -> Mysql | VerifiedMysql | None:
+        """Return how it is reached where it is MySQL."""
+
+
+def engine_of(address: Address) -> Engine:
+    """Return the engine; MariaDB's and MySQL's is one."""
+    return "mysql" if address.postgresql is None else "postgresql"
+
+
+def forms(engine: Engine) -> Forms:
+    """Return how an engine's values are written."""
+    return canonical if engine == "postgresql" else mysql_canonical
+
+
+def connect(
+    source: str, address: Address, *, placed: bool = False, reading: Reading | None = None
+) -> AbstractContextManager[Database]:
+    """Give the database in a snapshot that lasts as long as the context; `placed`, at a place of the log that is known.
+
+    Raises NotConnected when the server cannot be reached, NeedsOperator when it refuses the user, or does not report its place.
+    """
+    reading = reading or Reading()
+    # Each client is imported where a source needs it.
+    if address.postgresql is not None:
+        from headrace.verify.postgres.database import SourceDatabase
+
+        return SourceDatabase.connect(source, address.postgresql, placed=placed, reading=reading)
+    from headrace.verify.mysql.database import MysqlDatabase
+
+    mysql = address.mariadb or address.mysql
+    assert mysql is not None
+    return MysqlDatabase.connect(source, mysql, placed=placed, reading=reading)
+
+
 class RemoteDatabase:
     """A source's database at its edge, in one snapshot. Safe for threads: requests are one after the other."""
 
-    def __init__(self, source: str, topics: asking.Topics, seconds: float) -> None:
+    def __init__(self, source: str, topics: requests.Topics, seconds: float) -> None:
         self._source, self._topics = source, topics
         #: Within which each request is to be answered.
         self.seconds = seconds
@@ -55,14 +108,14 @@ class RemoteDatabase:
         #: Every transaction below it is seen, no other; None for a snapshot without a place.
         self.place: Place | None = None
         self.sequences: frozenset[str] = frozenset()
-        self.forms: Forms = engines.forms("postgresql")
+        self.forms: Forms = forms("postgresql")
 
     @classmethod
     @contextmanager
     def connect(
         cls,
         source: str,
-        topics: asking.Topics,
+        topics: requests.Topics,
         *,
         seconds: float,
         placed: bool = False,
@@ -80,7 +133,7 @@ class RemoteDatabase:
         keeper = threading.Thread(target=database._keep, args=(over,), name="verification keeper", daemon=True)
         try:
             opened = database._open(contract.Open(placed=placed), busy_seconds, on_busy)
-            database.forms = engines.forms(opened.engine)
+            database.forms = forms(opened.engine)
             if opened.commit is not None:
                 database.place = Place(opened.commit, opened.place)
             keeper.start()
@@ -154,9 +207,9 @@ class RemoteDatabase:
 
     def _ask(self, step: int, what: Step | None, seconds: float | None = None) -> Reply:
         arguments = contract.encode_arguments(self._session, step, what)
-        request = new_request(self._source, "verify", asking.caller(), seconds or self.seconds, arguments)
+        request = new_request(self._source, "verify", requests.caller(), seconds or self.seconds, arguments)
         try:
-            content = asking.ask(self._topics, request)
+            content = requests.ask(self._topics, request)
         except Answered:
             raise
         except (NotConnected, NeedsOperator) as error:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.mysql import rows_in_c, types
+from edge.mysql import rows_compiled, types
 from edge.mysql.column_codec import for_key, treated, without_zero_dates
 from edge.mysql.rows import Table
 from edge.mysql.table_map import Field
@@ -29,7 +29,7 @@ from tests.unit.edge.mysql.row_cases import (
     table_of,
 )
 
-if rows_in_c.module is None:
+if rows_compiled.module is None:
     pytest.skip("this machine has no C compiler", allow_module_level=True)
 
 
@@ -40,7 +40,7 @@ def of_text(collation: int) -> Table:
 
 def inserted(table: Table, *texts: bytes) -> Case:
     """Return an insert of rows of a table of one text."""
-    return Case(table, rows_in_c.INSERT, b"".join(b"\0" + len(text).to_bytes(2, "little") + text for text in texts))
+    return Case(table, rows_compiled.INSERT, b"".join(b"\0" + len(text).to_bytes(2, "little") + text for text in texts))
 
 
 @given(st.randoms(use_true_random=False))
@@ -70,7 +70,7 @@ def test_ordinary_values_of_every_type_do_not_pass_through_python(kind):
     codec = a_codec(field)
     table = table_of([field], [], [codec])
     for _ in range(50):
-        case = Case(table, rows_in_c.INSERT, b"\0" + a_value(chance, field, codec, 0))
+        case = Case(table, rows_compiled.INSERT, b"\0" + a_value(chance, field, codec, 0))
         assert decode_in_c(case) == outcome(case)
 
 
@@ -113,14 +113,14 @@ def test_every_byte_and_border_of_utf_8_in_every_character_set(collation):
 def test_numbers_with_a_point(single, double):
     fields = [Field(name="f", type=types.FLOAT), Field(name="d", type=types.DOUBLE)]
     table = table_of(fields, [], list(map(a_codec, fields)))
-    made = decode_in_c(case := Case(table, rows_in_c.INSERT, b"\0" + struct.pack("<fd", single, double)))
+    made = decode_in_c(case := Case(table, rows_compiled.INSERT, b"\0" + struct.pack("<fd", single, double)))
     assert made == outcome(case) or (made is None and not math.isfinite(single + double))
 
 
 @given(st.integers(0, 2**32 - 1))
 def test_moments(seconds):
     field = Field(name="at", type=types.TIMESTAMP2)
-    case = Case(table_of([field], [], [a_codec(field)]), rows_in_c.INSERT, b"\0" + seconds.to_bytes(4, "big"))
+    case = Case(table_of([field], [], [a_codec(field)]), rows_compiled.INSERT, b"\0" + seconds.to_bytes(4, "big"))
     assert decode_in_c(case) == outcome(case)
 
 
@@ -140,24 +140,24 @@ def test_large_texts(size):
 
 
 def test_a_column_that_c_does_not_know_or_with_a_form_of_its_own_leaves_the_table_to_python():
-    known, date = Field(name="id", type=types.LONG), Field(name="d", type=types.DATE)
+    field, date = Field(name="id", type=types.LONG), Field(name="d", type=types.DATE)
     json, sjis = Field(name="j", type=types.JSON, meta=4), Field(name="s", type=types.VARCHAR, meta=9, collation=4)
     for other in (a_codec(json), a_codec(sjis), without_zero_dates(a_codec(date))):
-        assert table_of([known, json], [], [a_codec(known), other]).in_c is None
+        assert table_of([field, json], [], [a_codec(field), other]).in_c is None
         # Where it ends is known.
-        assert table_of([known, json], [], [a_codec(known), treated(other, EXCLUDED)]).in_c is not None
-    assert table_of([known, date], [], [a_codec(known), a_codec(date)]).in_c is not None
+        assert table_of([field, json], [], [a_codec(field), treated(other, EXCLUDED)]).in_c is not None
+    assert table_of([field, date], [], [a_codec(field), a_codec(date)]).in_c is not None
 
 
 def test_a_wrong_value_of_an_enum_with_an_empty_member_is_refused_in_a_key():
     field = Field(name="e", type=types.ENUM, meta=1, members=(b"", b"a"), collation=1)
     table = table_of([field], ["e"], [for_key(a_codec(field))])
-    assert decode_in_c(Case(table, rows_in_c.INSERT, b"\0\1")) is not None
-    assert decode_in_c(Case(table, rows_in_c.INSERT, b"\0\0")) is None
+    assert decode_in_c(Case(table, rows_compiled.INSERT, b"\0\1")) is not None
+    assert decode_in_c(Case(table, rows_compiled.INSERT, b"\0\0")) is None
 
 
 def test_descriptions_that_are_none_are_refused():
-    make = rows_in_c.module.Images
+    make = rows_compiled.module.Images
     good = [b"i\0\4\0\0\0\0\0", (b'"a":',), ((),), (0,)]
     make(*good)
     wrong = [
@@ -206,5 +206,5 @@ def test_nothing_is_left_of_a_table_that_is_gone():
 
 def test_a_seed_has_all_outcomes():
     """Random cases are of use only where many are decoded in C, and many are not."""
-    made = [decode_in_c(case) for seed in range(60) for case in cases(random.Random(seed))]
-    assert 30 < made.count(None) < len(made) - 60
+    outcomes = [decode_in_c(case) for seed in range(60) for case in cases(random.Random(seed))]
+    assert 30 < outcomes.count(None) < len(outcomes) - 60

@@ -1,21 +1,29 @@
-"""Whether a load would find nothing to do, or little, by Kafka and from the tables' logs alone: without Spark, in a second.
+"""Before a load, without Spark, in a second: what would keep it from working (`headrace lake check`), and whether it has anything
+to do.
 
-Only where the logs can be read without Spark (log_files.py), and only where it is certain; everything else is left to the load
-itself. Called before a Spark session is made, by the command and by submit.py.
+Only where the tables' logs can be read without Spark (log_files.py), and only where it is certain; everything else is left to the
+load itself. `look` is called before a Spark session is made, by the command and by submit.py.
 """
 
 import logging
+import time
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
+from typing import Any
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import check, sink
+from headrace.errors import ReplicationError
+from headrace.retention import KafkaReader, RetentionReader
+from spark_jobs.bronze import envelope, sink
+from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport, mirror
+from spark_jobs.kafka import topics
 from spark_jobs.load import Report, Step
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.state import delta_log, log_files, offsets, publication
 from spark_jobs.state.log_files import LogFiles
+from spark_jobs.state.offsets import Progress
 
 #: Most publications, other streams' included, among which the stream's own is searched; Spark finds it by its row.
 _PUBLICATIONS = 100
@@ -25,6 +33,80 @@ _PUBLICATIONS = 100
 _FEW_RECORDS, _FEW_COMMITS, _FEW_SECONDS = 100_000, 200, 30
 
 _log = logging.getLogger(__name__)
+
+
+def check(lake: LakeFile, stream: str, *, retention: bool = True) -> dict[str, Any]:
+    """Return what a load would read; raise NotConnected, or NeedsOperator when it could not go on.
+
+    Without `retention` Kafka is not asked how long it keeps records, which takes requests and a client of their own.
+    """
+    path = bronze.table_path(lake, stream)
+    # Ahead of Kafka's ends: a load may run meanwhile.
+    held = _held(lake, stream, path)
+    reach = topics.observe(lake, stream)
+    there = topics.describe(lake, stream, reach)
+    topics.check(lake, stream, held, there, path)
+    topics.check_retention(held, there, stream)
+    partitions = [
+        {
+            "topic": topic.name,
+            "partition": p,
+            "needed": held.of(topic.name).offsets.get(p, 0),
+            "start": start,
+            "end": topic.ends[p],
+        }
+        for topic in there
+        for p, start in sorted(topic.starts.items())
+    ]
+    report = {
+        "stream": stream,
+        "topic": there[0].name,
+        "records": topics.todo(held, there),
+        "partitions": partitions,
+    }
+    if retention:
+        report["retention"] = _retention(lake, partitions)
+    return report if reach is None else report | {"committed": reach.positions}
+
+
+def _retention(lake: LakeFile, partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return for how many seconds Kafka keeps records, and what is not loaded; why it is not known, where Kafka does not answer.
+
+    A user who may load and may not see a topic's settings is no reason against a load.
+    """
+    loaded = {(place["topic"], place["partition"]): place["needed"] for place in partitions}
+    try:
+        retention = RetentionReader(KafkaReader(lake.kafka)).read({topic for topic, _ in loaded}.__contains__, loaded)
+    except ReplicationError as error:
+        return {"problem": error.message, "hint": error.hint or ""}
+    assert retention is not None
+    return {"seconds": retention.retention, "headroom_seconds": retention.headroom(time.time())}
+
+
+def _held(lake: LakeFile, stream: str, path: str) -> Progress:
+    try:
+        files = log_files.of_lake(lake)
+        held = _by_log(files, stream, path) if files is not None else None
+    except log_files.Unreadable as error:
+        _log.info("%s", error.message)
+        held = None
+    if held is not None:
+        return held
+    from spark_jobs.session import session
+
+    return offsets.of_table(session(lake), lake, path, stream, envelope.COLUMNS)
+
+
+def _by_log(files: LogFiles, stream: str, path: str) -> Progress | None:
+    """Return what the table's log notes, nothing where there is no table yet; None when Spark has to look at its rows."""
+    folder = files.path("bronze", stream)
+    held = offsets.read_local(folder, stream, files)
+    if held is not None:
+        return held
+    if files.names(f"{folder}/_delta_log"):
+        return None
+    delta_log.refuse_others(path, files.names(folder))
+    return Progress()
 
 
 @dataclass(frozen=True)
@@ -68,7 +150,7 @@ def _look(files: LogFiles, lake: LakeFile, stream: str, only: Step | None) -> Ou
     held = offsets.read_local(bronze, stream, files)
     if held is None and files.names(f"{bronze}/_delta_log"):
         return Outlook()
-    result = check.check(lake, stream, retention=False) if only != "silver" else None
+    result = check(lake, stream, retention=False) if only != "silver" else None
     records = result["records"] if result else 0
     if held is None:
         return Outlook(few=records <= _FEW_RECORDS)
