@@ -148,7 +148,7 @@ class _Reader:
         if tables is not None:
             return self._moves(tables=tables) if tables else Statement(Kind.MOVES, opening=_opening(self._tokens))
         if words[:1] == ["RENAME"] and words[1:2] != ["USER"]:
-            return self._read_rename(list(self._pairs()))
+            return self._rename(list(self._pairs()))
         if words[:1] == ["DROP"] and words[1:2] in (["DATABASE"], ["SCHEMA"]):
             return self._read_drop()
         return self._read_alter() if words[:1] == ["ALTER"] and "TABLE" in words[1:4] else None
@@ -275,7 +275,7 @@ class _Reader:
                 return
             at += 1
 
-    def _read_rename(self, pairs: list[tuple[Name, Name]]) -> Statement:
+    def _rename(self, pairs: list[tuple[Name, Name]]) -> Statement:
         """Return what renames do one after another: who has no table any more is emptied, who has another one needs a copy."""
         present: dict[Name, Name | None] = {}
         existed: list[Name] = []
@@ -320,11 +320,7 @@ class _Reader:
                 if words[at] in {"TO", "AS"} or self._tokens[at].is_sign("="):
                     at += 1
                 name, _ = self._name(at)
-                return (
-                    self._read_rename([(table, name)])
-                    if name
-                    else Statement(Kind.MOVES, opening=_opening(self._tokens))
-                )
+                return self._rename([(table, name)]) if name else Statement(Kind.MOVES, opening=_opening(self._tokens))
         return self._moves(tables=emptied, moved=moved) if emptied or moved else None
 
     def _other(self, pair: tuple[str, str], place: int) -> Name | None:
