@@ -177,7 +177,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
     """Return the message properties and the body of a batch."""
-    properties = {
+    properties: dict[str, Any] = {
         "version": 4 if batch.last.commit >= _NUMBERS else 3 if batch.written else 2 if batch.headers else 1,
         "source": batch.source,
         "follows": str(batch.follows),
@@ -185,7 +185,7 @@ def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
         "last": str(batch.last),
         "count": len(batch.values),
     }
-    segments: list[Any] = batch.segments  # type: ignore[assignment]
+    segments: list[Any] = [*batch.segments]
     if properties["version"] == 4:
         segments = [(each if each < _NUMBERS else each.to_bytes(16, "big"), *rest) for each, *rest in segments]
     parts = (segments, batch.keys, batch.values, batch.figures)
@@ -209,7 +209,8 @@ class _WrittenWith(NamedTuple):
 
 # What comes in is bounded where it is decoded: a length is compared before the list is made.
 _Records = Annotated[list[bytes | None], Meta(max_length=MOST_RECORDS)]
-_Number, _Ordinal = Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0, lt=_ORDINALS)]
+_Number = Annotated[int, Meta(ge=0)]
+_Ordinal = Annotated[int, Meta(ge=0, lt=_ORDINALS)]
 _Segments = Annotated[list[tuple[_Number, _Ordinal, int]], Meta(max_length=MOST_RECORDS)]
 _WideNumber = _Number | Annotated[bytes, Meta(min_length=16, max_length=16)]
 _WideSegments = Annotated[list[tuple[_WideNumber, _Ordinal, int]], Meta(max_length=MOST_RECORDS)]
