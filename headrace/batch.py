@@ -194,7 +194,9 @@ def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
     else:
         body = msgspec.msgpack.encode((*parts, batch.headers) if batch.headers else parts)
     # TCP's sum lets a damaged packet through now and then; what is in a row must not change unseen, without TLS either.
-    return properties, zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(body)
+    compressed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(body)
+    # What the compressor returns keeps the memory of what it could have become, as large as the content; a copy has its own size.
+    return properties, bytes(memoryview(compressed))
 
 
 class _WrittenWith(NamedTuple):

@@ -1,6 +1,7 @@
 """The batch on the wire: read back whole, refused when it is anything else, cut at any tail."""
 
 import contextlib
+import tracemalloc
 
 import msgspec
 import pytest
@@ -131,6 +132,18 @@ def test_what_records_in_avro_were_written_with_goes_with_them_and_only_such_bat
     assert properties["version"] == 3
     assert decode(properties, CONTENT_ENCODING, body).written == written
     assert encode(a_batch())[0]["version"] == 1
+
+
+def test_a_body_takes_no_more_memory_than_its_size():
+    batch = a_batch(values=[b"schema", b"a" * 1_000_000, b"b" * 1_000_000, b"three", None])
+    encode(batch)
+    tracemalloc.start()
+    try:
+        _, body = encode(batch)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken < len(body) + 10_000
 
 
 def test_commit_numbers_above_64_bits_are_read_back_and_only_such_batches_are_of_a_new_version():
