@@ -174,7 +174,7 @@ def test_no_change_is_lost_doubled_or_out_of_order_whatever_is_killed(database, 
     for number in range(1, KILLS + 1):
         # Mostly while it sends, now and then before it does.
         if chance.random() < 0.8:
-            wanted = written() + chance.randrange(1, 2000)
+            wanted = written() + chance.randrange(1, 600)
             eventually(lambda wanted=wanted: written() >= wanted, 600, every=0.2, saying="changes arrive")
         victims.strike(chance.choices([*STRUCK], [*STRUCK.values()])[0])
         if number % 10 == 0:
