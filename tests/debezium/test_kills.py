@@ -54,12 +54,12 @@ class Writer(threading.Thread):
                 # What was being committed when the server died is there or is not.
                 cursor.execute("select coalesce(max(id), -1) + 1 from t")
                 (first,) = cursor.fetchone()
-                while not self.stopping.wait(0.02):
+                while not self.stopping.wait(0.05):
                     first = self.write(cursor, first)
             self.stopping.wait(0.1)
 
     def write(self, cursor, first):
-        count = self.chance.choice([1, 1, 3, 200])
+        count = self.chance.choice([1, 1, 3, 50])
         cursor.execute("begin")
         cursor.execute(f"insert into t values {', '.join(f'({first + n}, 0)' for n in range(count))}")
         for counter in sorted(self.chance.sample(range(COUNTERS), 2)):
