@@ -124,7 +124,7 @@ def class_path(connector: str) -> list[Path]:
             f"there is no {_OURS} in {places[0].parent} or {places[1].parent}",
             hint="In a checkout 'make debezium-engine' compiles it; an installed package has it: install it again.",
         )
-    # Drivers that Debezium may not bring along: Oracle's and Db2's.
+    # A driver that Debezium may not bring along: Db2's.
     return [ours, *jars, *sorted((jar_folder() / f"debezium-{connector}-driver").glob("*.jar"))]
 
 
