@@ -5,8 +5,8 @@ never looks into a record.
 
 Message properties (application properties, all text but the two numbers):
 
-    version   1; 2 for a batch with headers, 3 for one with records in Avro, so that an edge without them writes what older
-              bridges read
+    version   1; 2 for a batch with headers, 3 for one with records in Avro, 4 for one with a wide commit number, so that an edge
+              without them writes what older bridges read
     source    region/name
     follows   position of the change before this batch; the start of the epoch for the first batch of an epoch
     first     position of its first record; equals `last` in an empty batch
@@ -19,12 +19,13 @@ behind them:
     segments  [[commit, ordinal, count], ...]: the next `count` records are of the transaction that commits at `commit`,
               with ordinals from `ordinal` on, one each. A schema record has a segment of its own, with the position of the
               change that it goes ahead of; so has a tombstone, with that of its delete, and a delete that goes ahead
-              of a record of the same change (`[records] key_change`).
+              of a record of the same change (`[records] key_change`). A commit number above 64 bits is a binary of 16 bytes, in
+              version 4.
     keys      a binary or nil for each record
     values    a binary or nil for each record; nil is a tombstone
     figures   what the edge reports of itself: {name: number or text}
     headers   of the records that have any, by their index: {index: [[name, value], ...]}; from version 2 on
-    written   in version 3 alone: what its records in Avro were written with, `[[number, schema, table, key, value], ...]`: a
+    written   from version 3 on: what its records in Avro were written with, `[[number, schema, table, key, value], ...]`: a
               number of the batch's own, the table, the Avro schema of its keys (nil for a table without a key) and that of its
               values, as JSON whose names begin with `@prefix.` in place of the prefix of the stream's topics
 
@@ -65,8 +66,8 @@ AVRO_MARK = b"\0"
 _ABOVE_AVRO = b"\1"
 
 _LEVEL = 1
-#: A position has ordinals below this.
-_ORDINALS = 1 << 32
+#: A position has ordinals below this; MessagePack's numbers are below that.
+_ORDINALS, _NUMBERS = 1 << 32, 1 << 64
 
 
 class WrittenWith(NamedTuple):
@@ -176,21 +177,26 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 def encode(batch: Batch) -> tuple[dict[str, Any], bytes]:
     """Return the message properties and the body of a batch."""
-    properties = {
-        "version": 3 if batch.written else 2 if batch.headers else 1,
+    properties: dict[str, Any] = {
+        "version": 4 if batch.last.commit >= _NUMBERS else 3 if batch.written else 2 if batch.headers else 1,
         "source": batch.source,
         "follows": str(batch.follows),
         "first": str(batch.first),
         "last": str(batch.last),
         "count": len(batch.values),
     }
-    parts = (batch.segments, batch.keys, batch.values, batch.figures)
-    if batch.written:
+    segments: list[Any] = [*batch.segments]
+    if properties["version"] == 4:
+        segments = [(each if each < _NUMBERS else each.to_bytes(16, "big"), *rest) for each, *rest in segments]
+    parts = (segments, batch.keys, batch.values, batch.figures)
+    if properties["version"] >= 3:
         body = msgspec.msgpack.encode((*parts, batch.headers, batch.written))
     else:
         body = msgspec.msgpack.encode((*parts, batch.headers) if batch.headers else parts)
     # TCP's sum lets a damaged packet through now and then; what is in a row must not change unseen, without TLS either.
-    return properties, zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(body)
+    compressed = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(body)
+    # What the compressor returns keeps the memory of what it could have become, as large as the content; a copy has its own size.
+    return properties, bytes(memoryview(compressed))
 
 
 class _WrittenWith(NamedTuple):
@@ -205,10 +211,11 @@ class _WrittenWith(NamedTuple):
 
 # What comes in is bounded where it is decoded: a length is compared before the list is made.
 _Records = Annotated[list[bytes | None], Meta(max_length=MOST_RECORDS)]
-_Segments = Annotated[
-    list[tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0, lt=_ORDINALS)], int]],
-    Meta(max_length=MOST_RECORDS),
-]
+_Number = Annotated[int, Meta(ge=0)]
+_Ordinal = Annotated[int, Meta(ge=0, lt=_ORDINALS)]
+_Segments = Annotated[list[tuple[_Number, _Ordinal, int]], Meta(max_length=MOST_RECORDS)]
+_WideNumber = _Number | Annotated[bytes, Meta(min_length=16, max_length=16)]
+_WideSegments = Annotated[list[tuple[_WideNumber, _Ordinal, int]], Meta(max_length=MOST_RECORDS)]
 _Figures = Annotated[
     dict[Annotated[str, Meta(max_length=100)], int | float | Annotated[str, Meta(max_length=_LONGEST_FIGURE)]],
     Meta(max_length=_MOST_FIGURES),
@@ -221,6 +228,7 @@ _Written = Annotated[list[_WrittenWith], Meta(max_length=_MOST_TABLES)]
 _BODY = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures])
 _BODY_WITH_HEADERS = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures, msgspec.Raw])
 _BODY_WITH_AVRO = msgspec.msgpack.Decoder(tuple[_Segments, _Records, _Records, _Figures, msgspec.Raw, _Written])
+_WIDE_BODY = msgspec.msgpack.Decoder(tuple[_WideSegments, _Records, _Records, _Figures, msgspec.Raw, _Written])
 _RAW_HEADERS, _HEADERS = msgspec.msgpack.Decoder(_RawHeaders), msgspec.msgpack.Decoder(_Headers)
 
 
@@ -246,7 +254,9 @@ def decode(
             segments, keys, values, figures, encoded = _BODY_WITH_HEADERS.decode(raw)
             headers = _decode_headers(encoded)
         else:
-            segments, keys, values, figures, encoded, written = _BODY_WITH_AVRO.decode(raw)
+            decoder: msgspec.msgpack.Decoder[Any] = _BODY_WITH_AVRO if names["version"] == 3 else _WIDE_BODY
+            segments, keys, values, figures, encoded, written = decoder.decode(raw)
+            segments = [(_commit(commit), *rest) for commit, *rest in segments]
             headers = _decode_headers(encoded)
     except (zstandard.ZstdError, *UNREADABLE) as error:
         raise CorruptInput("the body is truncated, damaged or not a batch") from error
@@ -264,6 +274,10 @@ def decode(
     )
     _check(batch, names["count"])
     return batch
+
+
+def _commit(number: int | bytes) -> int:
+    return number if isinstance(number, int) else int.from_bytes(number, "big")
 
 
 def unpacked_size(body: bytes) -> int:

@@ -53,10 +53,11 @@ class Format(NamedTuple):
         self.check(msgspec.json.decode(data, type=_Versioned).version, where)
 
 
-#: Version 2 has headers of records, version 3 what records in Avro were written with; a batch without either is of version 1.
+#: Version 2 has headers of records, version 3 what records in Avro were written with, version 4 positions above 64 bits; a batch
+#: without any of them is of version 1.
 BATCH: Final = Format(
     "batch",
-    3,
+    4,
     1,
     newer_hint="The edge is newer than the bridge: upgrade the bridge, then start the edge again; nothing is lost meanwhile.",
     older_hint="The edge is too old for the bridge: upgrade the edge, one minor release at a time.",

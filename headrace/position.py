@@ -10,15 +10,18 @@ from typing import NamedTuple, Self
 
 from headrace.errors import CorruptInput
 
-_TEXT = re.compile(r"([0-9a-f]{8})/([0-9a-f]{16})/([0-9a-f]{8})")
-_LIMITS = (1 << 32, 1 << 64, 1 << 32)
+_TEXT = re.compile(r"([0-9a-f]{8})/([0-9a-f]{16}|x(?!0{16})[0-9a-f]{32})/([0-9a-f]{8})")
+#: Above this a commit number has the wide text.
+_NARROW = 1 << 64
+_LIMITS = (1 << 32, 1 << 128, 1 << 32)
 
 
 class Position(NamedTuple):
     """The place of a change in its source's log.
 
     `epoch` names the lineage of the log (seconds since 1970 at its creation), `commit` is the transaction's commit LSN or
-    the binlog's file number and offset, `ordinal` is the index of the change in its transaction, from 0.
+    the binlog's file number and offset, `ordinal` is the index of the change in its transaction, from 0. A commit number above 64
+    bits, as of SQL Server, has a wider text behind an `x`, which sorts above all others.
     """
 
     epoch: int
@@ -36,8 +39,8 @@ class Position(NamedTuple):
         return self.commit == 0 and self.ordinal == 0
 
     def __str__(self) -> str:
-        """Return the fixed-width hexadecimal text, `epoch/commit/ordinal`, which sorts as the position does."""
-        return f"{self.epoch:08x}/{self.commit:016x}/{self.ordinal:08x}"
+        """Return the hexadecimal text, `epoch/commit/ordinal`, which sorts as the position does."""
+        return f"{self.epoch:08x}/{commit_text(self.commit)}/{self.ordinal:08x}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -47,13 +50,18 @@ class Position(NamedTuple):
             raise CorruptInput(
                 f"{text[:60]!r} is no position", hint="A position looks like 692010c0/0000000001a2b3c8/00000000."
             )
-        return cls(*(int(part, 16) for part in match.groups()))
+        return cls(*(int(part.removeprefix("x"), 16) for part in match.groups()))
 
     def check(self) -> Self:
         """Return itself; raise CorruptInput when a part does not fit the text form."""
         if not all(0 <= part < limit for part, limit in zip(self, _LIMITS, strict=True)):
             raise CorruptInput(f"a part of position {tuple(self)} is out of range")
         return self
+
+
+def commit_text(commit: int) -> str:
+    """Return the text of a commit number."""
+    return f"{commit:016x}" if commit < _NARROW else f"x{commit:032x}"
 
 
 def new_epoch(after: int = 0) -> int:

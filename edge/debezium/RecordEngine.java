@@ -14,6 +14,7 @@ import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.sql.SQLException;
@@ -118,12 +119,15 @@ public final class RecordEngine {
             out.flush();
             Runtime.getRuntime().halt(2);
         }
-        boolean isPostgres = settings.getProperty("connector.class").contains(".postgresql.");
+        String connector = settings.getProperty("connector.class");
         try {
-            // Of the two classes the other one's connector is not there.
-            Map<String, Object> server = isPostgres
+            // Of the two classes the other one's connector is not there. The edge knows nothing of other servers.
+            Map<String, Object> server = connector.contains(".postgresql.")
                     ? PostgresServer.look(Configuration.from(settings), hello.path("drop_slot_at").asText(""))
-                    : BinlogServer.look(settings, hello.path("offset").isNull() ? null : JSON.readTree(hello.get("offset").asText()));
+                    : connector.matches(".*\\.(mysql|mariadb)\\..*")
+                            ? BinlogServer.look(
+                                    settings, hello.path("offset").isNull() ? null : JSON.readTree(hello.get("offset").asText()))
+                            : Map.of("system_identifier", "not asked", "log_end", BigInteger.ONE.shiftLeft(128));
             frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL, "server", server)));
             out.flush();
         } catch (SQLException | ReflectiveOperationException | RuntimeException error) {

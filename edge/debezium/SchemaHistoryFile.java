@@ -78,7 +78,8 @@ public final class SchemaHistoryFile extends AbstractSchemaHistory {
             String offset = RecordEngine.offset == null ? null : new String(RecordEngine.offset[1], StandardCharsets.UTF_8);
             for (String line : Files.readAllLines(FILE)) {
                 Document change = DocumentReader.defaultReader().read(line);
-                if (offset != null) {
+                // Of other logs than binlogs Debezium itself tells what is before the offset.
+                if (offset != null && JSON.readTree(offset).has("file")) {
                     if (!isBefore(JSON.readTree(line).path("position"), JSON.readTree(offset))) {
                         continue;
                     }

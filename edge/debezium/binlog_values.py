@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from edge.debezium.values import Convert, bits, same
+from edge.debezium.values import Convert, bits, same, single_bit
 from edge.mysql import values
 from headrace.schema import Column
 
@@ -54,7 +54,7 @@ def converter(field: dict[str, Any], column: Column) -> Convert:
     if column.type_name == "TINYINT" and field.get("type") == "boolean":
         return int
     if column.type_name == "BIT":
-        return bits(column.length or 1) if name.endswith("Bits") else _bit
+        return bits(column.length or 1) if name.endswith("Bits") else single_bit
     if name.startswith(_GEOMETRIES):
         return _geometry
     if column.type_name in _MOMENTS:
@@ -65,10 +65,6 @@ def converter(field: dict[str, Any], column: Column) -> Convert:
             "io.debezium.time.MicroTime": lambda value: _time(value, digits),
         }.get(name, same)
     return _BY_TYPE.get(column.type_name, same)
-
-
-def _bit(value: bool) -> str:
-    return "1" if value else "0"
 
 
 def _geometry(value: dict[str, Any]) -> str:

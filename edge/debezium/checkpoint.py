@@ -11,8 +11,10 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from edge.debezium.unproven import offset_place
 from edge.mysql.checkpoint import MysqlGtids
 from edge.progress.checkpoint import Checkpoint
+from headrace.configuration.debezium import UNPROVEN
 from headrace.errors import CorruptInput
 from headrace.formats import UNREADABLE
 from headrace.position import Position
@@ -32,15 +34,18 @@ def binlog_place(offset: dict[str, Any]) -> int:
 
 
 #: By connector.
-PLACES: Final[dict[str, Callable[[dict[str, Any]], int]]] = {
+PLACES: dict[str, Callable[[dict[str, Any]], int]] = {
     "postgres": postgres_place,
     "mysql": binlog_place,
     "mariadb": binlog_place,
 }
 #: Connectors that read a binlog: a transaction has its place where it begins, and what its end says is within it.
 BINLOGS: Final = frozenset({"mysql", "mariadb"})
+PLACES |= dict.fromkeys(UNPROVEN, offset_place)
 #: What an offset has of the transaction that it is in, or was in.
 _WITHIN: Final = re.compile("transaction_.*|event|row")
+#: What an offset has while rows are copied.
+_COPYING: Final = ("snapshot", "initsync")
 
 
 def place_of(connector: str, offset: bytes | str) -> int:
@@ -49,17 +54,17 @@ def place_of(connector: str, offset: bytes | str) -> int:
         place = PLACES[connector](msgspec.json.decode(offset, type=dict[str, Any]))
     except (AttributeError, KeyError, TypeError, *UNREADABLE) as error:
         raise CorruptInput(f"an offset of Debezium's connector {connector} names no place in its log") from error
-    if not isinstance(place, int) or not 0 < place < 1 << 64:
+    if not isinstance(place, int) or not 0 < place < 1 << (128 if connector in UNPROVEN else 64):
         raise CorruptInput(f"an offset of Debezium's connector {connector} names no place in its log")
     return place
 
 
 def restart_offset(connector: str, offset: bytes) -> str | None:
     """Return the offset from which to read again, of one at the beginning of a transaction or between two; None for a copy's."""
-    if connector not in BINLOGS:
+    if connector == "postgres":
         return offset.decode()
     fields = msgspec.json.decode(offset, type=dict[str, Any])
-    if "snapshot" in fields:
+    if any(name in fields for name in _COPYING):
         return None
     return msgspec.json.encode({name: each for name, each in fields.items() if not _WITHIN.fullmatch(name)}).decode()
 

@@ -124,7 +124,8 @@ def class_path(connector: str) -> list[Path]:
             f"there is no {_OURS} in {places[0].parent} or {places[1].parent}",
             hint="In a checkout 'make debezium-engine' compiles it; an installed package has it: install it again.",
         )
-    return [ours, *jars]
+    # A driver that Debezium may not bring along: Db2's.
+    return [ours, *jars, *sorted((jar_folder() / f"debezium-{connector}-driver").glob("*.jar"))]
 
 
 class EngineProcess:

@@ -2,15 +2,14 @@
 
 from typing import Any, Final
 
-import msgspec
-
 from edge.debezium import binlog_values
+from edge.debezium.source import Change, Source, described
+from edge.debezium.unproven import Documents, Unproven
 from edge.debezium.values import Convert, converter
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as postgres
 from headrace.schema import Column
 
-_TYPE: Final = "__debezium.source.column."
 #: Names by which the driver gives types that a column gets its numbers from.
 _SERIAL: Final = {"serial": "int4", "serial4": "int4", "bigserial": "int8", "serial8": "int8", "smallserial": "int2"}
 #: Types whose declared length the schema record has, and those with a scale.
@@ -20,31 +19,6 @@ _TIMES: Final = frozenset({"time", "timetz", "timestamp", "timestamptz"})
 _DIGITS: Final = 6
 #: Of a numeric that is declared.
 _MOST_DIGITS: Final = 1000
-_UNLIMITED: Final = 2_147_483_647
-
-
-class Source(msgspec.Struct):
-    """What a record's source block has that is needed here."""
-
-    ts_ms: int
-    snapshot: str | None = None
-    db: str = ""
-    schema: str = ""
-    table: str = ""
-    txId: int | None = None  # noqa: N815 - Debezium's name.
-    server_id: int = 0
-    gtid: str | None = None
-    file: str = ""
-    row: int = 0
-
-
-class Change(msgspec.Struct):
-    """A change as Debezium's envelope has it."""
-
-    source: Source
-    op: str
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
 
 
 class Postgres:
@@ -64,7 +38,9 @@ class Postgres:
     def transaction(self, epoch: int, commit: int, source: Source | None, now_ms: int) -> postgres.Transaction:
         """Return what all records of a transaction share, by the source block of its first change if there is one."""
         commit_ms, xid = (source.ts_ms, source.txId) if source is not None else (now_ms, None)
-        return postgres.Transaction(epoch=epoch, commit=commit, commit_ms=commit_ms, xid=xid or 0)
+        return postgres.Transaction(
+            epoch=epoch, commit=commit, commit_ms=commit_ms, xid=xid if isinstance(xid, int) else 0
+        )
 
     def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
         """Return what comes behind the rows of a record."""
@@ -137,21 +113,11 @@ class Binlog:
         return binlog_values.converter(field, column)
 
 
-def described(field: dict[str, Any]) -> tuple[str, int | None, int | None]:
-    """Return the source's name of a column's type, its length and its scale."""
-    parameters = field.get("parameters") or {}
-    length, scale = (_number(parameters.get(f"{_TYPE}{each}")) for each in ("length", "scale"))
-    return str(parameters.get(f"{_TYPE}type", "text")), length, scale
-
-
-def _number(text: str | None) -> int | None:
-    number = int(text) if text is not None and text.lstrip("-").isdigit() else None
-    return None if number is None or number < 0 or number == _UNLIMITED else number
-
-
-Connector = Postgres | Binlog
+Connector = Postgres | Binlog | Unproven
 CONNECTORS: Final[dict[str, Connector]] = {
     "postgres": Postgres(),
     "mysql": Binlog("mysql"),
     "mariadb": Binlog("mariadb"),
+    **{kind: Unproven(kind) for kind in ("sqlserver", "oracle", "db2")},
+    "mongodb": Documents("mongodb"),
 }

@@ -41,6 +41,7 @@ class DebeziumEngine:
         self.address = str(names)
         self.state = State(config.resolve(config.state.folder), DebeziumCheckpoint)
         self._has_binlog = names.connector in BINLOGS
+        self._has_history = names.connector not in {"postgres", "mongodb"}
         self._marks = Marks()
 
     def open(self, checkpoint: DebeziumCheckpoint, former_pid: int) -> "DebeziumSession":  # noqa: ARG002 - of the port.
@@ -49,7 +50,7 @@ class DebeziumEngine:
         self._check_properties(checkpoint)
         offset = checkpoint.offset
         assert offset is not None
-        if self._has_binlog:
+        if self._has_history:
             check_history(self.state.folder, checkpoint.history_bytes)
         session = DebeziumSession(self._config, self._names, self._process(), self._marks, offset[1])
         try:
@@ -69,7 +70,7 @@ class DebeziumEngine:
         moved = checkpoint.advanced(position, place, self._marks.offset_at(place))
         return (
             msgspec.structs.replace(moved, history_bytes=history_bytes(self.state.folder))
-            if self._has_binlog
+            if self._has_history
             else moved
         )
 
@@ -110,7 +111,7 @@ class DebeziumEngine:
             properties=self._names.fingerprint(),
             system_identifier=system,
             slot="",
-            history_bytes=history_bytes(self.state.folder) if self._has_binlog else 0,
+            history_bytes=history_bytes(self.state.folder) if self._has_history else 0,
         )
         self.state.write(made)
         report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}, {rows} rows copied")
@@ -127,14 +128,16 @@ class DebeziumEngine:
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         try:
-            if self._has_binlog:
+            if self._names.connector == "postgres":
+                server = self._note_slot(process, settings, checkpoint, report)
+            else:
                 process.greet(settings)
                 server = process.hello(SILENCE_SECONDS)
+                # Of a server that is not a MySQL or MariaDB nothing is known that could be wrong.
                 check_settings(server)
                 check_begun(server)
-                make_history(self.state.folder)
-            else:
-                server = self._note_slot(process, settings, checkpoint, report)
+                if self._has_history:
+                    make_history(self.state.folder)
             process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):
@@ -195,7 +198,9 @@ class DebeziumEngine:
 
     def retirement(self, checkpoint: DebeziumCheckpoint | None) -> Retirement:  # noqa: ARG002 - of the port.
         """Refuse: what Debezium made at the server is removed by hand."""
-        made = "Nothing was made there" if self._has_binlog else "Drop its slot and publication by hand"
+        made = (
+            "Drop its slot and publication by hand" if self._names.connector == "postgres" else "Nothing was made there"
+        )
         raise NeedsOperator(
             f"what Debezium made at {self.address} is not removed by the edge",
             hint=f"{made}; then 'headrace edge retire --state-only --force'.",

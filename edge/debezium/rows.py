@@ -13,8 +13,10 @@ from uuid import UUID
 
 from msgspec import json
 
-from edge.debezium.connectors import CONNECTORS, Change, Connector, Source
+from edge.debezium.connectors import CONNECTORS, Connector
 from edge.debezium.frames import EngineRecord
+from edge.debezium.source import Change, Source
+from edge.debezium.unproven import Documents
 from edge.debezium.values import Convert
 from edge.records.alterations import TableDescription
 from edge.records.column_policy import LeftOut, Policy
@@ -101,7 +103,7 @@ class Rows:
 
     def __init__(self, connector: str, source: str, policy: Policy, placeholder: str) -> None:
         self.connector: Connector = CONNECTORS[connector]
-        self._source, self._policy = source, policy
+        self._source, self._policy, self._placeholder = source, policy, placeholder
         self._placeholders = Placeholders(placeholder)
         self._schemas: dict[int, dict[str, Any]] = {}
         self._tables: dict[tuple[str, int, int], Table] = {}
@@ -123,6 +125,13 @@ class Rows:
         except UNREADABLE as error:
             raise CorruptInput(f"a record of {record.topic} is no change as Debezium writes it") from error
         return None if change is None or change.op not in {"c", "u", "d", "r", "t"} else change
+
+    def read(self, record: EngineRecord) -> Change | None:
+        """Return the change in a record, with rows also where the source has documents."""
+        change = self.parse(record)
+        if change is None or not isinstance(self.connector, Documents):
+            return change
+        return self.connector.rows(record.key, change, self._placeholder)
 
     def table(self, record: EngineRecord, change: Change) -> Table:
         """Return the table of a change, by the schemas that its record has."""
@@ -147,7 +156,11 @@ class Rows:
 
     def _describe(self, record: EngineRecord, source: Source) -> Table:
         try:
-            fields = _fields(self._schemas[record.value_schema], "after")
+            fields = (
+                self.connector.fields()
+                if isinstance(self.connector, Documents)
+                else _fields(self._schemas[record.value_schema], "after")
+            )
             key = (
                 [] if record.key_schema < 0 else [each["field"] for each in self._schemas[record.key_schema]["fields"]]
             )

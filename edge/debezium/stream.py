@@ -17,11 +17,13 @@ from typing import IO, Any, Final, NamedTuple
 import msgspec
 
 from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
-from edge.debezium.connectors import Change
 from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
 from edge.debezium.rows import Rows, Table
+from edge.debezium.source import Change
+from edge.debezium.unproven import source_place
 from edge.records.transaction_writer import TransactionWriter
 from headrace import files
+from headrace.configuration.debezium import UNPROVEN
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.formats import UNREADABLE
 
@@ -166,7 +168,9 @@ class EngineStream:
         """`reached` is the place from which the log is read."""
         self._connector, self._folder, self._epoch, self._rows, self._writer = connector, folder, epoch, rows, writer
         self._marks = marks
-        self._is_binlog = connector in BINLOGS
+        self._is_binlog, self._is_unproven = connector in BINLOGS, connector in UNPROVEN
+        #: How many heartbeats came behind the newest change.
+        self._heartbeats = 0
         #: Its number, and the place where the newest transaction of a binlog begins.
         self._number = self._begun = 0
         self._open: Opened | None = None
@@ -198,7 +202,9 @@ class EngineStream:
         """Take a record's frame; raise CorruptInput for what the engine would not write."""
         self._number += 1
         record = EngineRecord.parse(content)
-        if record.topic == HEARTBEAT_TOPIC:
+        if self._is_unproven:
+            self._take_of_place(record, content)
+        elif record.topic == HEARTBEAT_TOPIC:
             if self._open is None:
                 self._mark(record)
         elif record.topic == TRANSACTION_TOPIC:
@@ -210,11 +216,52 @@ class EngineStream:
         elif self._open is not None:
             self._open.changes.add(RECORD, content)
         elif change is not None:
-            kind = "a row of a snapshot" if change.op == "r" else "a change outside of a transaction"
-            raise NeedsOperator(
-                f"Debezium's engine sent {kind}, which has no place in its log",
-                hint="Leave signals and snapshots of Debezium's out of [source.debezium] properties.",
+            raise self._without_place(
+                "a row of a snapshot" if change.op == "r" else "a change outside of a transaction"
             )
+
+    @staticmethod
+    def _without_place(kind: str) -> NeedsOperator:
+        return NeedsOperator(
+            f"Debezium's engine sent {kind}, which has no place in its log",
+            hint="Leave signals and snapshots of Debezium's out of [source.debezium] properties.",
+        )
+
+    def _take_of_place(self, record: EngineRecord, content: bytes) -> None:
+        """Take a record of a log whose transactions have no end: what is of one place is one (edge/debezium/unproven.py)."""
+        if record.topic == HEARTBEAT_TOPIC:
+            self._heartbeats += 1
+            if self._open is None:
+                # What is at its place may still come, unless it was sent.
+                mark = self._mark_of(record)
+                self._reach(mark._replace(place=mark.place - 1))
+            elif self._heartbeats > 1:
+                self._end_place()
+            return
+        change = None if record.topic == TRANSACTION_TOPIC else self._rows.parse(record)
+        if change is None:
+            return
+        if change.op == "r":
+            raise self._without_place("a row of a snapshot")
+        try:
+            place = source_place(change.source)
+        except ValueError as error:
+            raise CorruptInput(f"a change of {record.topic} names no place in the log") from error
+        self._heartbeats = 0
+        if self._open is None or self._open.mark is None or self._open.mark.place != place:
+            reached = max(self.reached, self._open.mark.place if self._open is not None and self._open.mark else 0)
+            if self._began < place <= reached:
+                raise CorruptInput(f"a change of {record.topic} comes behind those of a later place of the log")
+            self._end_place()
+            self._open = Opened(str(place), FrameFile(self._folder), None)
+        self._open.changes.add(RECORD, content)
+        # From the newest change on the log is read again: Debezium passes over what its offset has.
+        self._open = self._open._replace(mark=self._mark_of(record)._replace(place=place))
+
+    def _end_place(self) -> None:
+        opened, self._open = self._open, None
+        if opened is not None and opened.mark is not None:
+            self._end(opened.changes, opened.mark)
 
     def _take_status(self, record: EngineRecord) -> None:
         try:
@@ -305,7 +352,7 @@ class EngineStream:
                 rows.add_schema(content)
                 continue
             record = EngineRecord.parse(content)
-            change = rows.parse(record)
+            change = rows.read(record)
             if writer.transaction is None:
                 source = change.source if change is not None else None
                 writer.begin(rows.connector.transaction(self._epoch, commit, source, self.now_ms))

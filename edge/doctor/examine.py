@@ -16,7 +16,7 @@ from edge.debezium.session import SILENCE_SECONDS
 from edge.doctor import machine
 from edge.engine_registry import engine_of
 from edge.snapshot.ports import Database as AnyDatabase
-from headrace.configuration.debezium import Debezium
+from headrace.configuration.debezium import UNPROVEN, Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError
 from headrace.findings import Finding, run
@@ -172,6 +172,11 @@ def look_at_server(names: Debezium) -> Iterator[Finding]:
             server = process.hello(SILENCE_SECONDS)
         finally:
             process.close()
+    if names.connector in UNPROVEN:
+        yield Finding(
+            "server", "warning", f"{names} is not asked: this connector was never tried", "See docs/debezium.md."
+        )
+        return
     yield Finding("server", "ok", f"{names} answers; its system identifier is {server.system_identifier}")
     for name, value, wanted in compared_settings(server):
         holds = value.upper() == wanted

@@ -282,6 +282,10 @@ class Figures:
             "reason": self.reason[:300],
         }
         values |= self.snapshot()
+        # Wide places are no numbers of MessagePack.
+        values = {
+            name: None if isinstance(value, int) and value >= 1 << 64 else value for name, value in values.items()
+        }
         return {name: value for name, value in values.items() if value is not None and value != ""}
 
     def __str__(self) -> str:

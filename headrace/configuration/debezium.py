@@ -22,7 +22,15 @@ CONNECTORS: Final[dict[str, dict[str, str]]] = {
         "driver.characterSetResults": "null",
     },
     "mariadb": {"connector.class": "io.debezium.connector.mariadb.MariaDbConnector"},
+    "sqlserver": {"connector.class": "io.debezium.connector.sqlserver.SqlServerConnector"},
+    "oracle": {"connector.class": "io.debezium.connector.oracle.OracleConnector"},
+    "db2": {"connector.class": "io.debezium.connector.db2.Db2Connector"},
+    "mongodb": {"connector.class": "io.debezium.connector.mongodb.MongoDbConnector"},
 }
+#: Those that were never run against a server here (edge/debezium/unproven.py).
+UNPROVEN: Final = frozenset({"sqlserver", "oracle", "db2", "mongodb"})
+#: Ports where the file names none.
+_PORTS: Final = {"postgres": 5432, "mysql": 3306, "mariadb": 3306, "sqlserver": 1433, "oracle": 1521, "db2": 50_000}
 #: What records, positions and the chain depend on, and so no file may set.
 _OURS: Final = {
     "name": "headrace",
@@ -59,6 +67,15 @@ _OF_BINLOGS: Final = {
     "snapshot.locking.mode": "minimal",
     "schema.history.internal": "headrace.debezium.SchemaHistoryFile",
 }
+_OF_TABLES: Final = {
+    "time.precision.mode": "isostring",
+    "include.schema.changes": "false",
+    "schema.history.internal": "headrace.debezium.SchemaHistoryFile",
+}
+_BY_CONNECTOR: Final = {
+    "postgres": _OF_POSTGRES, "mysql": _OF_BINLOGS, "mariadb": _OF_BINLOGS, "mongodb": dict[str, str](),
+    **dict.fromkeys(("sqlserver", "oracle", "db2"), _OF_TABLES),
+}  # fmt: skip
 #: And what is set elsewhere, or would change what is read from the log.
 _RESERVED: Final = {
     "connector.class", "flush.lsn.source", "lsn.flush.mode", "predicates", "slot.drop.on.stop",
@@ -87,7 +104,7 @@ _CHECKED_BY: Final = {
 class Debezium(Section, frozen=True, kw_only=True):
     """A connector of Debezium's, and its properties as Debezium's documentation has them."""
 
-    connector: Literal["postgres", "mysql", "mariadb"]
+    connector: Literal["postgres", "mysql", "mariadb", "sqlserver", "oracle", "db2", "mongodb"]
     #: `"database.hostname"`, `"table.include.list"`, …
     properties: dict[str, str | int | bool]
     #: Those whose values are secrets: `"database.password" = "env:NAME"`.
@@ -105,18 +122,31 @@ class Debezium(Section, frozen=True, kw_only=True):
                 raise ValueError(f"{name!r} is not for 'properties': {instead}")
         if words := [name for name in self.properties if "password" in name or "secret" in name]:
             raise ValueError(f"{words[0]!r} is a secret: give its reference in 'secrets'")
+        if "@" in str(self.properties.get("mongodb.connection.string", "")):
+            raise ValueError(
+                "'mongodb.connection.string' has a user: name it by 'mongodb.user'; its password is a secret"
+            )
+        if "," in str(self.properties.get("database.names", "")):
+            raise ValueError(
+                "'database.names' has several databases, each with a log of its own: give each its own edge"
+            )
 
     def not_for_production(self) -> list[str]:
-        """Refuse a server whose certificate is not checked."""
+        """Refuse a server whose certificate is not checked, and a connector that nobody here has run."""
+        if self.connector in UNPROVEN:
+            return [f'connector "{self.connector}" is experimental, and was never run against a server']
         name, wanted = _CHECKED_BY[self.connector]
         return [] if self.properties.get(name) == wanted else [f'"{name}" has to be "{wanted}"']
 
     def __str__(self) -> str:
         """Return the address without any secret."""
-        at = [str(self.properties.get(f"database.{name}", "")) for name in ("hostname", "port", "dbname")]
-        if self.connector != "postgres":
-            return f"{at[0]}:{at[1] or 3306} (Debezium)"
-        return f"{at[0]}:{at[1] or 5432}/{at[2]} (Debezium)"
+        if self.connector == "mongodb":
+            return f"{self.properties.get('mongodb.connection.string', '')} (Debezium)"
+        host, port, database, databases = (
+            str(self.properties.get(f"database.{name}", "")) for name in ("hostname", "port", "dbname", "names")
+        )
+        named = "" if self.connector in {"mysql", "mariadb"} else f"/{database or databases}"
+        return f"{host}:{port or _PORTS[self.connector]}{named} (Debezium)"
 
     def fingerprint(self) -> str:
         """Return a sum over the properties that decide what a transaction has; secrets do not."""
@@ -137,5 +167,4 @@ class Debezium(Section, frozen=True, kw_only=True):
         ours = {"snapshot.mode": mode, "unavailable.value.placeholder": placeholder}
         # What waits in Debezium's own queue, of rows of any size, has to fit its memory.
         queue = {"max.queue.size.in.bytes": str(self.memory_megabytes << 18)}
-        theirs = _OF_POSTGRES if self.connector == "postgres" else _OF_BINLOGS
-        return CONNECTORS[self.connector] | queue | given | revealed | _OURS | theirs | ours
+        return CONNECTORS[self.connector] | queue | given | revealed | _OURS | _BY_CONNECTOR[self.connector] | ours

@@ -322,6 +322,9 @@ class EdgeFile(File, frozen=True, kw_only=True):
                 for name in PROFILES["headrace"].keys() - {"tombstones"} | {"format"}:
                     if getattr(self.records, name) != (PROFILES["headrace"] | {"format": "json"})[name]:
                         raise ValueError(f"'{name}' of 'records' is not for 'debezium' sources")
+                if self.spool.megabytes and self.source.debezium.connector in {"sqlserver", "db2"}:
+                    # Its file has places of 64 bits.
+                    raise ValueError("'spool' is not for 'sqlserver' and 'db2' sources: set its 'megabytes' to 0")
             if self.records.time == "isostring":
                 # A TIME of these servers may be negative or longer than a day, which that form does not have.
                 raise ValueError("'isostring' for 'time' of 'records' is for 'postgresql' sources")

@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import click
 
@@ -15,6 +15,8 @@ from headrace.configuration.value_types import IN_WORDS, SOURCE_NAME
 from headrace.errors import ConfigurationError
 
 _DATABASES = {"postgresql": 5432, "postgres": 5432, "mariadb": 3306, "mysql": 3306}
+#: By scheme, what Debezium's connector calls the database.
+_BY_DEBEZIUM = {"sqlserver": "names", "oracle": "dbname", "db2": "dbname", "mongodb": ""}
 
 _EDGE = """\
 # The file of an edge: one database, whose changes go to a bridge, router or broker. All fields: `headrace config reference`.
@@ -43,6 +45,18 @@ folder = {folder}
 # Health, metrics and status over HTTP.
 listen = "127.0.0.1:9187"
 """
+
+_DEBEZIUM = """\
+# Experimental, never run against a server by us: see docs/debezium.md for how to try it and what to report.
+[source.debezium]
+connector = "{connector}"
+java = "java"
+
+[source.debezium.properties]
+{properties}
+[source.debezium.secrets]
+{secret} = "env:{variable}"
+{more}"""
 
 _BRIDGE = """\
 # The file of a bridge: it receives what edges send and commits it to Kafka. `headrace config reference` lists all fields.
@@ -118,7 +132,8 @@ _sources = click.option(
     "--database",
     prompt="Database, such as postgresql://headrace@db.internal/bank",
     metavar="URL",
-    help="postgresql://USER@HOST[:PORT]/DATABASE, mariadb://USER@HOST[:PORT] or mysql://…; without a password.",
+    help="postgresql://USER@HOST[:PORT]/DATABASE, mariadb://USER@HOST[:PORT] or mysql://…; by Debezium's engine, experimental: "
+    "sqlserver://, oracle://, db2:// or mongodb://USER@HOST/DATABASE. Without a password.",
 )
 @click.option(
     "--interconnect",
@@ -139,7 +154,7 @@ def new_edge(source: str, database: str, interconnect: str, state: str, server_i
     """Write a minimal file for an edge, with comments; what is not given is asked."""
     _source(source)
     parts = urlsplit(database)
-    if parts.scheme not in _DATABASES or not parts.hostname or not parts.username:
+    if parts.scheme not in _DATABASES | _BY_DEBEZIUM or not parts.hostname or not parts.username:
         raise ConfigurationError(
             f"--database {_without_password(database)}: expected postgresql://USER@HOST/DATABASE, mariadb://USER@HOST or mysql://USER@HOST"
         )
@@ -147,10 +162,11 @@ def new_edge(source: str, database: str, interconnect: str, state: str, server_i
         raise ConfigurationError(
             "--database holds a password", hint="Leave it out: the file refers to an environment variable."
         )
+    variable = f"{source.replace('/', '_').replace('-', '_').replace('.', '_').upper()}_PASSWORD"
     postgres = parts.scheme.startswith("postgres")
     name = parts.path.strip("/")
-    if postgres and not name:
-        raise ConfigurationError(f"--database {database}: which database? Give postgresql://USER@HOST/DATABASE")
+    if (postgres or parts.scheme in _BY_DEBEZIUM) and not name:
+        raise ConfigurationError(f"--database {database}: which database? Give {parts.scheme}://USER@HOST/DATABASE")
     more = "" if postgres else f"# Unique among the server's replicas.\nserver_id = {server_id}\n"
     if name and not postgres:
         more += f"databases = [{_quote(unquote(name))}]\n"
@@ -158,16 +174,19 @@ def new_edge(source: str, database: str, interconnect: str, state: str, server_i
         source=_quote(source),
         engine="postgresql" if postgres else parts.scheme,
         host=_quote(parts.hostname),
-        port=parts.port or _DATABASES[parts.scheme],
+        port=parts.port or _DATABASES.get(parts.scheme, 0),
         database=f"database = {_quote(unquote(name))}\n" if postgres else "",
         user=_quote(unquote(parts.username)),
-        variable=f"{source.replace('/', '_').replace('-', '_').replace('.', '_').upper()}_PASSWORD",
+        variable=variable,
         weaker='"prefer" takes any' if postgres else '"disable" uses no TLS',
         more=more,
         interconnect=_quote(interconnect),
         certificates=_certificates(source) if interconnect.startswith("amqps://") else "",
         folder=_quote(state),
     )
+    if parts.scheme in _BY_DEBEZIUM:
+        begin, end = text.index("[source."), text.index("\n[interconnect]")
+        text = text[:begin] + _by_debezium(parts, unquote(name), variable) + text[end:]
     _write(output, text)
     load(output, EdgeFile)
     click.echo(
@@ -219,6 +238,28 @@ def new_lake(bootstrap: str, root: str, stream: str, sources: tuple[str, ...], o
     _write(output, text)
     load(output, LakeFile)
     click.echo(f"{output} written. Next: 'headrace lake load {stream} --config {output}'.")
+
+
+def _by_debezium(parts: SplitResult, name: str, variable: str) -> str:
+    user, host, port = unquote(parts.username or ""), parts.hostname or "", parts.port
+    if parts.scheme == "mongodb":
+        where = {
+            "mongodb.connection.string": f"mongodb://{host}:{port or 27017}/",
+            "mongodb.user": user,
+            "database.include.list": name,
+        }
+    else:
+        where = {"database.hostname": host, "database.user": user, f"database.{_BY_DEBEZIUM[parts.scheme]}": name}
+        where |= {"database.port": str(port)} if port else {}
+    secret = "mongodb.password" if parts.scheme == "mongodb" else "database.password"
+    return _DEBEZIUM.format(
+        connector=parts.scheme,
+        properties="".join(f"{_quote(each)} = {_quote(value)}\n" for each, value in where.items()),
+        secret=_quote(secret),
+        variable=variable,
+        # Places of these logs do not fit the spool's file.
+        more="\n[spool]\nmegabytes = 0\n" if parts.scheme in {"sqlserver", "db2"} else "",
+    )
 
 
 def _source(name: str) -> None:

@@ -182,7 +182,7 @@ def _position(position: str | None, *, wide: bool) -> str:
     if wide:
         return position
     _, commit, ordinal = position.split("/")
-    return f"{commit.lstrip('0') or '0'}/{ordinal.lstrip('0') or '0'}"
+    return f"{commit.lstrip('x0') or '0'}/{ordinal.lstrip('0') or '0'}"
 
 
 def _lag(seconds: float | None) -> str:

@@ -89,6 +89,19 @@ DEBEZIUM_MYSQL, DEBEZIUM_MARIADB = (
     )
     for connector in ("mysql", "mariadb")
 )
+#: As those for what was never run against a server here.
+DEBEZIUM_UNPROVEN = {
+    f"debezium-{connector}": (
+        Group(
+            name=f"debezium-{connector}",
+            pins=(
+                "io.debezium:debezium-embedded:3.5.0.Final",
+                f"io.debezium:debezium-connector-{connector}:3.5.0.Final",
+            ),
+        ),
+    )
+    for connector in ("sqlserver", "oracle", "db2", "mongodb")
+}
 #: What is fetched, by what it is for: loads alone (an image of the lake), a local broker (`headrace up`), a lake on S3, the demo.
 #: The smallest first.
 PURPOSES = {
@@ -98,6 +111,7 @@ PURPOSES = {
     "debezium-postgres": (DEBEZIUM_POSTGRES,),
     "debezium-mysql": (DEBEZIUM_MYSQL,),
     "debezium-mariadb": (DEBEZIUM_MARIADB,),
+    **DEBEZIUM_UNPROVEN,
     "demo": (SPARK, KAFKA, MARIADB),
 }
 
@@ -296,7 +310,7 @@ if __name__ == "__main__":
 )
 def jars(purposes: tuple[str, ...]) -> None:
     """Fetch jars, once: for loads and queries (`lake`, the default), a broker on this machine (`local`), a lake on S3
-    (`object-store`), for Debezium's engine (`debezium-postgres`, `-mysql`, `-mariadb`), or the demo (`demo`, 500 MB more).
+    (`object-store`), for Debezium's engine (`debezium-postgres`, `-mysql`, `-sqlserver`, …), or the demo (`demo`, 500 MB more).
 
     Java and the extra `spark` must be installed. They are kept in HEADRACE_JARS, or in the user's data folder, which commands and
     Airflow's DAGs know. HEADRACE_IVY_SETTINGS names an Ivy settings file where the usual repository cannot be reached.

@@ -9,6 +9,7 @@ confirmed to the source. Cost is of all processes between source and Kafka: one 
 import shutil
 import statistics
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from rich.console import Console
 
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
-from tests.benchmarks import debezium, drain, orders, peers_binlog, results
+from tests.benchmarks import debezium, drain, orders, peers_binlog, peers_engine, results
 from tests.benchmarks.peers_run import Run, drained_by_peer
 from tests.benchmarks.results import Result, compared
 from tests.end_to_end.supervised import Supervised
@@ -32,7 +33,9 @@ _POSTGRES = {"shared_buffers": "512MB", "max_wal_size": "8GB", "checkpoint_timeo
     "--changes", type=click.IntRange(min=1000), default=400_000, show_default=True, help="Size of the backlog."
 )
 @click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="Drains of each, by turns.")
-@click.option("--only", type=click.Choice(["postgresql", "mariadb"]), help="One source alone.")
+@click.option(
+    "--only", type=click.Choice(["postgresql", "mariadb", "engine"]), help="One alone; engine: ours by Debezium's."
+)
 def bench(*, changes: int, runs: int, only: str | None) -> None:
     """Measure, print a table, and write build/bench-peers.json."""
     console = Console()
@@ -45,8 +48,9 @@ def bench(*, changes: int, runs: int, only: str | None) -> None:
         with console.status("starting Kafka"):
             kafka.start()
         if only != "mariadb":
-            found += _of_postgres(console, folder, kafka, changes, runs)
-        if only != "postgresql":
+            measure = _measure_engine if only == "engine" else _measure
+            found += _of_postgres(console, folder, kafka, changes, runs, measure)
+        if only not in {"postgresql", "engine"}:
             ours, theirs = peers_binlog.measure(console, folder, kafka, changes, runs)
             found += _compared("binlog", changes, ours, theirs)
     finally:
@@ -57,12 +61,14 @@ def bench(*, changes: int, runs: int, only: str | None) -> None:
     console.print(f"Written to {FILE}")
 
 
-def _of_postgres(console: Console, folder: Path, kafka: Kafka, changes: int, runs: int) -> list[Result]:
+def _of_postgres(
+    console: Console, folder: Path, kafka: Kafka, changes: int, runs: int, measure: Callable[..., list[Result]]
+) -> list[Result]:
     postgres = Postgres(folder / "postgres", settings=_POSTGRES)
     try:
         with console.status("starting PostgreSQL"):
             postgres.start()
-        return _measure(console, folder, postgres, kafka, changes, runs)
+        return measure(console, folder, postgres, kafka, changes, runs)
     finally:
         postgres.delete()
 
@@ -80,6 +86,30 @@ def _measure(console: Console, folder: Path, postgres: Postgres, kafka: Kafka, c
             ours.append(_headrace(connection, bridge, edge, f"{backlog.name}{run}", end))
             console.print(f"Headrace, run {run + 1}: {changes / ours[-1].seconds:,.0f} changes/s")
     return _compared("WAL", changes, ours, theirs)
+
+
+def _measure_engine(
+    console: Console, folder: Path, postgres: Postgres, kafka: Kafka, changes: int, runs: int
+) -> list[Result]:
+    backlog = drain.Backlog("engine", "WAL to Kafka by Debezium's engine", orders.create, orders.fill, changes, runs)
+    with peers_engine.prepared(folder, postgres, kafka, backlog, orders.TABLE) as (bridge, edges, connection):
+        for run in range(runs):
+            drain.ask(connection, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", f"debezium{run}")
+        end = drain.written(console, connection, backlog)
+        ours, theirs, own = [], [], []
+        for run, edge in enumerate(edges):
+            theirs.append(_peer(folder, postgres, kafka, backlog, run))
+            console.print(f"{debezium.version()}, run {run + 1}: {changes / theirs[-1].seconds:,.0f} changes/s")
+            drained, megabytes = peers_engine.drained(connection, bridge, edge, end)
+            ours.append(drained)
+            own.append(megabytes)
+            console.print(
+                f"Headrace by its engine, run {run + 1}: {changes / drained.seconds:,.0f} changes/s, edge {megabytes:.0f} MB"
+            )
+    return [
+        *_compared("WAL by Debezium's engine", changes, ours, theirs),
+        Result("WAL by Debezium's engine: the edge's own memory", max(own), "MB"),
+    ]
 
 
 def _compared(log: str, changes: int, ours: list[Run], theirs: list[Run]) -> list[Result]:

@@ -17,7 +17,7 @@ from tests.edge.under_test import EdgeUnderTest, made_in, refused
 from tests.kafka.connect import java
 from tests.rules.waiting import eventually
 
-_SOURCE = """
+SOURCE = """
 [source.debezium]
 connector = "postgres"
 java = "{java}"
@@ -61,7 +61,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     monkeypatch.setenv("NO_PASSWORD", "none")
 
     def edge(folder: Path, database: Any, url: str, **changes: Any) -> EdgeUnderTest:
-        text = _SOURCE.format(java=java(ENVIRONMENT), port=database.postgres.port, name=database.name)
+        text = SOURCE.format(java=java(ENVIRONMENT), port=database.postgres.port, name=database.name)
         return EdgeUnderTest(folder, text, url, **changes)
 
     (tmp_path / "engines").mkdir()

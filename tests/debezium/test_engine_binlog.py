@@ -21,7 +21,7 @@ from tests.servers.fix_mariadb import QUICK, MariadbDatabase, with_table
 from tests.servers.fix_stack import served
 from tests.servers.mysql97 import FOLDER, Mysql97
 
-_SOURCE = """
+SOURCE = """
 [source.debezium]
 connector = "{kind}"
 java = "{java}"
@@ -38,7 +38,7 @@ memory_megabytes = 256
 [source.debezium.secrets]
 "database.password" = "env:NO_PASSWORD"
 """
-_NO_TLS = {"mariadb": "disable", "mysql": "disabled"}
+NO_TLS = {"mariadb": "disable", "mysql": "disabled"}
 #: What Debezium has of another moment or place, or in two records of two positions.
 _OWN = {"position", "pos", "version", "ts_ms"}
 #: What Debezium's connectors have otherwise, as docs/debezium.md says.
@@ -85,13 +85,13 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
     def edge(folder: Path, database: MariadbDatabase, url: str, **changes: Any) -> EdgeUnderTest:
         kind = database.server.kind
-        text = _SOURCE.format(
+        text = SOURCE.format(
             kind=kind,
             java=java(ENVIRONMENT),
             port=database.server.port,
             name=database.name,
             server_id=next(server_ids),
-            ssl=_NO_TLS[kind],
+            ssl=NO_TLS[kind],
         )
         return EdgeUnderTest(folder, text, url, **changes)
 

@@ -132,8 +132,8 @@ PURPOSES = {
     "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS, MIRROR, CAMEL, FLINK_JOB, PAIMON),
     "connect": (CONNECT, CONNECTORS, MYSQL),
 }
-#: The peer that benchmarks measure against: 780 MB, fetched when it is asked for.
-DEBEZIUM = Group(name="debezium", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
+#: The peer that benchmarks measure against: 780 MB, fetched when it is asked for. The folder `debezium` has our own class.
+DEBEZIUM = Group(name="debezium-server", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
 
 
 def debezium(console: Console) -> None:

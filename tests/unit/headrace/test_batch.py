@@ -1,6 +1,7 @@
 """The batch on the wire: read back whole, refused when it is anything else, cut at any tail."""
 
 import contextlib
+import tracemalloc
 
 import msgspec
 import pytest
@@ -99,7 +100,7 @@ def test_a_message_without_properties_at_all_is_not_ours():
 
 def test_another_version_is_named():
     properties, body = encode(a_batch())
-    with pytest.raises(NeedsOperator, match=r"version 4 .* reads versions 1 to 3"):
+    with pytest.raises(NeedsOperator, match=r"version 5 .* reads versions 1 to 4"):
         decode(properties | {"version": BATCH.version + 1}, CONTENT_ENCODING, body)
 
 
@@ -128,9 +129,34 @@ def test_a_header_of_no_record_is_refused():
 def test_what_records_in_avro_were_written_with_goes_with_them_and_only_such_batches_are_of_a_new_version():
     written = [WrittenWith(1, "public", "accounts", None, '{"type":"record"}')]
     properties, body = encode(replace(a_batch(), written=written))
-    assert properties["version"] == BATCH.version
+    assert properties["version"] == 3
     assert decode(properties, CONTENT_ENCODING, body).written == written
     assert encode(a_batch())[0]["version"] == 1
+
+
+def test_a_body_takes_no_more_memory_than_its_size():
+    batch = a_batch(values=[b"schema", b"a" * 1_000_000, b"b" * 1_000_000, b"three", None])
+    encode(batch)
+    tracemalloc.start()
+    try:
+        _, body = encode(batch)
+        taken = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken < len(body) + 10_000
+
+
+def test_commit_numbers_above_64_bits_are_read_back_and_only_such_batches_are_of_a_new_version():
+    wide = 0x000443D8_0073D0DA_0005
+    segments = [(2**64 - 1, 0, 1), (wide, 0, 1), (wide, 2**32 - 3, 3)]
+    epoch = a_batch().last.epoch
+    first, last = Position(epoch, 2**64 - 1, 0), Position(epoch, wide, 2**32 - 1)
+    batch = replace(a_batch(), first=first, last=last, segments=segments)
+    properties, body = encode(batch)
+    assert properties["version"] == BATCH.version
+    assert decode(properties, CONTENT_ENCODING, body) == batch
+    with pytest.raises(CorruptInput):
+        decode(properties | {"version": 3}, CONTENT_ENCODING, body)
 
 
 def test_a_message_of_an_older_edge_is_read_and_what_a_newer_one_adds_is_passed_over():

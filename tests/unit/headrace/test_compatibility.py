@@ -178,7 +178,7 @@ def test_batch_of_a_newer_edge_names_what_to_upgrade():
     )
 
     with pytest.raises(
-        NeedsOperator, match=r"a batch of jakarta/bank has version 4 .* reads versions 1 to 3"
+        NeedsOperator, match=r"a batch of jakarta/bank has version 5 .* reads versions 1 to 4"
     ) as raised:
         sent.decoded()
     assert "upgrade the bridge" in raised.value.hint

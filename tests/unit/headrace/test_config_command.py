@@ -139,11 +139,38 @@ def test_a_new_edge_file_can_be_read_and_is_never_written_over(tmp_path, databas
 
 
 @pytest.mark.parametrize(
+    ("database", "address"),
+    [
+        ("sqlserver://me@db/bank", "db:1433/bank (Debezium)"),
+        ("oracle://me@db:1522/ORCLCDB", "db:1522/ORCLCDB (Debezium)"),
+        ("db2://me@db/BANK", "db:50000/BANK (Debezium)"),
+        ("mongodb://me@db/bank", "mongodb://db:27017/ (Debezium)"),
+    ],
+)
+def test_a_new_edge_file_for_a_database_that_debezium_reads_can_be_read_and_is_not_for_production(
+    tmp_path, monkeypatch, database, address
+):
+    monkeypatch.setenv("JAKARTA_BANK_PASSWORD", "s3cret")
+    path = tmp_path / "edge.toml"
+    written = run(
+        edge, "new", "--source", "jakarta/bank", "--database", database, "--interconnect", "amqps://hq:5671", "-o", path
+    )
+    assert written.exit_code == 0, written.output
+    assert "never run against a server by us" in path.read_text()
+    made = load(path, EdgeFile)
+    assert str(made.source.debezium) == address
+    settings = made.source.debezium.settings("initial", "p")
+    assert made.source.debezium.connector in settings["connector.class"].lower()
+    assert "s3cret" in (settings.get("database.password"), settings.get("mongodb.password"))
+    assert made.source.debezium.not_for_production() != []
+
+
+@pytest.mark.parametrize(
     ("option", "value", "says"),
     [
         ("--source", "Jakarta", "REGION/NAME"),
         ("--database", "postgresql://me:hush@db/bank", "holds a password"),
-        ("--database", "oracle://me@db/bank", "expected postgresql://"),
+        ("--database", "sybase://me@db/bank", "expected postgresql://"),
         ("--database", "postgresql://me@db", "which database"),
     ],
 )

@@ -108,6 +108,8 @@ def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depend
         ('"transaction.metadata.factory" = "x"', "", "the edge sets it"),
         ('"event.converting.failure.handling.mode" = "warn"', "", "the edge sets it"),
         ('"database.ssl.password" = "x"', "", "give its reference in 'secrets'"),
+        ('"database.names" = "a,b"', "", "each its own edge"),
+        ('"mongodb.connection.string" = "mongodb://u:p@h/"', "", "its password is a secret"),
         ("", '[records]\nprofile = "debezium"', "not for 'debezium' sources"),
         ("", "[records]\ntruncates = false", "not for 'debezium' sources"),
         ("", '[records]\nformat = "avro"', "not for 'debezium' sources"),
@@ -131,6 +133,31 @@ def engine(read, tmp_path, monkeypatch):
         return DebeziumEngine(config, config.source.debezium)
 
     return make
+
+
+def test_a_source_that_was_never_tried_is_made_from_what_debezium_copies(read, tmp_path, monkeypatch):
+    monkeypatch.setattr("edge.debezium.engine.class_path", lambda _connector: [tmp_path / "a.jar"])
+    (tmp_path / "state").mkdir()
+    offset = '{"commit_lsn": "000443d8:0073d0da:0005", "event_serial_no": 0}'
+    java = java_double.write(tmp_path, COPIED + f'say(frame("R", record(HEARTBEATS, {offset})))\nline()')
+    read(java=java, more=ROWS)
+    file = tmp_path / "edge.toml"
+    for connector, spool in (("sqlserver", 0), ("sqlserver", 1)):
+        text = file.read_text().replace('"postgres"', f'"{connector}"', 1) + f"\n[spool]\nmegabytes = {spool}\n"
+        (tmp_path / f"{spool}.toml").write_text(text)
+    with pytest.raises(ConfigurationError, match="'spool' is not for"):
+        load(tmp_path / "1.toml", EdgeFile)
+    config = load(tmp_path / "0.toml", EdgeFile)
+    names = config.source.debezium
+    assert names.settings("initial", "p")["schema.history.internal"] == "headrace.debezium.SchemaHistoryFile"
+    assert names.not_for_production() != []
+    source = DebeziumEngine(config, names)
+    made = source.initialise(None, None, lambda _words: None)
+    place = 0x443D80073D0DA0005
+    assert (made.stage, made.confirmed, made.has_copy_ahead) == ("made", place - 1, True)
+    assert source.state.read("jakarta/bank") == made
+    assert (tmp_path / "state" / "debezium-schema-history.jsonl").exists()
+    assert made.advanced(Position(made.position.epoch, place - 1, 2), place, None).confirmed == place
 
 
 COPIED = """

@@ -143,6 +143,18 @@ def test_a_large_transaction_waits_in_a_file_and_keeps_its_order(tmp_path):
     assert stream.batcher.seal().last == Position(1, 999, 2999)
 
 
+def test_a_record_above_the_limit_is_a_dead_letter_and_what_follows_goes_on(stream):
+    stream.take(
+        wire.begin(7, 900),
+        wire.change("c", None, {"id": 1, "note": "n" * (1 << 20)}),
+        wire.change("c", None, {"id": 2, "note": "n"}),
+        wire.end(7, 1000, 2),
+    )
+    letter, change = stream.values[-2:]
+    assert (letter["after"], letter["too_large"]["bytes"] > 1 << 20, change["after"]["id"]) == ({"id": 1}, True, 2)
+    assert "n" * 1000 not in json.dumps(letter)
+
+
 def test_a_truncate_and_an_altered_table_have_their_schema_record(stream):
     stream.take(
         wire.begin(7, 900),

@@ -1,0 +1,227 @@
+"""SQL Server, Oracle, Db2 and MongoDB, by source blocks and offsets as Debezium's documentation and its code show them."""
+
+import json
+
+import pytest
+
+from edge.debezium.checkpoint import place_of, restart_offset
+from edge.debezium.source import Source
+from edge.debezium.unproven import source_place
+from headrace.batch import decode
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.position import Position
+from tests.unit.edge.debezium import engine_frames as wire
+from tests.unit.edge.debezium.test_stream import Stream
+
+SQLSERVER = {"ts_ms": 1559729468470, "snapshot": False, "db": "testDB", "schema": "dbo", "table": "t"}
+ORACLE = {"ts_ms": 1520085154000, "snapshot": "false", "db": "ORCLPDB1", "schema": "DEBEZIUM", "table": "t"}
+DB2 = {"ts_ms": 1559729471739, "snapshot": "false", "db": "testdb", "schema": "DB2INST1", "table": "t"}
+MONGODB = {"ts_ms": 1558965508000, "snapshot": False, "db": "inventory", "rs": "rs0", "collection": "t"}
+LSID = '{"id": {"$binary": "FA7YEzXgQXSX9OxmzllH2w==","$type": "04"}}'
+
+
+def change(source, op="c", before=None, after=None, key=None, offset=None):
+    value = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1559729471739}
+    return wire.record(wire.TABLE, offset or {}, key or {"id": 1}, value, (wire.KEY_SCHEMA, wire.VALUE_SCHEMA))
+
+
+def sqlserver(commit, change_lsn, serial=1, number=1):
+    own = {"commit_lsn": commit, "change_lsn": change_lsn, "event_serial_no": serial}
+    offset = own | {"transaction_id": commit, "transaction_data_collection_order_testDB.dbo.t": 1}
+    return change(SQLSERVER | own, after={"id": number, "note": "n"}, key={"id": number}, offset=offset)
+
+
+def heartbeat(offset):
+    return wire.record(wire.HEARTBEATS, offset, {"serverName": "headrace"}, {"ts_ms": 1})
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [
+        ({"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003"}, 0x27000007580005),
+        # Of a server that has been there for long: more than 64 bits.
+        ({"commit_lsn": "000443d8:0073d0da:0005", "change_lsn": "000443d8:0073d037:00a8"}, 0x443D80073D0DA0005),
+        ({"commit_lsn": "00000000:0000150f:0000000000124a5c"}, 0x150F0000000000124A5C),
+        ({"commit_scn": "2122185", "scn": "2122185", "rs_id": "001234.00012345.0124", "ssn": 1}, 2122185),
+        ({"ord": 31}, 1558965508 << 32 | 31),
+        ({"ord": 1, "lsid": LSID, "txnNumber": 1}, 1558965508 << 32 | 1),
+    ],
+)
+def test_a_change_has_the_place_where_it_was_committed(source, place):
+    assert source_place(Source(ts_ms=1558965508000, **source)) == place
+
+
+@pytest.mark.parametrize(
+    "source", [{}, {"commit_lsn": "NULL"}, {"commit_lsn": "27:758:5"}, {"commit_scn": ""}, {"commit_scn": "x"}]
+)
+def test_a_source_block_without_a_place_is_an_error(tmp_path, source):
+    with pytest.raises(CorruptInput, match="names no place"):
+        Stream(tmp_path, connector="oracle").take(change(ORACLE | source, after={"id": 1}))
+
+
+@pytest.mark.parametrize(
+    ("connector", "offset", "place"),
+    [
+        (
+            "sqlserver",
+            {"commit_lsn": "00000027:00000ac0:0007", "change_lsn": None, "event_serial_no": 1},
+            0x2700000AC00007,
+        ),
+        ("db2", {"commit_lsn": "00000027:00000ac0:0007"}, 0x2700000AC00007),
+        ("oracle", {"scn": "2122180", "commit_scn": "2122185:1:06001c00,2122190:2:0a00-0b00"}, 2122190),
+        ("oracle", {"scn": "1513734", "commit_scn": None, "snapshot_scn": "1513700"}, 1513734),
+        ("mongodb", {"sec": 1558965508, "ord": 31, "resume_token": "82A0"}, 1558965508 << 32 | 31),
+    ],
+)
+def test_an_offset_has_a_place_and_is_read_again_from(connector, offset, place):
+    within = json.dumps(offset | {"transaction_id": "7", "transaction_data_collection_order_t": 3}).encode()
+    assert place_of(connector, within) == place
+    assert json.loads(restart_offset(connector, within)) == offset
+    # While rows are copied.
+    for mark in ({"snapshot": "INITIAL"}, {"initsync": True}):
+        assert restart_offset(connector, json.dumps(offset | mark).encode()) is None
+
+
+@pytest.mark.parametrize("offset", ["{}", '{"commit_lsn":null}', '{"sec":1}', '{"commit_scn":"x"}', '{"scn":"0"}'])
+def test_an_offset_without_a_place_is_damaged(offset):
+    with pytest.raises(CorruptInput, match="names no place"):
+        place_of("sqlserver", offset)
+
+
+def test_changes_of_one_commit_are_one_transaction_once_a_later_one_comes(tmp_path):
+    stream = Stream(tmp_path, connector="sqlserver")
+    stream.take(
+        wire.begin(1, 1),
+        sqlserver("000443d8:0073d0da:0005", "000443d8:0073d037:00a8", number=1),
+        sqlserver("000443d8:0073d0da:0005", "000443d8:0073d037:00a9", number=2),
+    )
+    assert stream.changes == []
+    stream.take(sqlserver("000443d8:0073d0da:0006", "000443d8:0073d0da:0001", number=3))
+    first, second = stream.changes
+    assert [each["after"]["id"] for each in (first, second)] == [1, 2]
+    assert first["source"]["position"] == "00000001/x000000000000000443d80073d0da0004/00000000"
+    assert second["source"]["position"] == "00000001/x000000000000000443d80073d0da0004/00000001"
+    assert second["source"]["commit_lsn"] == "000443d8:0073d0da:0005"
+    assert second["source"]["change_lsn"] == "000443d8:0073d037:00a9"
+    assert (second["source"]["connector"], second["source"]["schema"]) == ("sqlserver", "dbo")
+    assert second["transaction"]["last"] is True
+    # From the last of them on it is read again, as a transaction that begins.
+    offset = json.loads(stream.marks.offset_at(0x443D80073D0DA0005)[1])
+    assert offset == {
+        "commit_lsn": "000443d8:0073d0da:0005",
+        "change_lsn": "000443d8:0073d037:00a9",
+        "event_serial_no": 1,
+    }
+    sealed = stream.batcher.seal()
+    assert decode(sealed.properties, "zstd", sealed.body).last == Position(1, 0x443D80073D0DA0004, 1)
+
+
+def test_the_newest_commit_is_sent_once_debezium_has_found_nothing_behind_it(tmp_path):
+    stream = Stream(tmp_path, connector="sqlserver")
+    stream.take(sqlserver("00000027:00000758:0005", "00000027:00000758:0003"))
+    at = {"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003", "event_serial_no": 1}
+    # The first one may have come with the change.
+    stream.take(heartbeat(at))
+    assert stream.changes == []
+    stream.take(heartbeat(at))
+    assert len(stream.changes) == 1
+    assert stream.stream.reached == 0x27000007580005
+    # What is of the same commit after all has no position any more.
+    with pytest.raises(CorruptInput, match="comes behind those of a later place"):
+        stream.take(sqlserver("00000027:00000758:0005", "00000027:00000758:0004"))
+
+
+def test_what_is_read_again_is_not_sent_again_and_what_is_out_of_order_ends_the_edge(tmp_path):
+    stream = Stream(tmp_path, connector="sqlserver", reached=0x27000007580005)
+    stream.take(
+        sqlserver("00000027:00000758:0005", "00000027:00000758:0003"),
+        sqlserver("00000027:00000ac0:0007", "00000027:00000ac0:0002", number=2),
+        sqlserver("00000027:00000ac1:0007", "00000027:00000ac0:0002", number=3),
+    )
+    assert [each["after"]["id"] for each in stream.changes] == [2]
+    with pytest.raises(CorruptInput, match="comes behind those of a later place"):
+        stream.take(sqlserver("00000027:00000ac0:0007", "00000027:00000ac0:0003"))
+
+
+def test_a_heartbeat_lets_all_be_confirmed_that_is_below_its_place(tmp_path):
+    stream = Stream(tmp_path, connector="mongodb", reached=5)
+    stream.take(heartbeat({"sec": 1558965508, "ord": 31, "resume_token": "82A0"}))
+    assert stream.stream.reached == (1558965508 << 32 | 31) - 1
+    # One at its place may come still.
+    stream.take(
+        change(MONGODB | {"ord": 31}, after='{"_id": 1}', key={"id": "1"}, offset={"sec": 1558965508, "ord": 31})
+    )
+    assert stream.stream.reached == (1558965508 << 32 | 31) - 1
+
+
+def test_two_transactions_of_oracle_that_commit_at_one_scn_are_one(tmp_path):
+    stream = Stream(tmp_path, connector="oracle")
+    for number, transaction in enumerate(("6.28.807", "6.9.809"), start=1):
+        own = {"txId": transaction, "scn": str(2122180 - number), "commit_scn": "2122185", "rs_id": "001234.00012345.0124",
+               "ssn": 1, "redo_thread": 1, "start_scn": "2122170"}  # fmt: skip
+        offset = {"scn": "2122100", "commit_scn": "2122100:1:0a00"}
+        row = {"id": number, "note": "n"}
+        stream.take(change(ORACLE | own, after=row, key={"id": number}, offset=offset))
+    stream.take(
+        heartbeat({"scn": "2122190", "commit_scn": "2122185:1:0a00"}), heartbeat({"scn": "2", "commit_scn": "2122185"})
+    )
+    assert [each["after"]["id"] for each in stream.changes] == [1, 2]
+    assert [each["source"]["txId"] for each in stream.changes] == ["6.28.807", "6.9.809"]
+    assert [each["source"]["position"][-17:] for each in stream.changes] == ["002061c8/00000000", "002061c8/00000001"]
+
+
+def test_a_collection_is_a_table_of_its_key_and_its_documents(tmp_path):
+    stream = Stream(tmp_path, connector="mongodb", reached=5)
+    documents = [
+        ("c", None, '{"_id": {"$numberLong": "1004"},"first_name": "Anne"}'),
+        # As with capture.mode = change_streams, which has only what was changed.
+        ("u", None, None),
+        ("d", None, None),
+    ]
+    for number, (op, before, after) in enumerate(documents, start=1):
+        own = {"ord": number, "lsid": LSID, "txnNumber": 1}
+        stream.take(
+            change(MONGODB | own, op, before, after, key={"id": "1004"}, offset={"sec": 1558965508, "ord": number})
+        )
+    stream.take(change(MONGODB | {"ord": 9}, after="{}", key={"id": "1"}, offset={"sec": 1558965508, "ord": 9}))
+    rows = [(each["op"], each["before"], each["after"], each.get("unchanged")) for each in stream.changes]
+    assert rows == [
+        ("c", None, {"id": "1004", "document": documents[0][2]}, None),
+        ("u", None, {"id": "1004"}, ["document"]),
+        ("d", {"id": "1004"}, None, None),
+    ]
+    assert stream.changes[0]["source"]["table"] == "t"
+    assert [json.loads(key) for key in stream.batcher.keys if key and b"1004" in key] == [{"id": "1004"}] * 3
+    (table,) = [each["tableChanges"][0] for each in stream.values if "tableChanges" in each]
+    assert [column["name"] for column in table["table"]["columns"]] == ["id", "document"]
+
+
+@pytest.mark.parametrize(
+    ("connector", "field", "name"),
+    [
+        ("sqlserver", wire.field("n", "string", "decimal", length=10, scale=2), ("numeric", 10, 2)),
+        ("oracle", wire.field("n", "string", "NUMBER"), ("text", None, None)),
+        ("oracle", wire.field("n", "string", "VARCHAR2", length=20), ("text", None, None)),
+        ("db2", wire.field("n", "int16", "SMALLINT"), ("int2", None, None)),
+        ("db2", wire.field("n", "bytes", "BLOB"), ("bytea", None, None)),
+        (
+            "sqlserver",
+            wire.field("n", "string", "datetime2", scale=7) | {"name": "io.debezium.time.IsoTimestamp"},
+            ("timestamp", None, None),
+        ),
+    ],
+)  # fmt: skip
+def test_a_column_has_a_type_of_postgresql_that_holds_its_values(tmp_path, connector, field, name):
+    column = Stream(tmp_path, connector=connector).rows.connector.column(field, 1, optional=True)
+    assert (column.type_name, column.length, column.scale) == name
+
+
+def test_rows_of_a_snapshot_are_refused_next_to_the_log(tmp_path):
+    own = {
+        "commit_lsn": "00000025:00000d98:00a2",
+        "change_lsn": None,
+        "event_serial_no": None,
+        "snapshot": "incremental",
+    }
+    with pytest.raises(NeedsOperator, match="a row of a snapshot"):
+        Stream(tmp_path, connector="db2").take(change(DB2 | own, "r", after={"id": 1}))
