@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import storage
+from spark_jobs.bronze import erased_records, sink
 from spark_jobs.bronze import load as bronze
-from spark_jobs.bronze import sink
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.maintenance import bronze_retention, drop, erase, own_tables, vacuum
 from spark_jobs.silver import merge, table_task, target_schema
@@ -90,6 +90,7 @@ def maintain(
                 own_tables.maintain(session, lake, stream)
             else:
                 if names == [_BRONZE]:
+                    erased_records.empty_again(session, lake, stream)
                     # Ahead of the removal: what is left may not show where a load goes on.
                     sink.renew(session, lake, stream)
                     bronze_retention.remove(session, lake, stream)
@@ -100,8 +101,7 @@ def maintain(
             if on_progress:
                 on_progress(maintained_now, todo)
         else:
-            if not older_than:
-                own_tables.forget(session, lake, stream, started)
+            own_tables.forget(session, lake, stream, started - older_than)
             drop.remove(session, lake, stream)
             erase.vacuum(session, lake, stream)
             _sweep(session, lake)
