@@ -1,11 +1,15 @@
 """S18: a person's row is erased from the whole lake by its key, whatever kills the erasure and whatever runs beside it."""
 
+import json
+
 import pytest
+from click.testing import CliRunner
 
 from headrace.errors import ConfigurationError, NeedsOperator, Retryable
+from spark_jobs import table_command
 from spark_jobs.bronze import erased_records, erasures, increment, sink
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import drop, erase, maintain, replay
+from spark_jobs.maintenance import drop, erase, maintain, related_rows, replay
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild, tables_load
 from spark_jobs.state import delta_log, offsets
@@ -205,3 +209,37 @@ def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_e
     one.waiting.append((topic, partition, one.offset, at, b'{"name":"next"}', value))
     lake.to_bronze()
     assert any("another key or none" in place for place in run(lake, "7", dry_run=True).not_reached)
+
+
+def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys_of_their_own(lake):
+    one = lake.feeds[0]
+    columns = {"id": ("int8", None, None), "line": ("int4", None, None), "account": ("int8", None, None)}
+    for feed in lake.feeds:
+        feed.commit(feed.schema(columns, ("id", "line"), "public.orders"))
+        rows = ((1, 1, 7), (1, 2, 7), (2, 1, 1), (3, 1, 77))
+        feed.commit(*(feed.insert("public.orders", id=i, line=n, account=account) for i, n, account in rows))
+    lake.load()
+    one.commit(one.update("public.orders", id=1, line=2, account=1), one.delete("public.orders", id=1, line=1))
+    lake.load()
+    found = related_rows.find_keys(lake.spark, lake.file, "bank", "public.orders.account", ["7", "8"], [J])
+    assert found == ("public.orders", ['["1","1"]', '["1","2"]'])
+    with pytest.raises(ConfigurationError, match="no column owner"):
+        related_rows.find_keys(lake.spark, lake.file, "bank", "public.orders.owner", ["7"], [])
+    # when
+    words = ["bank", ACCOUNTS, "7", "--source", J, "--related", "public.orders.account", "--reason", "request 12"]
+    done = CliRunner().invoke(
+        table_command.erase, [*words, "--config", str(lake.file.path), "--json"], catch_exceptions=False
+    )
+    # then
+    report = json.loads(done.output)
+    assert (report["table"], report["counts"]["silver"]) == (ACCOUNTS, 1)
+    assert [(each["table"], each["keys"], each["counts"]["silver"]) for each in report["related"]] == [
+        ("public.orders", 2, 1)
+    ]
+    assert lake.rows("id", "line", table="public.orders") == [
+        (J, 2, 1),
+        (J, 3, 1),
+        *((L, *key) for key in ((1, 1), (1, 2), (2, 1), (3, 1))),
+    ]
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
+    assert lake.rows("id", "line", table="public.orders")[0] == (J, 2, 1)
