@@ -254,9 +254,11 @@ def decode(
             segments, keys, values, figures, encoded = _BODY_WITH_HEADERS.decode(raw)
             headers = _decode_headers(encoded)
         else:
-            decoder: msgspec.msgpack.Decoder[Any] = _BODY_WITH_AVRO if names["version"] == 3 else _WIDE_BODY
-            segments, keys, values, figures, encoded, written = decoder.decode(raw)
-            segments = [(_commit(commit), *rest) for commit, *rest in segments]
+            if names["version"] == 3:
+                segments, keys, values, figures, encoded, written = _BODY_WITH_AVRO.decode(raw)
+            else:
+                wide, keys, values, figures, encoded, written = _WIDE_BODY.decode(raw)
+                segments = [(_commit(commit), ordinal, count) for commit, ordinal, count in wide]
             headers = _decode_headers(encoded)
     except (zstandard.ZstdError, *UNREADABLE) as error:
         raise CorruptInput("the body is truncated, damaged or not a batch") from error

@@ -253,6 +253,12 @@ def drop(stream: str, table: str, config: str, *, undo: bool, dry_run: bool, as_
     "--file", "keys_file", type=click.Path(exists=True, dir_okay=False), help="A file with a key in each line."
 )
 @click.option("--source", "sources", multiple=True, help="Erase rows of this source alone; may be repeated.")
+@click.option(
+    "--related",
+    multiple=True,
+    metavar="SCHEMA.TABLE.COLUMN",
+    help="Erase rows too whose column has one of KEYS; may be repeated.",
+)
 @click.option("--reason", default="", help="Why, for the record: a number of a request, no name of a person.")
 @click.option("--dry-run", is_flag=True, help="Count what would be erased, and erase nothing.")
 @command_options.as_json
@@ -263,6 +269,7 @@ def erase(
     config: str,
     keys_file: str | None,
     sources: tuple[str, ...],
+    related: tuple[str, ...],
     reason: str,
     *,
     dry_run: bool,
@@ -283,22 +290,31 @@ def erase(
     if not dry_run and not reason:
         raise click.UsageError("Give --reason: it is recorded with the erasure.")
     from spark_jobs.maintenance import erase as job
+    from spark_jobs.maintenance import related_rows
     from spark_jobs.query import metastore
     from spark_jobs.session import session
 
     spark = session(file, writes=not dry_run)
-    done = job.erase(spark, file, stream, table, all_keys, sources=sources, reason=reason, dry_run=dry_run)
+    # What names the row goes first: it could not be found once the keys were forgotten.
+    ways = [related_rows.find_keys(spark, file, stream, path, all_keys, sources) for path in related]
+    reports = [
+        job.erase(spark, file, stream, name, given, sources=sources, reason=reason, dry_run=dry_run)
+        for name, given in [*ways, (table, all_keys)]
+        if given
+    ]
     if not dry_run:
         metastore.after_load(spark, file, stream)
     if as_json:
-        click.echo(json.dumps(asdict(done) | {"dry_run": dry_run}, ensure_ascii=False))
+        others = [asdict(report) for report in reports[:-1]]
+        click.echo(json.dumps(asdict(reports[-1]) | {"dry_run": dry_run, "related": others}, ensure_ascii=False))
         return
     console = command_options.console()
-    console.print(f"{'would be ' if dry_run else ''}erased from {table} of {stream}: {done.keys} key(s)")
-    for place, count in done.counts.items():
-        console.print(f"  {place}: {count:,}")
-    for other in done.other_keys:
-        console.print(f"  rows had another key before or after a change of key, which is to be given too: {other}")
+    for done in reports:
+        console.print(f"{'would be ' if dry_run else ''}erased from {done.table} of {stream}: {done.keys} key(s)")
+        for place, count in done.counts.items():
+            console.print(f"  {place}: {count:,}")
+        for other in done.other_keys:
+            console.print(f"  rows had another key before or after a change of key, which is to be given too: {other}")
     console.print("not reached:")
-    for place in done.not_reached:
+    for place in dict.fromkeys(place for done in reports for place in done.not_reached):
         console.print(f"  {place}")

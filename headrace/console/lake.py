@@ -328,8 +328,15 @@ def _offsets(reader: OwnTables, stream: str) -> dict[tuple[str, int], int] | Non
         return {}
     if note is None:
         return None
-    # Earlier releases wrote one topic only.
-    topics = note.get("topics") or {note["topic"]: note}
+    if (base := note.get("base")) is not None:
+        # Of many topics it has those that changed since an earlier note, which has all of them.
+        whole = reader.note_at(f"bronze/{stream}", "bronze", base["version"])
+        if whole is None or whole.get("commit") != base["commit"]:
+            return None
+        topics = whole["topics"] | note["changed"]
+    else:
+        # Earlier releases wrote one topic only.
+        topics = note.get("topics") or {note["topic"]: note}
     return {
         (topic, int(partition)): int(offset)
         for topic, held in topics.items()

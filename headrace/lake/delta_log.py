@@ -9,7 +9,7 @@ Delta's protocol, "Deletion Vector Format": a descriptor has the vector itself (
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -159,7 +159,58 @@ class TableVersion:
 
 def newest(storage: Storage, table: str) -> int | None:
     """Return the newest version of a table; None when there is no such table."""
-    return max((int(m[1]) for name in _names(storage, table) if (m := _COMMIT.fullmatch(name))), default=None)
+    log = f"{table}/_delta_log"
+    number = find_newest(
+        _read_hint(storage, log).get("version"),
+        lambda version: storage.exists(commit_file(log, version)),
+        lambda: storage.names(log),
+    )
+    return None if number < 0 else number
+
+
+def find_newest(checkpoint: Any, has: Callable[[int], bool], names: Callable[[], Iterable[str]]) -> int:
+    """Return the newest version in a log's folder, -1 when there is none: one of the few after the last checkpoint.
+
+    `has` is whether a version's commit is there. The folder's `names` are read only where the last checkpoint is not known:
+    they are as many as the days for which the log is kept have commits.
+    """
+    number = checkpoint if isinstance(checkpoint, int) else -1
+    if number < 0 or not has(number):
+        return max((int(match[1]) for name in names() if (match := _COMMIT.fullmatch(name))), default=-1)
+    # Versions have no gaps, and on an object store each look is a request: twice as far each time, then back by halves.
+    step = 1
+    while has(number + step):
+        number, step = number + step, step * 2
+    while step := step // 2:
+        number += step if has(number + step) else 0
+    return number
+
+
+def commit_file(log: str, version: int) -> str:
+    """Return the path of a version's commit in a log's folder."""
+    return f"{log}/{version:020d}.json"
+
+
+def commits(storage: Storage, table: str, version: int | None = None) -> Iterator[tuple[int, Action]]:
+    """Yield versions up to one, or all, with what their commit says of itself, newest first, as far as the log has them."""
+    number = newest(storage, table) if version is None else version
+    while number is not None and number >= 0:
+        try:
+            lines = storage.read(commit_file(f"{table}/_delta_log", number)).decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return
+        info = next((line for line in lines if line.startswith('{"commitInfo"')), "{}")
+        yield number, dict(json.loads(info).get("commitInfo") or {})
+        number -= 1
+
+
+def _read_hint(storage: Storage, log: str) -> Action:
+    """Return what Delta noted of the newest checkpoint; empty where that is not known."""
+    try:
+        hint = json.loads(storage.read(f"{log}/_last_checkpoint"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return hint if isinstance(hint, dict) else {}
 
 
 def read(storage: Storage, table: str, version: int) -> TableVersion:
@@ -193,27 +244,39 @@ def read(storage: Storage, table: str, version: int) -> TableVersion:
 
 def _actions(storage: Storage, table: str, version: int) -> Iterator[Action]:
     """Yield what the log has of a table up to a version, in order."""
-    log, names = f"{table}/_delta_log", _names(storage, table)
+    log = f"{table}/_delta_log"
+    begin, parts = _find_checkpoint(storage, log, version)
+    for part in parts:
+        yield from _checkpoint(storage, f"{log}/{part}")
+    for number in range(begin + 1, version + 1):
+        try:
+            commit = storage.read(commit_file(log, number))
+        except FileNotFoundError as error:
+            raise _gone(storage, table, version) from error
+        for line in commit.decode().splitlines():
+            if line.strip():
+                yield json.loads(line)
+
+
+def _find_checkpoint(storage: Storage, log: str, version: int) -> tuple[int, list[str]]:
+    """Return the newest checkpoint that is not behind a version, and its files; -1 and none where there is none."""
+    hint = _read_hint(storage, log)
+    number, count = hint.get("version"), hint.get("parts") or 1
+    if isinstance(number, int) and isinstance(count, int) and 0 <= number <= version and "v2Checkpoint" not in hint:
+        parts = [f"{number:020d}.checkpoint.{place:010d}.{count:010d}.parquet" for place in range(1, count + 1)]
+        parts = parts if count > 1 else [f"{number:020d}.checkpoint.parquet"]
+        if all(storage.exists(f"{log}/{part}") for part in parts):
+            return number, parts
     checkpoints: dict[int, list[str]] = {}
-    for name in names:
+    for name in storage.names(log):
         if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= version:
             checkpoints.setdefault(int(match[1]), []).append(name)
-    begin = -1
     for number in sorted(checkpoints, reverse=True):
         parts = sorted(checkpoints[number])
         match = _CHECKPOINT.fullmatch(parts[0])
         if match and int(match[3] or 1) == len(parts):
-            begin = number
-            for part in parts:
-                yield from _checkpoint(storage, f"{log}/{part}")
-            break
-    commits = {int(match[1]): name for name in names if (match := _COMMIT.fullmatch(name))}
-    for number in range(begin + 1, version + 1):
-        if number not in commits:
-            raise _gone(storage, table, version)
-        for line in storage.read(f"{log}/{commits[number]}").decode().splitlines():
-            if line.strip():
-                yield json.loads(line)
+            return number, parts
+    return -1, []
 
 
 def _checkpoint(storage: Storage, path: str) -> Iterator[Action]:
@@ -229,10 +292,6 @@ def _checkpoint(storage: Storage, path: str) -> Iterator[Action]:
         for batch in file.iter_batches(columns=columns):
             for row in batch.to_pylist():
                 yield {name: value for name, value in row.items() if value is not None}
-
-
-def _names(storage: Storage, table: str) -> list[str]:
-    return storage.names(f"{table}/_delta_log")
 
 
 def _id(vector: Action | None) -> str:

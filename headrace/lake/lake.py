@@ -69,7 +69,7 @@ class Lake:
         moment = _moment(as_of)
         state = self._own("state")
         rows = state.to_arrow() if state is not None else None
-        states, names = _rows(rows), self._own("names")
+        states, names = _newest(rows, moment), self._own("names")
         published_tables = own_tables.published_tables(
             states, _rows(names.to_arrow() if names is not None else None), moment
         )
@@ -107,6 +107,14 @@ class Lake:
         """Return one of the lake's own tables as it is now; None where it is not there yet."""
         version = delta_log.newest(self._storage, table)
         return None if version is None else LakeTable(self._storage, PublishedTable(table, table, version, "", "", {}))
+
+
+def _newest(rows: "pa.Table | None", moment: datetime | None) -> list[dict[str, Any]]:
+    """Return the newest rows of what is published, by now and by a moment: there is one for each load of the last days."""
+    if rows is None:
+        return []
+    places = {*own_tables.newest_places(rows).values(), *own_tables.newest_places(rows, moment).values()}
+    return _rows(rows.take(sorted(places)))
 
 
 def _rows(table: "pa.Table | None") -> list[dict[str, Any]]:

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from headrace.errors import NeedsOperator, NotConnected
-from headrace.lake.storage import is_remote, location, store_options
+from headrace.lake import delta_log
+from headrace.lake.storage import Storage, is_remote, location, store_options
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
 
@@ -49,6 +51,7 @@ class OwnTables:
         self._options = store_options(root, settings or {})
         self._read: dict[tuple[str, str], tuple[str, list[Row]]] = {}
         self._notes: dict[str, tuple[str, Note]] = {}
+        self._given = root, dict(settings or {})
 
     def rows(self, table: str, query: str) -> list[Row]:
         """Return the rows of a query over a table, which the query calls by its name.
@@ -78,6 +81,14 @@ class OwnTables:
                     return None
                 known = self._notes[table] = (mark, found)
         return known[1]
+
+    def note_at(self, table: str, kind: str, version: int) -> Note | None:
+        """Return the note of a kind that a version's commit carries; None when it has none, or only PyArrow could read it."""
+        try:
+            commit = next(delta_log.commits(Storage(*self._given), table, version), None)
+        except NeedsOperator:
+            return None
+        return _newest([commit[1]], kind) if commit is not None else None
 
     @contextmanager
     def _opened(self, table: str) -> "Iterator[DeltaTable]":
@@ -149,6 +160,19 @@ def bronze_name(stream: str, streams: Collection[str]) -> str:
     name = stream.replace("-", "_")
     taken = name != stream and name in streams
     return f"{name}_{hashlib.sha256(stream.encode()).hexdigest()[:_SUFFIX]}" if taken else name
+
+
+def newest_places(rows: "pa.Table", as_of: datetime | None = None) -> dict[tuple[str, str | None], int]:
+    """Return the place of the newest row of each stream and table, among those that were published by a time."""
+    columns = [rows[name].to_pylist() for name in ("stream", "table", "load")]
+    finished = rows["finished_at"].to_pylist() if as_of is not None else None
+    places: dict[tuple[str, str | None], int] = {}
+    for place, (stream, table, load) in enumerate(zip(*columns, strict=True)):
+        if finished is not None and as_of is not None and finished[place] > as_of:
+            continue
+        if (stream, table) not in places or load > columns[2][places[stream, table]]:
+            places[stream, table] = place
+    return places
 
 
 def is_gone(then: _Row, newest: _Row) -> bool:

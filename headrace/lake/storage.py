@@ -108,6 +108,13 @@ class Storage:
             raise self._unreadable(folder, error) from error
         return [each.base_name for each in found if each.type == self._file]
 
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        try:
+            return bool(self._system.get_file_info(path).type == self._file)
+        except OSError as error:
+            raise self._unreadable(path, error) from error
+
     def read(self, path: str) -> bytes:
         """Return a file's bytes; raise FileNotFoundError when there is no such file."""
         with self.opened(path) as file:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headrace.lake.delta_log import DataFile
-from headrace.lake.own_tables import PublishedTable, is_gone
+from headrace.lake.own_tables import PublishedTable, is_gone, newest_places
 from headrace.lake.storage import Storage
 from headrace.lake.table import Column, LakeTable
 
@@ -137,19 +137,12 @@ def state_views(
     there = [column for column in marked if column in rows.schema.names]
     marks: list[dict[str, Any]] = rows.select(there).to_pylist()
     has_positions = rows["positions"].is_valid().to_pylist()
-    newest: dict[tuple[str, str | None], int] = {}
-    then: dict[tuple[str, str | None], int] = {}
-    streams = []
-    for place, mark in enumerate(marks):
-        key = (mark["stream"], mark["table"])
-        if key not in newest or marks[newest[key]]["load"] < mark["load"]:
-            newest[key] = place
-        if as_of is not None and mark["finished_at"] > as_of:
-            continue
-        if mark["table"] is None:
-            streams.append(place)
-        if key not in then or marks[then[key]]["load"] < mark["load"]:
-            then[key] = place
+    newest, then = newest_places(rows), newest_places(rows, as_of)
+    streams = [
+        place
+        for place, mark in enumerate(marks)
+        if mark["table"] is None and (as_of is None or mark["finished_at"] <= as_of)
+    ]
     tables = [
         place
         for (stream, name), place in then.items()

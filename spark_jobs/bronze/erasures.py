@@ -11,6 +11,8 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import reduce
+from operator import and_
 
 import msgspec
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,10 +24,12 @@ from spark_jobs.state import delta_log
 
 #: In place of the kind of change: what is left of a record is its place, its position and whether it ends its transaction.
 ERASED = "x"
+#: The version of bronze that was noted last of each stream, as it was read at a commit of the table.
+_noted: dict[tuple[str, str], tuple[tuple[int, str], tuple[int, str] | None]] = {}
 _STRUCTURE = (
     "array<struct<erasure: string, stream: string, `table`: string, step: string, at: timestamp, by: string, reason: string, "
     "secret: string, hashes: array<struct<source: string, hash: string>>, upto: map<string, string>, "
-    "counts: map<string, bigint>>>"
+    "counts: map<string, bigint>, bronze_version: bigint, bronze_commit: string>>"
 )
 
 
@@ -63,9 +67,42 @@ def begin(
     _append(spark, lake, erasure, "begun", hashed, upto, {})
 
 
-def end(spark: SparkSession, lake: LakeFile, erasure: Erasure, counts: dict[str, int]) -> None:
-    """Record how much was erased, by place."""
-    _append(spark, lake, erasure, "done", [], {}, counts)
+def end(
+    spark: SparkSession, lake: LakeFile, erasure: Erasure, counts: dict[str, int], bronze: tuple[int, str] | None
+) -> None:
+    """Record how much was erased, by place, and the version of bronze behind it with the id of its commit, where there is one."""
+    _append(spark, lake, erasure, "done", [], {}, counts, bronze)
+
+
+def note_again(spark: SparkSession, lake: LakeFile, stream: str, bronze: tuple[int, str]) -> None:
+    """Record a version of bronze that has none of the rows that were erased so far, and the id of its commit."""
+    for table in tables(spark, lake, stream):
+        _append(spark, lake, new(spark, lake, stream, table, "bronze is another table"), "again", [], {}, {}, bronze)
+
+
+def is_undone(spark: SparkSession, lake: LakeFile, stream: str, bronze: str) -> bool:
+    """Whether bronze is another table than the one that the stream's rows were erased from: it may have them."""
+    if not _exists(spark, lake) or not delta_log.is_table(spark, bronze):
+        return False
+    mark = delta_log.mark(spark, path(lake))
+    known = _noted.get((path(lake), stream))
+    if known is None or known[0] != mark:
+        known = _noted[path(lake), stream] = mark, _read_noted(spark, lake, stream)
+    if known[1] is None:
+        return False
+    version, commit = known[1]
+    found = delta_log.commit_id(spark, bronze, version)
+    # What is older than the log is taken for the same.
+    return found != commit if found is not None else delta_log.version(spark, bronze) < version
+
+
+def _read_noted(spark: SparkSession, lake: LakeFile, stream: str) -> tuple[int, str] | None:
+    rows = spark.read.format("delta").load(path(lake)).filter(F.col("stream") == stream)
+    if "bronze_version" not in rows.columns:
+        # Of an earlier release.
+        return None
+    noted = rows.filter(F.col("bronze_version").isNotNull()).orderBy(F.desc("at")).first()
+    return (noted["bronze_version"], noted["bronze_commit"]) if noted is not None else None
 
 
 def tables(spark: SparkSession, lake: LakeFile, stream: str) -> list[str]:
@@ -86,26 +123,59 @@ def has_since(spark: SparkSession, lake: LakeFile, stream: str, table: str, at: 
 
 def emptied(spark: SparkSession, lake: LakeFile, stream: str, rows: DataFrame) -> DataFrame:
     """Return bronze's rows, those of erased rows without key and value."""
-    if not _exists(spark, lake):
-        return rows
-    begun = spark.read.format("delta").load(path(lake)).filter((F.col("stream") == stream) & (F.col("step") == "begun"))
-    each = begun.select("secret", "table", "upto", F.explode("hashes").alias("h"))
-    each = each.select("secret", "table", "h.source", "h.hash", F.expr("upto[h.source]").alias("upto"))
-    cuts = each.groupBy("secret", "source").agg(F.max("upto").alias("upto")).collect()
-    for secret in sorted({row["secret"] for row in cuts}):
-        # Only what may have been there then is hashed.
-        before = F.lit(False)
-        for row in cuts:
-            if row["secret"] == secret:
-                before |= (F.col("source") == row["source"]) & (F.col("position") <= row["upto"])
-        own = each.filter(F.col("secret") == secret).groupBy("hash").agg(F.max("upto").alias("_upto"))
-        hashed = rows.withColumn("_hash", F.when(before & F.col("key").isNotNull(), _hash(secret)))
-        matches = hashed.join(F.broadcast(own), F.col("_hash") == F.col("hash"), "left")
-        gone = F.col("_upto").isNotNull() & (F.col("position") <= F.col("_upto"))
-        rows = matches.withColumns(
-            {name: F.when(gone, value).otherwise(F.col(name)) for name, value in left().items()}
-        ).drop("_hash", "hash", "_upto")
+    for secret, cuts in _cuts(spark, lake, stream).items():
+        marked = _marked(spark, lake, stream, rows, secret, cuts)
+        values = {name: F.when(_gone(), value).otherwise(F.col(name)) for name, value in left().items()}
+        rows = marked.withColumns(values).drop("_upto")
     return rows
+
+
+def find(spark: SparkSession, lake: LakeFile, stream: str, rows: DataFrame) -> list[tuple[str, str, str, str]]:
+    """Return what bronze's rows have of erased ones: table, source, key, and up to which position it is erased."""
+    found = []
+    for secret, cuts in _cuts(spark, lake, stream).items():
+        gone = _marked(spark, lake, stream, rows, secret, cuts).filter(_gone())
+        found += gone.select("table", "source", "key", "_upto").distinct().collect()
+    return sorted((row["table"], row["source"], row["key"], row["_upto"]) for row in found)
+
+
+def _cuts(spark: SparkSession, lake: LakeFile, stream: str) -> dict[str, dict[str, str]]:
+    """Return up to which position of each source rows were erased, by secret."""
+    cuts: dict[str, dict[str, str]] = {}
+    if _exists(spark, lake):
+        each = _hashes(spark, lake, stream)
+        for row in each.groupBy("secret", "source").agg(F.max("upto").alias("upto")).collect():
+            cuts.setdefault(row["secret"], {})[row["source"]] = row["upto"]
+    return dict(sorted(cuts.items()))
+
+
+def _hashes(spark: SparkSession, lake: LakeFile, stream: str) -> DataFrame:
+    known = spark.read.format("delta").load(path(lake)).filter((F.col("stream") == stream) & (F.col("step") == "begun"))
+    each = known.select("secret", "upto", F.explode("hashes").alias("h"))
+    return each.select("secret", "h.source", "h.hash", F.expr("upto[h.source]").alias("upto"))
+
+
+def _marked(
+    spark: SparkSession, lake: LakeFile, stream: str, rows: DataFrame, secret: str, cuts: dict[str, str]
+) -> DataFrame:
+    """Return rows with the position `_upto` which theirs are erased, null where they are not."""
+    # Only what may have been there then is hashed.
+    before = F.lit(False)
+    for source, upto in sorted(cuts.items()):
+        before |= (F.col("source") == source) & (F.col("position") <= upto)
+    own = _hashes(spark, lake, stream).filter(F.col("secret") == secret).groupBy("hash")
+    hashed = rows.withColumn("_hash", F.when(before & F.col("key").isNotNull(), _hash(secret)))
+    found = hashed.join(F.broadcast(own.agg(F.max("upto").alias("_upto"))), F.col("_hash") == F.col("hash"), "left")
+    return found.drop("_hash", "hash")
+
+
+def _gone() -> Column:
+    return F.col("_upto").isNotNull() & (F.col("position") <= F.col("_upto"))
+
+
+def is_tombstone(alias: str) -> Column:
+    """Return the condition that a record follows a delete: it has nothing but the key."""
+    return reduce(and_, (F.col(f"{alias}.{name}").isNull() for name in ("value", "table", "source")))
 
 
 def left() -> dict[str, Column]:
@@ -133,6 +203,12 @@ def _exists(spark: SparkSession, lake: LakeFile) -> bool:
     return delta_log.is_table(spark, path(lake))
 
 
+def _last(spark: SparkSession, lake: LakeFile) -> datetime:
+    """Return a time after all that are recorded: of what is noted of bronze the last counts, also of a clock that was ahead."""
+    row = spark.read.format("delta").load(path(lake)).agg(F.unix_micros(F.max("at")).alias("at")).first()
+    return datetime.fromtimestamp((row["at"] if row is not None else 0) // 1_000_000 + 1, UTC)
+
+
 def _append(
     spark: SparkSession,
     lake: LakeFile,
@@ -141,20 +217,24 @@ def _append(
     hashes: list[tuple[str, str]],
     upto: dict[str, str],
     counts: dict[str, int],
+    bronze: tuple[int, str] | None = None,
 ) -> None:
     row = {
         "erasure": erasure.id,
         "stream": erasure.stream,
         "table": erasure.table,
         "step": step,
-        "at": datetime.now(UTC),
+        "at": datetime.now(UTC) if bronze is None else max(datetime.now(UTC), _last(spark, lake)),
         "by": caller(),
         "reason": erasure.reason,
         "secret": erasure.secret,
         "hashes": [{"source": source, "hash": hashed} for source, hashed in hashes],
         "upto": upto,
         "counts": counts,
+        "bronze_version": bronze[0] if bronze is not None else None,
+        "bronze_commit": bronze[1] if bronze is not None else None,
     }
     # From text, so that no Python process is started for a few rows.
     frame = spark.range(1).select(F.inline(F.from_json(F.lit(msgspec.json.encode([row]).decode()), _STRUCTURE)))
-    frame.coalesce(1).write.format("delta").mode("append").save(path(lake))
+    # A table of an earlier release lacks what is recorded since.
+    frame.coalesce(1).write.format("delta").mode("append").option("mergeSchema", "true").save(path(lake))

@@ -8,7 +8,6 @@ one fails and is run again. Former versions keep the rows until maintenance remo
 `headrace lake erase`.
 """
 
-import json
 import logging
 import time
 import uuid
@@ -29,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import storage
-from spark_jobs.bronze import erasures, increment, quarantine, sink
+from spark_jobs.bronze import erased_records, erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.maintenance import vacuum as vacuum_files
@@ -41,7 +40,6 @@ from spark_jobs.state.published import Table
 
 #: How often a step is tried when loads or maintenance write to the same table, and the seconds between two tries.
 _TRIES, _PAUSE_SECONDS = 60, 1.0
-_VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
 #: What no erasure in the lake reaches (docs/privacy.md).
 ELSEWHERE = (
     "the source itself and its log: delete the row there, or it comes back with its next change or copy",
@@ -91,10 +89,10 @@ def erase(
     given; ConfigurationError for what is no key; Retryable while loads hold the table up.
     """
     began = monotonic()
-    session = _session(spark)
+    session = erased_records.session_for(spark)
     with explained(f"erase from {table}"):
         which = choose_rows(session, lake, stream, table, keys, sources)
-        bronze_keys, others, counts = find_in_bronze(session, lake, stream, which)
+        bronze_keys, tombstones, others, counts = find_in_bronze(session, lake, stream, which)
         not_reached = list(ELSEWHERE)
         if number := count_under_other_keys(session, lake, stream, which):
             not_reached.append(
@@ -118,17 +116,23 @@ def erase(
                 hint="Give those too: --dry-run lists them. Nothing was erased.",
             )
         # Ahead of what is committed: old notes leave the log by commits.
-        _again(lambda: sink.renew(_session(spark), lake, stream))
+        _again(lambda: sink.renew(erased_records.session_for(spark), lake, stream))
         erasure = erasures.new(session, lake, stream, table, reason)
         upto: dict[str, str] = {}
         for source, _, position in bronze_keys:
             upto[source] = max(position, upto.get(source, ""))
         erasures.begin(session, lake, erasure, [(source, key) for source, key, _ in bronze_keys], upto)
-        _again(lambda: _empty_bronze(_session(spark), lake, stream, table, bronze_keys))
+        _again(
+            lambda: erased_records.empty(
+                erased_records.session_for(spark), lake, stream, table, bronze_keys, tombstones
+            )
+        )
         counts |= _again(lambda: _erase_published(spark, lake, stream, which))
         counts["former"] = _erase_former(spark, lake, stream, which, not_reached)
-        counts["quarantine"] = _again(lambda: _empty_quarantine(_session(spark), lake, stream, which))
-        erasures.end(session, lake, erasure, counts)
+        counts["quarantine"] = _again(lambda: _empty_quarantine(erased_records.session_for(spark), lake, stream, which))
+        raw = bronze.table_path(lake, stream)
+        behind = delta_log.mark(session, raw) if delta_log.is_table(session, raw) else None
+        erasures.end(session, lake, erasure, counts, behind)
         _log.info("erased %d key(s) from %s of %s: %s", len(keys), table, stream, counts)
     return EraseReport(
         stream=stream,
@@ -163,40 +167,6 @@ def vacuum(session: SparkSession, lake: LakeFile, stream: str) -> None:
         log.checkpointAndCleanUpDeltaLog(log.update(False, none, none), none)
 
 
-def _session(spark: SparkSession) -> SparkSession:
-    session = spark.newSession()
-    # A row that a vector marks would stay in its file.
-    session.conf.set(_VECTORS, "false")
-    return session
-
-
-def _empty_bronze(
-    session: SparkSession, lake: LakeFile, stream: str, table: str, bronze_keys: list[tuple[str, str, str]]
-) -> None:
-    """Empty the records of some keys, in a commit behind which nothing before it is read by the log."""
-    if not bronze_keys:
-        return
-    path = bronze.table_path(lake, stream)
-    rows = [{"source": source, "key": key, "position": position} for source, key, position in bronze_keys]
-    structure = "array<struct<source: string, key: string, position: string>>"
-    keys = session.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), structure)))
-    same = reduce(and_, (F.col(f"t.{name}") == F.col(f"s.{name}") for name in ("source", "key")))
-    inside = (F.col("t.table") == table) & (F.col("t.position") <= F.col("s.position"))
-    session.conf.set(commit.NOTE_SETTING, delta_log.write(increment.ERASED, stream=stream))
-    merge = DeltaTable.forPath(session, path).alias("t").merge(F.broadcast(keys).alias("s"), same & inside)
-    merge.whenMatchedUpdate(set=erasures.left()).execute()
-    # A tombstone, which follows a delete, has nothing but the key.
-    tombstone = reduce(and_, (F.col(f"t.{name}").isNull() for name in ("value", "table", "source")))
-    alone = (
-        DeltaTable.forPath(session, path)
-        .alias("t")
-        .merge(F.broadcast(keys.select("key").distinct()).alias("s"), tombstone & (F.col("t.key") == F.col("s.key")))
-    )
-    alone.whenMatchedUpdate(set={"key": F.lit(None).cast("string")}).execute()
-    session.conf.unset(commit.NOTE_SETTING)
-    _purge(session, path)
-
-
 def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> dict[str, int]:
     """Erase rows from silver and history, and publish the versions without them; return how many."""
     before = published.latest(spark, lake, stream)
@@ -206,10 +176,12 @@ def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: Er
     table, started = before.tables[which.table], datetime.now(UTC)
     load = before.load + 1
     silver = table_task.path(lake, stream, which.table)
-    version, rows = _erase_table(_session(spark), lake, stream, load, which, table, silver, table_load.NOTE)
+    version, rows = _erase_table(
+        erased_records.session_for(spark), lake, stream, load, which, table, silver, table_load.NOTE
+    )
     former = replace(table, version=table.history)
     place = table_task.history_path(lake, stream, which.table)
-    history, old = _erase_table(_session(spark), lake, stream, load, which, former, place, scd2.NOTE)
+    history, old = _erase_table(erased_records.session_for(spark), lake, stream, load, which, former, place, scd2.NOTE)
     own = replace(table, version=version, history=history)
     after = replace(before, started_at=started, tables={which.table: own})
     publication.append(spark, lake, after, before=replace(before, tables={which.table: table}), maintenance=True)
@@ -249,7 +221,7 @@ def _erase_table(
     session.conf.set(commit.NOTE_SETTING, delta_log.write(kind, **note))
     _delete(session, path, which)
     version = commit.find_own_version(session, path, base, table=which.table, kind=kind, attempt=attempt)
-    _purge(session.newSession(), path)
+    erased_records.purge(session.newSession(), path)
     return delta_log.find_maintained(session, path, version) or version, rows
 
 
@@ -265,16 +237,11 @@ def _matching(frame: DataFrame, which: ErasedRows) -> int:
     return int(rows.count())
 
 
-def _purge(session: SparkSession, path: str) -> None:
-    """Write files again of which vectors mark rows: these would stay in them."""
-    session.sql(f"REORG TABLE {storage.table(path)} APPLY (PURGE)")
-
-
 def _erase_former(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows, not_reached: list[str]) -> int:
     """Erase rows from the former rows that rebuilds kept; return how many."""
     count = 0
     for path in _former(spark, lake, stream, which.table):
-        session = _session(spark)
+        session = erased_records.session_for(spark)
         frame = session.read.format("delta").load(path)
         if not {SOURCE, *which.stored} <= set(frame.columns):
             not_reached.append(f"{path}: it lacks columns of the present key; remove the folder")
@@ -283,7 +250,7 @@ def _erase_former(spark: SparkSession, lake: LakeFile, stream: str, which: Erase
         session.conf.set(commit.NOTE_SETTING, delta_log.write(increment.ERASED, stream=stream))
         _delete(session, path, which)
         session.conf.unset(commit.NOTE_SETTING)
-        _purge(session, path)
+        erased_records.purge(session, path)
     return count
 
 
@@ -316,7 +283,7 @@ def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which:
         same = reduce(and_, (F.col(f"t.{name}") == F.col(f"s.{name}") for name in quarantine.PLACE))
         merge = DeltaTable.forPath(session, path).alias("t").merge(places.alias("s"), same)
         merge.whenMatchedUpdate(set={"key": nothing, "value": nothing}).execute()
-    _purge(session, path)
+    erased_records.purge(session, path)
     return count
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.schema import TableSchema
+from spark_jobs.bronze import erasures
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import changes, table_task, target_schema
 from spark_jobs.silver.target_schema import SOURCE
@@ -112,11 +113,14 @@ def _values(key: str, columns: list[str]) -> list[str]:
 
 def find_in_bronze(
     spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows
-) -> tuple[list[tuple[str, str, str]], list[str], dict[str, int]]:
-    """Return the keys as records have them, each with its source and last position; other keys of the same rows; and counts."""
+) -> tuple[list[tuple[str, str, str]], list[str], list[str], dict[str, int]]:
+    """Return the keys as records have them, each with its source and last position; those of tombstones; and other keys of rows.
+
+    Also counts.
+    """
     path = bronze.table_path(lake, stream)
     if not delta_log.is_table(spark, path):
-        return [], [], {"bronze": 0}
+        return [], [], [], {"bronze": 0}
     rows = spark.read.format("delta").load(path)
     own = rows.filter(
         (F.col("table") == which.table) & F.col("key").isNotNull() & which.of_source(F.col("source"))
@@ -143,8 +147,12 @@ def find_in_bronze(
         )
     linked = flags.filter("coalesce(new_given, false) <> coalesce(old_given, false)")
     others = linked.select(F.expr("CASE WHEN new_given THEN old ELSE new END AS other")).distinct().collect()
+    # Of an erasure that was killed the records may be empty already.
+    alone = rows.alias("t").filter(erasures.is_tombstone("t") & F.col("key").isNotNull()).select("key").distinct()
+    tombstones = alone.join(key_rows, which.same(which.parsed(F.col("key"))), "left_semi").collect()
     return (
         [(row["source"], row["key"], row["position"]) for row in groups],
+        [row["key"] for row in tombstones],
         sorted(row["other"] for row in others),
         {"bronze": sum(int(row["n"]) for row in groups)},
     )

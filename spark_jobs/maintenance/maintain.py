@@ -30,7 +30,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from spark_jobs import storage
-from spark_jobs.bronze import increment, sink
+from spark_jobs.bronze import erased_records, increment, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.maintenance import drop, erase, own_tables, vacuum
@@ -97,6 +97,7 @@ def maintain(
                 own_tables.maintain(session, lake, stream)
             else:
                 if names == [_BRONZE]:
+                    erased_records.empty_again(session, lake, stream)
                     # Ahead of the removal: what is left may not show where a load goes on.
                     sink.renew(session, lake, stream)
                     remove_old_records(session, lake, stream)
@@ -107,8 +108,7 @@ def maintain(
             if on_progress:
                 on_progress(maintained_now, todo)
         else:
-            if not older_than:
-                own_tables.forget(session, lake, stream, started)
+            own_tables.forget(session, lake, stream, started - older_than)
             drop.remove(session, lake, stream)
             erase.vacuum(session, lake, stream)
             _sweep(session, lake)

@@ -1,8 +1,8 @@
 """Maintenance of the lake's own tables: `state`, `schemas`, `loads`, `verified`, `maintained`, which all streams share.
 
 Their small files are put together, and those that were replaced longer ago than `keep_days` are removed. Of `loads` rows of a
-stream go after a month, but for the newest of each source. `maintained` is read and written by maintenance alone. Called by
-maintain.py.
+stream go after a month, but for the newest of each source, and of `verified` all but the newest of each table. `maintained`
+is read and written by maintenance alone. Called by maintain.py.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,6 +29,8 @@ def maintain(session: SparkSession, lake: LakeFile, stream: str) -> None:
     """Compact, prune and vacuum them, in a session that is set for both."""
     if delta_log.is_table(session, run_log.path(lake)):
         _unless_overtaken(run_log.prune, session, lake, stream)
+    if delta_log.is_table(session, report.path(lake)):
+        _unless_overtaken(report.prune, session, lake)
     # `state` is compacted where its rows are pruned.
     own = [run_log.path(lake), schema_texts.path(lake), report.path(lake), _maintained(lake)]
     for path in (*own, published.path(lake)):
@@ -76,6 +78,6 @@ def record(spark: SparkSession, lake: LakeFile, stream: str, names: Iterable[str
 
 
 def forget(spark: SparkSession, lake: LakeFile, stream: str, before: datetime) -> None:
-    """Remove rows of a stream from before a time, when all of its tables were maintained since."""
+    """Remove rows of a stream from before a time: all of its tables were maintained since, and have newer ones."""
     old = f"stream = {storage.text(stream)} AND maintained_at < timestamp_millis({int(before.timestamp() * 1000)})"
     spark.sql(f"DELETE FROM {storage.table(_maintained(lake))} WHERE {old}")  # noqa: S608 - quoted.

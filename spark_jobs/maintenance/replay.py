@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
 from spark_jobs import storage
-from spark_jobs.bronze import avro_records, erasures, increment, quarantine, sink
+from spark_jobs.bronze import avro_records, erased_records, erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.bronze.load import BronzeReport
@@ -195,6 +195,7 @@ def of_silver(
     began, started = monotonic(), datetime.now(UTC)
     with explained(f"replay silver {stream}"):
         bronze_path = bronze.table_path(lake, stream)
+        erased_records.empty_again(spark, lake, stream)
         before = published.known_versions(spark, bronze_path, published_tables.positions(spark, lake, stream))
         nothing = Published(stream=stream, dropped=before.dropped, bronze_removed=before.bronze_removed)
         base = nothing if since is None else _base(spark, lake, stream, since)

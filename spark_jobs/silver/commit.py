@@ -18,7 +18,7 @@ from spark_jobs.silver.profiles import Missing
 from spark_jobs.state import delta_log, log_files
 from spark_jobs.state.published import Positions
 
-NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
+NOTE_SETTING = delta_log.NOTE_SETTING
 #: Settings by which Delta passes over a commit that a table has already: a load's own commit has them, a further one must not.
 _NUMBERED = ("spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion")
 #: Kind of note of commits that change a table's columns ahead of its rows.

@@ -19,7 +19,7 @@ from headrace.configuration.bridge import topic_of
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs import session, sizes
-from spark_jobs.bronze import increment
+from spark_jobs.bronze import erased_records, increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import explained
@@ -82,6 +82,8 @@ def load(
 
     Raises NeedsOperator, CorruptInput or Retryable when nothing can be published; a table that stopped alone is in the report.
     """
+    with explained(f"silver {stream}"):
+        erased_records.empty_again(spark, lake, stream)
     report, more = _load_part(spark, lake, stream, group, side_by_side, on_progress)
     while more and not report.failed and goes_on():
         following, more = _load_part(spark, lake, stream, group, side_by_side, on_progress)

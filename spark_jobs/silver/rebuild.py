@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from spark_jobs import storage
+from spark_jobs.bronze import erased_records
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
 from spark_jobs.silver import batch_profile, copies, expectations, scd2, table_load, table_task
@@ -53,6 +54,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
     began, started = monotonic(), datetime.now(UTC)
     with explained(f"rebuild silver {name}"):
         path = bronze.table_path(lake, stream)
+        erased_records.empty_again(spark, lake, stream)
         before = published.known_versions(spark, path, published.latest(spark, lake, stream))
         if name not in before.tables:
             listed = ", ".join(sorted(before.tables)) or "none"

@@ -15,6 +15,7 @@ from delta import DeltaTable
 from pyspark.sql import SparkSession
 
 from headrace.errors import NeedsOperator
+from headrace.lake import delta_log as lake_log
 from spark_jobs import storage
 from spark_jobs.errors import damaged
 from spark_jobs.state import log_files
@@ -22,6 +23,8 @@ from spark_jobs.state.log_files import LocalFiles, LogFiles
 
 #: A key of every note, so that other programs' metadata is not taken for one.
 _OURS = "headrace"
+#: The setting by which a session's commits carry a note.
+NOTE_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
 #: What changes files or properties of a table, and no rows.
 _MAINTENANCE = {"OPTIMIZE", "REORG", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "CLUSTER BY"}
 #: Kind of note of commits by which a table becomes one for other readers.
@@ -153,7 +156,7 @@ def identify(info: Note) -> str:
 
 
 def _commit_file(path: str, version: int) -> str:
-    return f"{path}/_delta_log/{version:020d}.json"
+    return lake_log.commit_file(f"{path}/_delta_log", version)
 
 
 def metrics(spark: SparkSession, path: str) -> dict[str, int]:
@@ -262,25 +265,14 @@ def _read_commits(path: str, files: LogFiles, version: int | None = None) -> Ite
 
 
 def _newest_version(log: str, files: LogFiles) -> int:
-    """Return the newest version in a log's folder, -1 when there is none: one of the few after the last checkpoint."""
+    """Return the newest version in a log's folder, -1 when there is none."""
     try:
-        number = int(json.loads(files.read(f"{log}/_last_checkpoint") or "{}")["version"])
+        checkpoint = json.loads(files.read(f"{log}/_last_checkpoint") or "{}")["version"]
     except (OSError, ValueError, KeyError, TypeError):
-        number = -1
-
-    def has(version: int) -> bool:
-        return files.exists(f"{log}/{version:020d}.json")
-
-    if not has(number):
-        stems = (name.removesuffix(".json") for name in files.names(log) if name.endswith(".json"))
-        return max((int(stem) for stem in stems if stem.isdigit()), default=-1)
-    # Versions have no gaps, and on an object store each look is a request: twice as far each time, then back by halves.
-    step = 1
-    while has(number + step):
-        number, step = number + step, step * 2
-    while step := step // 2:
-        number += step if has(number + step) else 0
-    return number
+        checkpoint = None
+    return lake_log.find_newest(
+        checkpoint, lambda version: files.exists(lake_log.commit_file(log, version)), lambda: files.names(log)
+    )
 
 
 def time(info: Note) -> datetime:

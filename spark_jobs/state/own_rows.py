@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.errors import ReplicationError
-from headrace.lake.own_tables import PublishedTable
+from headrace.lake.own_tables import PublishedTable, newest_places
 from headrace.lake.storage import Storage
 from headrace.lake.table import LakeTable
 from spark_jobs import storage
@@ -44,12 +44,7 @@ def read(
 
 def newest(rows: "pa.Table") -> "pa.Table":
     """Return the newest row of each stream and table."""
-    loads = rows["load"].to_pylist()
-    places: dict[tuple[str, str | None], int] = {}
-    for place, key in enumerate(zip(rows["stream"].to_pylist(), rows["table"].to_pylist(), strict=True)):
-        if key not in places or loads[place] > loads[places[key]]:
-            places[key] = place
-    return rows.take(list(places.values()))
+    return rows.take(list(newest_places(rows).values()))
 
 
 def _read(spark: SparkSession, path: str, version: int, columns: tuple[str, ...]) -> "pa.Table | None":

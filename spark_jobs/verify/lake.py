@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
+from headrace.position import Position, commit_text
 from headrace.schema import TableSchema
 from headrace.verify import canonical
 from headrace.verify.comparison import Database, Place
@@ -181,7 +182,7 @@ class LakeAt:
         if newest is None:
             return Reached(newest=None, bound=None)
         # All positions of the newest epoch at that commit or later sort above it, and all before below.
-        epoch, commit, _ = newest.split("/")
-        bound = f"{epoch}/{place.commit:016x}"
-        complete = newest >= bound or (newest == whole and database.idle_since(int(commit, 16)))
+        at = Position.parse(newest)
+        bound = f"{at.epoch:08x}/{commit_text(place.commit)}"
+        complete = newest >= bound or (newest == whole and database.idle_since(at.commit))
         return Reached(newest=newest, bound=bound, proven=complete)

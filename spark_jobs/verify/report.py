@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
+from delta import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from rich.console import Console
@@ -217,6 +218,9 @@ _STRUCTURE = (
     "verified_at timestamp, stream string, source string, `table` string, verdict string, rows_source bigint, rows_lake bigint, "
     "ranges bigint, ranges_compared bigint, seconds double"
 )
+_PLACE = ("stream", "source", "table")
+#: Days for which verdicts are kept.
+_KEPT = 31
 #: After this many verifications the small files of the table are put together.
 _COMPACT_EVERY = 50
 
@@ -247,3 +251,15 @@ def record(spark: SparkSession, lake: LakeFile, stream: str, reports: Sequence[T
                 spark.sql(f"OPTIMIZE delta.`{path(lake)}`")
     except ReplicationError as error:
         _log.warning("the verification is done, but its verdicts are not recorded: %s", error.message)
+
+
+def prune(spark: SparkSession, lake: LakeFile) -> None:
+    """Remove verdicts of more than a month ago, but for the last one of each table of a source."""
+    rows = spark.read.format("delta").load(path(lake))
+    month_ago = F.lit(datetime.now(UTC) - timedelta(days=_KEPT))
+    if rows.filter(F.col("verified_at") < month_ago).isEmpty():
+        return
+    newest = rows.groupBy(*_PLACE).agg(F.max("verified_at").alias("newest"))
+    same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in _PLACE)
+    stale = F.expr(f"{same} AND t.verified_at < s.newest") & (F.col("t.verified_at") < month_ago)
+    DeltaTable.forPath(spark, path(lake)).alias("t").merge(newest.alias("s"), stale).whenMatchedDelete().execute()

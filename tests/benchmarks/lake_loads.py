@@ -29,12 +29,14 @@ from infra.local.kafka import Kafka
 from spark_jobs import session
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
-from tests.benchmarks import lake_avro, lake_freshness, lake_records, lake_tables, results
+from tests.benchmarks import lake_avro, lake_freshness, lake_records, lake_tables, lake_years, results
 from tests.benchmarks.results import Result, compared
 from tests.end_to_end.pipeline import command
 
 FILE = Path("build/bench-lake.json")
 PARTS = ("bronze", "silver", "avro", "increments", "tables", "nothing", "freshness")
+#: Measured where it is named alone: a million files are written for it.
+ASKED = ("years",)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,7 +46,7 @@ PARTS = ("bronze", "silver", "avro", "increments", "tables", "nothing", "freshne
 @click.option("--seconds", default=60, show_default=True, help="For which freshness is watched.")
 @click.option("--rate", default=1000, show_default=True, help="Changes a second while freshness is watched.")
 @click.option("--runs", default=3, show_default=True, help="Turns of each pair that count.")
-@click.option("--only", type=click.Choice(PARTS), multiple=True, help="Measure these parts alone.")
+@click.option("--only", type=click.Choice(PARTS + ASKED), multiple=True, help="Measure these parts alone.")
 @click.option("--memory", default="4g", show_default=True, help="Of the driver.")
 def bench(
     *, changes: int, rows: int, tables: int, seconds: int, rate: int, runs: int, only: tuple[str, ...], memory: str
@@ -76,6 +78,9 @@ def bench(
             if "tables" in parts:
                 console.rule("Many tables")
                 found += lake_tables.measure(console, spark, folder, tables=tables, changed=20, runs=runs)
+            if "years" in parts:
+                console.rule("Years")
+                found += lake_years.measure(console, spark, folder, tables=tables)
             if "freshness" in parts:
                 console.rule("Freshness")
                 _topic(kafka, "fresh")

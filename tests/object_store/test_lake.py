@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from psycopg2.extensions import parse_dsn
 from headrace.console.lake import Lake
 from spark_jobs import preflight
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import maintain, replay
+from spark_jobs.maintenance import erase, maintain, replay
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.verify.command import verify
@@ -155,3 +156,39 @@ def test_a_server_that_throttles_is_late_and_loses_answers_changes_nothing(spark
     )
     verified = CliRunner().invoke(verify, ["--at-rest", "--config", lake.path], catch_exceptions=False)
     assert (verified.exit_code, verified.output.splitlines()[-1]) == (0, "equal: 1 table of 1 source")
+
+
+@pytest.mark.timeout(3600)
+def test_s18_rows_are_erased_on_a_server_that_throttles_and_loses_answers(spark, s3_lake, feed, faults):
+    # given
+    source = feed()
+    lake = s3_lake(bank=source.topic)
+    source.commit(source.schema(), *(source.insert(id=i, name=f"person-{i}", balance="1.00") for i in range(6)))
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+
+    def erased(*keys):
+        return erase.erase(spark, lake, "bank", "public.accounts", keys, reason="request 12").counts
+
+    # when every third request is refused, then every other commit has no answer, then both while two do the same
+    faults(refuse=3)
+    assert erased("1", "2") == {"bronze": 2, "silver": 2, "history": 0, "former": 0, "quarantine": 0}
+    faults(lost=2)
+    assert erased("3")["silver"] == 1
+    faults(refuse=5, lost=2)
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(erased, "4") for _ in range(2)]
+        assert max(each.result()["silver"] for each in both) == 1
+    faults()
+    # then
+    left = ["person-0", "person-5"]
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == left
+    raw = spark.read.format("delta").load(bronze.table_path(lake, "bank"))
+    assert raw.filter("op = 'c'").count() == 2
+    assert replay.of_silver(spark, lake, "bank", None).problems == {}
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == left
+    # and loads go on
+    source.commit(source.insert(id=4, name="came back", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    assert silver.load(spark, lake, "bank").problems == {}
+    assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["came back", *left]

@@ -134,3 +134,46 @@ def test_l2_replaced_files_are_kept_for_keep_days(spark, bank, keep_days):
     maintain.maintain(spark, lake, "bank")
     assert len(set(accounts.glob("*.parquet"))) == current
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["ten"]
+
+
+@pytest.mark.long
+def test_keep_days_that_is_shortened_from_thirty_to_one_removes_what_is_older_and_nothing_that_is_published(
+    spark, bank
+):
+    """An idle table's published version is of long before what its log keeps from then on."""
+    source, lake, load = bank
+    long = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=30))
+    short = msgspec.structs.replace(lake, lake=msgspec.structs.replace(lake.lake, keep_days=1))
+    maintain.maintain(spark, long, "bank")
+    # given commits for twenty days, of one table alone
+    for number in range(4):
+        source.commit(source.update(id=1, name=f"name {number}", balance="1.00"), at=ms(11) + number)
+        assert load().problems == {}
+        age(spark, lake, 5)
+    accounts = Path(table_task.path(lake, "bank", "public.accounts"))
+    before = {file.name for file in accounts.glob("*.parquet")}
+    # when
+    for _ in range(2):
+        report = maintain.maintain(spark, short, "bank")
+        assert report.skipped == []
+        age(spark, lake, 1.5)
+    assert maintain.maintain(spark, short, "bank").skipped == []
+    # then what was replaced is gone, and all that is published is there
+    left = {file.name for file in accounts.glob("*.parquet")}
+    assert len(left) < len(before)
+    assert names(published_tables.frame(spark, short, "bank", "public.accounts")) == ["name 3"]
+    assert published_tables.frame(spark, short, "bank", "public.log").count() == 1
+    source.commit(
+        source.insert("public.log", entry="next"), source.update(id=1, name="next", balance="1.00"), at=ms(12)
+    )
+    assert load().problems == {}
+    assert names(published_tables.frame(spark, short, "bank", "public.accounts")) == ["next"]
+    assert published_tables.frame(spark, short, "bank", "public.log").count() == 2
+    # and the past is built from bronze, or again from a publication that is kept
+    past = engine.SqlEngine(spark.newSession(), short, as_of=_at(9))
+    try:
+        assert names(past.ask("SELECT name FROM silver.accounts")) == ["nine"]
+    finally:
+        past.close()
+    assert replay.of_silver(spark, short, "bank").problems == {}
+    assert names(published_tables.frame(spark, short, "bank", "public.accounts")) == ["next"]

@@ -1,87 +1,51 @@
 """S18: a person's row is erased from the whole lake by its key, whatever kills the erasure and whatever runs beside it."""
 
-from pathlib import Path
+import json
 
-import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from headrace.errors import ConfigurationError, NeedsOperator, Retryable
-from spark_jobs.bronze import erasures, increment, quarantine, sink
+from spark_jobs import table_command
+from spark_jobs.bronze import erased_records, erasures, increment, sink
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import drop, erase, maintain, replay
+from spark_jobs.maintenance import drop, erase, maintain, related_rows, replay
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild, tables_load
-from spark_jobs.state import delta_log, offsets, published
+from spark_jobs.state import delta_log, offsets
+from tests.lake import erasing
 from tests.lake.age import age
-from tests.lake.logged import LoggedLake
+from tests.lake.erasing import (
+    ACCOUNTS,
+    FORMER,
+    NAME,
+    J,
+    KilledError,
+    L,
+    add_tombstone,
+    files_with,
+    history_of,
+    keep_in_quarantine,
+    run,
+)
 
 pytestmark = pytest.mark.timeout(1500)
 
-ACCOUNTS = "public.accounts"
-J, L = "jakarta/bank", "london/bank"
-#: What is looked for in files.
-NAME, FORMER = "Amelia-Quillfeather", "Amelia-Vandersteen"
-
-
 #: The steps of an erasure, each of which may be its last one.
-STEPS = ("_empty_bronze", "_erase_table", "_erase_published", "_erase_former", "_empty_quarantine")
-
-
-class KilledError(Exception):
-    """In place of the end of the process."""
+STEPS = (
+    (erased_records, "empty"),
+    *((erase, name) for name in ("_erase_table", "_erase_published", "_erase_former", "_empty_quarantine")),
+)
 
 
 @pytest.fixture(scope="module")
 def loaded_lake(spark, tmp_path_factory):
-    logged_lake = LoggedLake(spark, tmp_path_factory.mktemp("erase") / "lake", "history = true\n")
-    first, other = logged_lake.feeds
-    for feed in logged_lake.feeds:
-        feed.commit(feed.schema())
-    first.commit(first.insert(id=1, name="kept", balance="1"), first.insert(id=7, name=FORMER, balance="2"))
-    other.commit(other.insert(id=7, name="another person", balance="3"))
-    logged_lake.load()
-    first.commit(first.update(id=7, name=NAME, balance="4"))
-    logged_lake.load()
-    return logged_lake
+    return erasing.make(spark, tmp_path_factory.mktemp("erase") / "lake")
 
 
 @pytest.fixture
 def lake(loaded_lake, tmp_path):
     return loaded_lake.copy_to(tmp_path / "lake")
-
-
-def history_of(lake, condition):
-    version = published.latest(lake.spark, lake.file, "bank").tables[ACCOUNTS].history
-    path = f"{lake.file.root}/history/bank/{ACCOUNTS}"
-    return lake.spark.read.format("delta").option("versionAsOf", version).load(path).filter(condition).count()
-
-
-def keep_in_quarantine(lake, key, value):
-    record = lake.spark.sql(
-        f"""SELECT 'bank' AS topic, 0 AS partition, 99L AS offset, current_timestamp() AS timestamp,
-        CAST('{key}' AS binary) AS key, CAST('{value}' AS binary) AS value,
-        '{J}' AS source, 'no/such' AS named_source, 'source' AS reason"""
-    )
-    quarantine.keep(lake.spark, lake.file, "bank", record)
-
-
-def files_with(lake, *texts):
-    """Return the files of the lake in which one of the texts is."""
-    found = []
-    for path in Path(lake.file.root).rglob("*"):
-        if not path.is_file():
-            continue
-        content = path.read_bytes()
-        if path.suffix == ".parquet":
-            content += str(pq.read_table(path).to_pylist()).encode()
-        if any(text.encode() in content for text in texts):
-            found.append(str(path.relative_to(lake.file.root)))
-    return sorted(found)
-
-
-def run(lake, *keys, **options):
-    options = {"sources": [J], "reason": "request 12"} | options
-    return erase.erase(lake.spark, lake.file, "bank", ACCOUNTS, keys, **options)
 
 
 @pytest.mark.parametrize("steps", [STEPS[::2], pytest.param(STEPS, marks=pytest.mark.long)], ids=["some", "all"])
@@ -95,15 +59,15 @@ def test_s18_an_erased_row_is_in_no_file_once_maintenance_has_removed_old_ones(l
     counted = run(lake, "7", dry_run=True).counts
     assert counted == {"bronze": 2, "silver": 1, "history": 2, "former": 3, "quarantine": 1}
     # when it is killed behind its steps, and run again each time
-    for step in steps:
-        done = getattr(erase, step)
+    for module, step in steps:
+        done = getattr(module, step)
 
         def killed(*given, _done=done, **options):
             _done(*given, **options)
             raise KilledError
 
         with monkeypatch.context() as patch:
-            patch.setattr(erase, step, killed)
+            patch.setattr(module, step, killed)
             with pytest.raises(KilledError):
                 run(lake, "7")
     report = run(lake, "7")
@@ -233,8 +197,7 @@ def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_e
     # given a tombstone, and a table that is dropped
     feed.commit(feed.insert(id=3, name="next", balance="1"))
     topic, partition, _, at, _, value = feed.waiting[-1]
-    feed.waiting.append((topic, partition, feed.offset, at, b'{"id":7}', None))
-    feed.offset += 1
+    add_tombstone(feed)
     lake.to_bronze()
     drop.drop(lake.spark, lake.file, "bank", ACCOUNTS)
     # when
@@ -250,3 +213,37 @@ def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_e
     feed.waiting.append((topic, partition, feed.offset, at, b'{"name":"next"}', value))
     lake.to_bronze()
     assert any("another key or none" in place for place in run(lake, "7", dry_run=True).not_reached)
+
+
+def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys_of_their_own(lake):
+    one = lake.feeds[0]
+    columns = {"id": ("int8", None, None), "line": ("int4", None, None), "account": ("int8", None, None)}
+    for feed in lake.feeds:
+        feed.commit(feed.schema(columns, ("id", "line"), "public.orders"))
+        rows = ((1, 1, 7), (1, 2, 7), (2, 1, 1), (3, 1, 77))
+        feed.commit(*(feed.insert("public.orders", id=i, line=n, account=account) for i, n, account in rows))
+    lake.load()
+    one.commit(one.update("public.orders", id=1, line=2, account=1), one.delete("public.orders", id=1, line=1))
+    lake.load()
+    found = related_rows.find_keys(lake.spark, lake.file, "bank", "public.orders.account", ["7", "8"], [J])
+    assert found == ("public.orders", ['["1","1"]', '["1","2"]'])
+    with pytest.raises(ConfigurationError, match="no column owner"):
+        related_rows.find_keys(lake.spark, lake.file, "bank", "public.orders.owner", ["7"], [])
+    # when
+    words = ["bank", ACCOUNTS, "7", "--source", J, "--related", "public.orders.account", "--reason", "request 12"]
+    done = CliRunner().invoke(
+        table_command.erase, [*words, "--config", str(lake.file.path), "--json"], catch_exceptions=False
+    )
+    # then
+    report = json.loads(done.output)
+    assert (report["table"], report["counts"]["silver"]) == (ACCOUNTS, 1)
+    assert [(each["table"], each["keys"], each["counts"]["silver"]) for each in report["related"]] == [
+        ("public.orders", 2, 1)
+    ]
+    assert lake.rows("id", "line", table="public.orders") == [
+        (J, 2, 1),
+        (J, 3, 1),
+        *((L, *key) for key in ((1, 1), (1, 2), (2, 1), (3, 1))),
+    ]
+    assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
+    assert lake.rows("id", "line", table="public.orders")[0] == (J, 2, 1)

@@ -1,5 +1,7 @@
 """Maintenance: fewer files, none that is published lost, and loads that go on as if it had not been."""
 
+import os
+import secrets
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -8,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from headrace.errors import ReplicationError
 from spark_jobs import run_log
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain, own_tables
@@ -16,9 +19,11 @@ from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_task
 from spark_jobs.state import publication, published
 from spark_jobs.state.published import Published
+from spark_jobs.verify import report
 from tests.lake.age import age
 from tests.lake.death import dying_before_it_publishes
 from tests.lake.logged import LoggedLake
+from tests.servers.volume import small_volume
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
 pytestmark = pytest.mark.timeout(1500)
@@ -206,6 +211,14 @@ def test_l47_the_record_of_loads_is_pruned_compacted_and_vacuumed(spark, logged_
         record(365 - number, J, f"{number}")
     for number in range(4, 8):
         record(1, J, f"{number}")
+    # and verdicts of two tables, one of which nobody verifies any more
+    verdicts = [
+        report.TableReport(source=J, table=f"public.{name}", verdict="equal") for name in ("accounts", "former")
+    ]
+    for days, verified in ((400, verdicts), (370, verdicts), (365, verdicts[:1]), (2, verdicts[:1]), (1, verdicts[:1])):
+        report.record(spark, lake, "bank", verified)
+        set_back = f"UPDATE delta.`{report.path(lake)}` SET verified_at = verified_at - INTERVAL {days} DAYS"
+        spark.sql(f"{set_back} WHERE verified_at > timestamp '{now - timedelta(hours=12):%Y-%m-%d %H:%M:%S}'")
     # then small files are put together as they come
     assert spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first()["numFiles"] <= 5
     before = {file.name for file in Path(path).glob("*.parquet")}
@@ -221,3 +234,41 @@ def test_l47_the_record_of_loads_is_pruned_compacted_and_vacuumed(spark, logged_
     ]
     assert len(before) > 8
     assert len(list(Path(path).glob("*.parquet"))) <= 2
+    # and of verdicts the last ones of each table, and those of a month
+    left = spark.read.format("delta").load(report.path(lake)).collect()
+    ages = sorted((row["table"], (now - row["verified_at"].astimezone(UTC)).days) for row in left)
+    assert ages == [("public.accounts", 0), ("public.accounts", 1), ("public.former", 369)]
+
+
+@pytest.mark.long
+def test_a_disk_that_is_full_in_the_middle_of_an_optimize_costs_that_table_alone_its_turn(spark, tmp_path):
+    with small_volume(tmp_path, 24) as volume:
+        lake = LoggedLake(spark, volume.path / "lake")
+        source, _ = lake.feeds
+        # given files that are to be put together, of rows that do not compress
+        source.commit(source.schema())
+        for part in range(4):
+            rows = (
+                source.insert(id=part * 1000 + number, name=secrets.token_hex(400), balance="1.00")
+                for number in range(1000)
+            )
+            source.commit(*rows)
+            lake.load()
+        table = Path(table_task.path(lake.file, "bank", "public.accounts"))
+        assert files(table) >= 4
+        # when less is left than what they are together
+        volume.fill()
+        left = volume.path / "other"
+        os.truncate(left, left.stat().st_size - 1_000_000)
+        with pytest.raises(ReplicationError):
+            maintain.maintain(spark, lake.file, "bank")
+        # then all that is published is there, also to a process that begins
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        assert ids(spark, lake.file) == list(range(4000))
+        # when there is room again
+        volume.free()
+        report = maintain.maintain(spark, lake.file, "bank")
+        assert {"bronze/bank", "silver/bank/public.accounts"} <= report.compacted.keys()
+        source.commit(source.delete(id=0))
+        assert lake.load().problems == {}
+        assert ids(spark, lake.file) == list(range(1, 4000))

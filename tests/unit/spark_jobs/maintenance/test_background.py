@@ -1,6 +1,7 @@
 """Maintenance next to loads that never end: when it is due, one at a time, and what fails ends no load (L15, L43)."""
 
 import logging
+from datetime import UTC, datetime, timedelta
 from threading import Event
 
 import pytest
@@ -85,6 +86,23 @@ def test_l43_a_process_that_lives_for_a_few_loads_maintains_what_is_due(due, mon
     assert registered == ["bank"]
 
 
+def test_what_is_recorded_of_maintenance_beside_loads_that_never_end_does_not_grow(monkeypatch):
+    """Rows of former maintenance went where all tables were maintained at once: of 10,000 tables 3,650,000 a year stayed."""
+    forgotten = []
+    monkeypatch.setattr(maintain, "_session", lambda _: None)
+    monkeypatch.setattr(maintain, "_slices", lambda *_: [])
+    monkeypatch.setattr(maintain, "_sweep", lambda *_: None)
+    monkeypatch.setattr(maintain.own_tables, "forget", lambda *given: forgotten.append(given[3]))
+    monkeypatch.setattr(maintain.drop, "remove", lambda *_: None)
+    monkeypatch.setattr(maintain.erase, "vacuum", lambda *_: None)
+    for day in (timedelta(days=1), timedelta(0)):
+        maintain.maintain(None, None, "bank", older_than=day)
+    # what is left out was maintained since
+    ago = [datetime.now(UTC) - before for before in forgotten]
+    assert timedelta(days=1) <= ago[0] < timedelta(days=1, minutes=10)
+    assert ago[1] < timedelta(minutes=10)
+
+
 def test_bronzes_note_is_renewed_ahead_of_the_removal_of_rows_that_would_show_the_same(monkeypatch):
     calls = []
     monkeypatch.setattr(maintain, "_session", lambda _: None)
@@ -96,6 +114,7 @@ def test_bronzes_note_is_renewed_ahead_of_the_removal_of_rows_that_would_show_th
         (maintain.erase, "vacuum"),
     ):
         monkeypatch.setattr(module, name, lambda *_: None)
+    monkeypatch.setattr(maintain.erased_records, "empty_again", lambda *_: None)
     monkeypatch.setattr(maintain.sink, "renew", lambda *_: calls.append("renew"))
     monkeypatch.setattr(maintain, "remove_old_records", lambda *_: calls.append("remove"))
 
