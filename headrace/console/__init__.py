@@ -8,5 +8,6 @@ configured, Prometheus. It has no database of its own, changes nothing, and is o
     pages · security         requests to HTML; who may ask
     sources · charts         a source's hops and what to run, which sources a page lists; which figures charts show
     hops · plots             the hops of a source, each with a state; charts in SVG
+    lake_view                what is known of the lake at one moment
     bridges · lake · retention    what is known: each has a thread of its own; the lake's own tables are read by headrace/lake
 """

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from headrace.console import plots, sources
-from headrace.console.lake import Load
+from headrace.console.lake_view import Load
 from headrace.console.plots import Bar, Line, Point
 from headrace.errors import ConfigurationError, NotConnected
 from headrace.status.table import duration

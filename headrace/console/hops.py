@@ -6,7 +6,7 @@ Pure. States are `ok`, `warn`, `bad`, `idle` (nothing to do here) and `unknown`.
 from typing import NamedTuple
 
 from headrace.console.bridges import SourceSeen
-from headrace.console.lake import LakeView
+from headrace.console.lake_view import LakeView
 from headrace.status.answer import SourceStatus
 from headrace.status.table import duration, size
 

@@ -16,7 +16,8 @@ from headrace.console import charts, metrics, sources
 from headrace.console.bridges import Bridges, BridgesView
 from headrace.console.charts import History, Prometheus
 from headrace.console.hops import NAMES
-from headrace.console.lake import Lake, LakeView
+from headrace.console.lake import Lake
+from headrace.console.lake_view import LakeView
 from headrace.console.plots import FILTERS
 from headrace.console.retention import Retention
 from headrace.console.sources import IN_WORDS, STATES, Files, SourceRow, counts, rows

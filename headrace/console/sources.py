@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from headrace.console import hops
 from headrace.console.bridges import BridgesView, SourceSeen
 from headrace.console.hops import Hop
-from headrace.console.lake import LakeView, TablePublished, Verdict
+from headrace.console.lake_view import LakeView, TablePublished, Verdict
 from headrace.status.answer import SourceStatus
 
 #: From the worst down.
