@@ -1,7 +1,10 @@
 """What is known of the lake at one moment: streams, tables, loads and verdicts. Values: lake.py makes them, pages show them."""
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 #: Every state of an expectation, so that one that none has can be counted as 0.
 EXPECTATION_STATES = ("met", "not met", "not counted")
@@ -128,6 +131,50 @@ class LakeView:
     offsets: dict[str, dict[tuple[str, int], int]] | None = None
     #: By step and source: when the step was last seen to have all that was committed. Kept from view to view.
     complete_at: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def table(self, stream: str, name: str) -> TablePublished | None:
+        """Return a table of a stream; None where there is none of that name."""
+        return self._by_name.get((stream, name))
+
+    def tables_of(self, stream: str, source: str) -> Sequence[TablePublished]:
+        """Return the tables of a stream that hold a source."""
+        return self._by_source.get((stream, source), ())
+
+    def verdicts_of_source(self, stream: str, source: str) -> Mapping[str, Verdict]:
+        """Return the last verdicts of a source, by table."""
+        return self._verdicts_by_source.get((stream, source), {})
+
+    def verdicts_of_table(self, stream: str, table: str) -> Mapping[str, Verdict]:
+        """Return the last verdicts of a table, by source."""
+        return self._verdicts_by_table.get((stream, table), {})
+
+    # Made once for each view: a page of ten thousand tables searches nothing.
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, str], TablePublished]:
+        return {(table.stream, table.table): table for table in self.tables}
+
+    @cached_property
+    def _by_source(self) -> Mapping[tuple[str, str], list[TablePublished]]:
+        found = defaultdict(list)
+        for table in self.tables:
+            for source in table.positions:
+                found[table.stream, source].append(table)
+        return found
+
+    @cached_property
+    def _verdicts_by_source(self) -> Mapping[tuple[str, str], dict[str, Verdict]]:
+        found: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)
+        for (stream, source, table), verdict in self.verdicts.items():
+            found[stream, source][table] = verdict
+        return found
+
+    @cached_property
+    def _verdicts_by_table(self) -> Mapping[tuple[str, str], dict[str, Verdict]]:
+        found: dict[tuple[str, str], dict[str, Verdict]] = defaultdict(dict)
+        for (stream, source, table), verdict in self.verdicts.items():
+            found[stream, table][source] = verdict
+        return found
 
     def lag(self, step: str, source: str, committed: str | None, now: float, *, is_heard: bool = True) -> float | None:
         """Return how old what a step lacks of a source may be, in seconds; 0 when it lacks nothing, None when not known.

@@ -106,8 +106,8 @@ class Pages:
             steps=sources.steps_of_source(row, lake, self._known.files),
             published=lake.streams[row.stream].positions.get(name) if row.stream in lake.streams else None,
             reached={step: lake.reached.get((step, name)) for step in ("bronze", "silver")},
-            tables=[table for table in lake.tables if table.stream == row.stream and name in table.positions],
-            verdicts={table: found for (_, of, table), found in lake.verdicts.items() if of == name},
+            tables=lake.tables_of(row.stream, name),
+            verdicts=lake.verdicts_of_source(row.stream, name),
             files=self._known.files,
             plots=plots,
             notice=notice,
@@ -139,35 +139,33 @@ class Pages:
 
     def tables(self, request: Request) -> Response:
         """Show the tables with their age and the last verdict of verification."""
-        _, lake, _ = self._now()
+        lake = self._known.lake.view()
         text = request.query_params.get("q", "").strip()
         state = request.query_params.get("state", "")
-        every = [
-            sources.TableLine(table, sources.verdict(lake, table), sources.step_of_table(table, self._known.files))
-            for table in lake.tables
-        ]
         shown = [
-            line
-            for line in every
-            if text.casefold() in f"{line.table.stream} {line.table.table} {line.table.name}".casefold()
-            and state in {"", line.table.state}
+            table
+            for table in lake.tables
+            if text.casefold() in f"{table.stream} {table.table} {table.name}".casefold() and state in {"", table.state}
         ]
         return self._page(
             request,
             "tables.html",
             lake=lake,
-            lines=shown[:500],
-            total=len(every),
+            lines=[
+                sources.TableLine(table, sources.verdict(lake, table), sources.step_of_table(table, self._known.files))
+                for table in shown[:500]
+            ],
+            total=len(lake.tables),
             matching=len(shown),
             text=text,
             state=state,
-            states=sorted({line.table.state for line in every}),
+            states=sorted({table.state for table in lake.tables}),
             files=self._known.files,
         )
 
     def trends(self, request: Request) -> Response:
         """Show lag, rate and freshness over time, of all."""
-        _, lake, _ = self._now()
+        lake = self._known.lake.view()
         span = self._span(request)
         plots, notice = self._charts.of_all(sorted(lake.streams), RANGES[span])
         return self._page(

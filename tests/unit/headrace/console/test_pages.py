@@ -163,6 +163,34 @@ def test_a_page_of_sources_is_as_long_whatever_their_number(tmp_path):
     assert max(lengths.values()) < 1.02 * lengths[200], lengths
 
 
+class Counted(dict):
+    """Verdicts, and how often all of them were gone through."""
+
+    times = 0
+
+    def items(self):
+        self.times += 1
+        return super().items()
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_a_list_of_tables_goes_through_the_verdicts_a_few_times_however_many_tables_there_are(tmp_path):
+    """Ten thousand tables with a verdict each took three minutes: all verdicts were searched for each table."""
+    view = whole_lake()
+    tables = tuple(replace(view.tables[0], table=f"public.t{number}") for number in range(1000))
+    (found,) = view.verdicts.values()
+    verdicts = Counted({("bank", "jakarta/bank", table.table): found for table in tables})
+    served = Served(tmp_path, replace(view, tables=tables, verdicts=verdicts))
+    served.hear(answer(200))
+    for path in ("/tables", "/", "/metrics", "/sources/jakarta/bank"):
+        assert served.get(path).status_code == 200
+    assert verdicts.times < 10
+    assert served.get("/tables").text.count(" not equal</span>") == 500
+
+
 @pytest.mark.parametrize(
     ("snapshot", "shown"),
     [
