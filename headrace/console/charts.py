@@ -20,6 +20,7 @@ from markupsafe import Markup
 from headrace.console import plots, sources
 from headrace.console.lake_view import Load
 from headrace.console.plots import Bar, Line, Point
+from headrace.console.table_detail import Version
 from headrace.errors import ConfigurationError, NotConnected
 from headrace.status.table import duration
 
@@ -221,3 +222,18 @@ def of_loads(loads: Sequence[Load], seconds: float) -> list[Plot]:
         Plot("Duration", "of each step", plots.bars("Duration", took, seconds, plots.seconds_text), names),
         Plot("Rows", "written by each step", plots.bars("Rows", wrote, seconds, plots.count), names),
     ]
+
+
+def of_versions(versions: Sequence[Version], seconds: float) -> Plot:
+    """Return the chart of a table's published versions: when each came, and how many changes its load applied."""
+    found = [
+        Bar(
+            version.at.timestamp(),
+            float(version.changes),
+            f"version {version.version}, load {version.load}, {version.at:%Y-%m-%d %H:%M:%S} UTC: {version.changes:,} changes",
+        )
+        for version in versions
+        if version.at is not None
+    ]
+    chart = plots.bars("Versions", found, seconds, plots.count, plots.FULL)
+    return Plot("Versions", "each as high as the changes that its load applied", chart)

@@ -234,12 +234,16 @@ def _table(row: Row, stream: StreamPublished, names: dict[tuple[str, str], str])
         expectations=tuple(
             Expectation(
                 name=each["expectation"],
+                expression=each["expression"],
                 total=each["total"],
                 failing=each["total_failing"],
                 problem=each["problem"] or "",
             )
             for each in row.get("quality") or ()
         ),
+        path=row.get("path") or "",
+        history=row.get("history"),
+        schemas=_map(row.get("schemas")),
     )
 
 

@@ -27,6 +27,7 @@ class Expectation:
     """What the last load that counted found of an expectation of a table's rows."""
 
     name: str
+    expression: str = ""
     #: All rows, and those that do not meet it; None where it cannot be counted.
     total: int | None
     failing: int | None
@@ -60,6 +61,11 @@ class TablePublished:
     #: When its stream was published last.
     published_at: datetime | None
     expectations: tuple[Expectation, ...] = ()
+    #: Its folder under the lake's root, empty where it is not known, and the version of its history, None where none is kept.
+    path: str = ""
+    history: int | None = None
+    #: Of the newest schema record of each source, its digest in the lake's table `schemas`.
+    schemas: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

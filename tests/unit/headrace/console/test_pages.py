@@ -25,6 +25,7 @@ from headrace.console.pages import Known, Pages
 from headrace.console.retention import Retention, RetentionView
 from headrace.console.server import Settings, application
 from headrace.console.sources import Files
+from headrace.console.table_detail import TableDetails
 from headrace.retention import StreamRetention
 from headrace.status.answer import Answer, DeliveryStatus, SnapshotStatus, SourceStatus
 from tests.rules.waiting import eventually
@@ -80,7 +81,7 @@ def answer(count=1):
 class Served:
     """The application over a bridge that answers what a test wants."""
 
-    def __init__(self, folder, lake):
+    def __init__(self, folder, lake, details=None, loaded=None):
         (folder / "bridge.toml").write_text(
             '[kafka]\nbootstrap = "k:1"\n[interconnect]\nlisten = "127.0.0.1:0"\n[streams.bank.sources]\n"jakarta/bank" = [0]\n'
         )
@@ -88,19 +89,22 @@ class Served:
         self.lake = Lake(None)
         self.lake._view = lake
         self.retention = Retention(None, lambda: None)
+        settings = Settings(bridge=load(folder / "bridge.toml", BridgeFile), at=("b:1",))
         self.pages = Pages(
             Known(
                 bridges=self.bridges,
                 lake=self.lake,
+                details=details or TableDetails(None, wait_seconds=0),
                 retention=self.retention,
                 history=History(),
                 prometheus=None,
                 streams={"jakarta/bank": "bank"},
+                feeds=settings.bridge.streams,
+                loaded=loaded or {},
                 files=Files("bridge.toml", "lake.toml"),
                 has_login=True,
             )
         )
-        settings = Settings(bridge=load(folder / "bridge.toml", BridgeFile), at=("b:1",))
         self.application = application(self.pages, settings)
 
     def hear(self, found, problem=""):
