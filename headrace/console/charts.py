@@ -224,16 +224,19 @@ def of_loads(loads: Sequence[Load], seconds: float) -> list[Plot]:
     ]
 
 
-def of_versions(versions: Sequence[Version], seconds: float) -> Plot:
-    """Return the chart of a table's published versions: when each came, and how many changes its load applied."""
-    found = [
-        Bar(
-            version.at.timestamp(),
-            float(version.changes),
-            f"version {version.version}, load {version.load}, {version.at:%Y-%m-%d %H:%M:%S} UTC: {version.changes:,} changes",
-        )
-        for version in versions
-        if version.at is not None
+def of_versions(versions: Sequence[Version], seconds: float) -> list[Plot]:
+    """Return the charts of a table's published versions, newest first: when each came, and how many changes its load applied."""
+    since, points, changes = time.time() - seconds, [], []
+    for version in reversed(versions):
+        if version.at is None or version.at.timestamp() < since:
+            continue
+        at = version.at.timestamp()
+        text = f"version {version.version}, load {version.load}, {version.at:%Y-%m-%d %H:%M:%S} UTC: {version.changes:,} changes"
+        points.append((at, float(version.version)))
+        changes.append(Bar(at, float(version.changes), text))
+    line = plots.lines("Version", [Line("version", points)], seconds, plots.count, plots.WIDE)
+    bars = plots.bars("Changes", changes, seconds, plots.count)
+    return [
+        Plot("Version", "by its number, as published", line),
+        Plot("Changes", "that the load of each applied", bars),
     ]
-    chart = plots.bars("Versions", found, seconds, plots.count, plots.FULL)
-    return Plot("Versions", "each as high as the changes that its load applied", chart)

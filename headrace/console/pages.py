@@ -209,7 +209,7 @@ class Pages:
                     now=bridges.at,
                 )
             ),
-            plot=charts.of_versions(detail.versions, RANGES[span]),
+            plots=charts.of_versions(detail.versions, RANGES[span]),
             span=span,
             spans=list(RANGES),
         )

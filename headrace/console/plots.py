@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from headrace.status.table import cores, duration, size
 
 #: Units of a chart's own; the page scales it to its column.
-NARROW, WIDE, FULL, HEIGHT = 420, 620, 1150, 180
+NARROW, WIDE, HEIGHT = 420, 620, 180
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 10, 12, 26
 #: Steps of an axis of seconds, and of the time below: what clocks show.
 _CLOCK = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400, 172_800)
