@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
 from pathlib import Path
 
 from headrace.console import audit
@@ -146,9 +145,10 @@ class TableDetails:
                 self._changed.wait_for(lambda: self._wanted or self._stopped)
                 if self._stopped:
                     return
+                # The newest first: whoever waited for the oldest has gone.
                 key, table = self._wanted.popitem()
-                # Whoever waited for the others has gone.
-                self._wanted = dict(islice(self._wanted.items(), _MOST_TABLES))
+                for oldest in list(self._wanted)[: -_MOST_TABLES or None]:
+                    del self._wanted[oldest]
             detail = self.read(table)
             with self._changed:
                 self._details[key] = detail
