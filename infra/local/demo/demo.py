@@ -305,7 +305,7 @@ def forget(folder: Path) -> None:
 @click.option(
     "--rate", type=click.IntRange(1), default=100, show_default=True, help="Transactions a second in each region."
 )
-@click.option("--keep", is_flag=True, help="Leave everything running, to play with.")
+@click.option("--keep", is_flag=True, help="Leave everything running, with a console, to play with.")
 @click.option("--stop", is_flag=True, help="Stop a demo that --keep left running, and remove its folder.")
 def demo(*, folder: Path, scale: int, clients: int, seconds: int, rate: int, keep: bool, stop: bool) -> None:
     """Run the main job: three databases under load, captured, carried, loaded by Airflow, verified, asked in SQL.
