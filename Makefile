@@ -62,7 +62,7 @@ setup: .setup/python ## Install Python packages into .venv and fetch the jars (o
 	@touch $@
 
 demo: .setup/demo ## The main job on real input: three regions, edges, bridge, Kafka, Spark, Airflow, proof
-	@$(BIN)/headrace demo
+	@$(BIN)/headrace demo --keep
 
 demo-fraud: .setup/demo ## Frauds among card transactions, found in the stream; alerts back to branches (examples/fraud); FRAUD="--seconds 30"
 	@$(BIN)/python examples/fraud/demo.py $(FRAUD)

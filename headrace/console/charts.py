@@ -18,8 +18,9 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from headrace.console import plots, sources
-from headrace.console.lake import Load
+from headrace.console.lake_view import Load
 from headrace.console.plots import Bar, Line, Point
+from headrace.console.table_detail import Version
 from headrace.errors import ConfigurationError, NotConnected
 from headrace.status.table import duration
 
@@ -220,4 +221,22 @@ def of_loads(loads: Sequence[Load], seconds: float) -> list[Plot]:
     return [
         Plot("Duration", "of each step", plots.bars("Duration", took, seconds, plots.seconds_text), names),
         Plot("Rows", "written by each step", plots.bars("Rows", wrote, seconds, plots.count), names),
+    ]
+
+
+def of_versions(versions: Sequence[Version], seconds: float) -> list[Plot]:
+    """Return the charts of a table's published versions, newest first: when each came, and how many changes its load applied."""
+    since, points, changes = time.time() - seconds, [], []
+    for version in reversed(versions):
+        if version.at is None or version.at.timestamp() < since:
+            continue
+        at = version.at.timestamp()
+        text = f"version {version.version}, load {version.load}, {version.at:%Y-%m-%d %H:%M:%S} UTC: {version.changes:,} changes"
+        points.append((at, float(version.version)))
+        changes.append(Bar(at, float(version.changes), text))
+    line = plots.lines("Version", [Line("version", points)], seconds, plots.count, plots.WIDE)
+    bars = plots.bars("Changes", changes, seconds, plots.count)
+    return [
+        Plot("Version", "by its number, as published", line),
+        Plot("Changes", "that the load of each applied", bars),
     ]

@@ -6,7 +6,7 @@ Pure. States are `ok`, `warn`, `bad`, `idle` (nothing to do here) and `unknown`.
 from typing import NamedTuple
 
 from headrace.console.bridges import SourceSeen
-from headrace.console.lake import LakeView
+from headrace.console.lake_view import LakeView
 from headrace.status.answer import SourceStatus
 from headrace.status.table import duration, size
 
@@ -180,13 +180,11 @@ def silver(status: SourceStatus, lake: LakeView, stream: str, lag: float | None)
 
 def _trouble(source: str, lake: LakeView, stream: str, *, copies: bool) -> tuple[str, str] | None:
     """Return a word and a sentence for what is wrong with tables of a source; `copies` that are under way count too."""
-    own = [table for table in lake.tables if table.stream == stream and source in table.positions]
+    own = lake.tables_of(stream, source)
     if stopped := [table.table for table in own if table.state == "stopped"]:
         return "stopped", f"tables that stopped: {_listed(stopped)}"
-    verdicts = {
-        table: one.verdict for (of, name, table), one in lake.verdicts.items() if (of, name) == (stream, source)
-    }
-    if differing := [table for table, verdict in verdicts.items() if verdict == "not equal"]:
+    verdicts = lake.verdicts_of_source(stream, source)
+    if differing := [table for table, found in verdicts.items() if found.verdict == "not equal"]:
         return "differs", f"verification found a difference in {_listed(differing)}"
     if copies and (copying := [table.table for table in own if source in table.copying]):
         return "copying", f"copies under way: {_listed(copying)}"

@@ -4,6 +4,7 @@ With `X-Fragment: 1` a page is rendered without its frame: the script asks for t
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +13,20 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
 from headrace import __version__
-from headrace.console import charts, metrics, sources
+from headrace.configuration.bridge import Stream as Feed
+from headrace.configuration.lake import Stream
+from headrace.console import charts, lineage, metrics, sources, tables
 from headrace.console.bridges import Bridges, BridgesView
 from headrace.console.charts import History, Prometheus
 from headrace.console.hops import NAMES
-from headrace.console.lake import Lake, LakeView
+from headrace.console.lake import Lake
+from headrace.console.lake_view import LakeView
+from headrace.console.lineage import Facts
 from headrace.console.plots import FILTERS
 from headrace.console.retention import Retention
 from headrace.console.sources import IN_WORDS, STATES, Files, SourceRow, counts, rows
+from headrace.console.table_detail import TableDetails
+from headrace.lake.own_tables import bronze_name
 from headrace.status.answer import cost_of_all
 
 #: Seconds of a chart, by the name in the address.
@@ -34,11 +41,15 @@ class Known:
 
     bridges: Bridges
     lake: Lake
+    details: TableDetails
     retention: Retention
     history: History
     prometheus: Prometheus | None
     #: The stream of each source, by the bridges' file.
     streams: dict[str, str]
+    #: Streams as the bridges' file and the lake's have them.
+    feeds: Mapping[str, Feed]
+    loaded: Mapping[str, Stream]
     files: Files
     #: Whether there is a login, so that a page can offer to log out.
     has_login: bool
@@ -85,6 +96,7 @@ class Pages:
             shown=shown,
             streams=sorted({each.stream for each in found if each.stream}),
             trouble=[each for each in found if each.state == "bad"][:5],
+            stopped=[table for table in lake.tables if table.state == "stopped"],
         )
 
     def source(self, request: Request) -> Response:
@@ -105,8 +117,8 @@ class Pages:
             steps=sources.steps_of_source(row, lake, self._known.files),
             published=lake.streams[row.stream].positions.get(name) if row.stream in lake.streams else None,
             reached={step: lake.reached.get((step, name)) for step in ("bronze", "silver")},
-            tables=[table for table in lake.tables if table.stream == row.stream and name in table.positions],
-            verdicts={table: found for (_, of, table), found in lake.verdicts.items() if of == name},
+            tables=lake.tables_of(row.stream, name),
+            verdicts=lake.verdicts_of_source(row.stream, name),
             files=self._known.files,
             plots=plots,
             notice=notice,
@@ -138,35 +150,73 @@ class Pages:
 
     def tables(self, request: Request) -> Response:
         """Show the tables with their age and the last verdict of verification."""
-        _, lake, _ = self._now()
+        lake = self._known.lake.view()
         text = request.query_params.get("q", "").strip()
         state = request.query_params.get("state", "")
-        every = [
-            sources.TableLine(table, sources.verdict(lake, table), sources.step_of_table(table, self._known.files))
-            for table in lake.tables
-        ]
         shown = [
-            line
-            for line in every
-            if text.casefold() in f"{line.table.stream} {line.table.table} {line.table.name}".casefold()
-            and state in {"", line.table.state}
+            table
+            for table in lake.tables
+            if text.casefold() in f"{table.stream} {table.table} {table.name}".casefold() and state in {"", table.state}
         ]
         return self._page(
             request,
             "tables.html",
             lake=lake,
-            lines=shown[:500],
-            total=len(every),
+            lines=[
+                sources.TableLine(table, sources.verdict(lake, table), sources.step_of_table(table, self._known.files))
+                for table in shown[:500]
+            ],
+            total=len(lake.tables),
             matching=len(shown),
             text=text,
             state=state,
-            states=sorted({line.table.state for line in every}),
+            states=sorted({table.state for table in lake.tables}),
             files=self._known.files,
+        )
+
+    def table(self, request: Request) -> Response:
+        """Show one table."""
+        stream, name = request.query_params.get("stream", ""), request.query_params.get("name", "")
+        lake = self._known.lake.view()
+        table = lake.table(stream, name)
+        if table is None:
+            return self._page(request, "missing.html", status=404, what=f"No table {name} of stream {stream}")
+        bridges, span = self._known.bridges.view(), request.query_params.get("range", "24h")
+        span = span if span in RANGES else "24h"
+        detail = self._known.details.find(table)
+        lines = tables.of_table(table, lake, bridges)
+        freshness = tables.freshness(lines)
+        return self._page(
+            request,
+            "table.html",
+            table=table,
+            lake=lake,
+            detail=detail,
+            step=sources.step_of_table(table, self._known.files),
+            freshness=freshness,
+            lines=lines[: tables.MOST_SOURCES],
+            total=len(lines),
+            verdict=sources.verdict(lake, table),
+            lineage=lineage.picture(
+                Facts(
+                    table=table,
+                    lake=lake,
+                    sources=bridges.sources,
+                    feed=self._known.feeds.get(stream),
+                    bronze=bronze_name(stream, self._known.loaded),
+                    views=tables.views(table, self._known.loaded.get(stream)),
+                    freshness=freshness,
+                    now=bridges.at,
+                )
+            ),
+            plots=charts.of_versions(detail.versions, RANGES[span]),
+            span=span,
+            spans=list(RANGES),
         )
 
     def trends(self, request: Request) -> Response:
         """Show lag, rate and freshness over time, of all."""
-        _, lake, _ = self._now()
+        lake = self._known.lake.view()
         span = self._span(request)
         plots, notice = self._charts.of_all(sorted(lake.streams), RANGES[span])
         return self._page(
@@ -208,7 +258,7 @@ class Pages:
         theme = request.cookies.get("theme", "")
         text = self._templates.get_template(template).render(
             layout="fragment.html" if request.headers.get("x-fragment") else "base.html",
-            page="overview" if template == "source.html" else template.removesuffix(".html"),
+            page={"source.html": "overview", "table.html": "tables"}.get(template, template.removesuffix(".html")),
             theme=theme if theme in {"light", "dark"} else "",
             version=__version__,
             now=time.time(),

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup, escape
 
@@ -185,7 +185,7 @@ def seconds_text(value: float) -> str:
 
 
 #: A sign for each state, of a shape of its own: colour alone is not enough for some people.
-_SIGNS = {"ok": "●", "warn": "▲", "bad": "■", "idle": "◌", "unknown": "○"}
+SIGNS = {"ok": "●", "warn": "▲", "bad": "■", "idle": "◌", "unknown": "○"}
 _NONE = "-"
 
 
@@ -214,8 +214,14 @@ def _size(number: float | None) -> str:
     return f"{text} B" if text[-1].isdigit() else f"{text[:-1]} {text[-1]}B"
 
 
-def _source_link(source: str) -> str:
+def source_link(source: str) -> str:
+    """Return the address of a source's page."""
     return f"/sources/{quote(source)}"
+
+
+def _table_query(table: Any) -> str:
+    """Return the query that names a table: its name may have any character, which a path would not keep."""
+    return urlencode({"stream": table.stream, "name": table.table})
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -227,6 +233,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "whole": lambda number: _NONE if number is None else f"{number:,}",
     "age": _age,
     "clock": _clock,
-    "sign": lambda state: _SIGNS[state],
-    "source_link": _source_link,
+    "sign": lambda state: SIGNS[state],
+    "source_link": source_link,
+    "table_query": _table_query,
+    "table_link": lambda table: f"/table?{_table_query(table)}",
 }

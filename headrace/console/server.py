@@ -35,6 +35,7 @@ from headrace.console.pages import Known, Pages
 from headrace.console.retention import Retention
 from headrace.console.security import Guard, Identity
 from headrace.console.sources import Files, figures, rows
+from headrace.console.table_detail import TableDetails
 from headrace.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
@@ -76,6 +77,11 @@ class Console:
         self._bridges = Bridges(settings.at, tuple(sources))
         file = settings.lake
         self._lake = Lake(file.root, file.streams, file.spark_settings) if file else Lake(None)
+        self._details = (
+            TableDetails(file.root, file.spark_settings, file.serve.audit)
+            if file
+            else TableDetails(None, wait_seconds=0)
+        )
         self._retention = Retention(file, lambda: self._lake.view().offsets)
         self._history = History()
         self._streams = sources
@@ -87,10 +93,13 @@ class Console:
             Known(
                 bridges=self._bridges,
                 lake=self._lake,
+                details=self._details,
                 retention=self._retention,
                 history=self._history,
                 prometheus=prometheus,
                 streams=sources,
+                feeds=settings.bridge.streams,
+                loaded=file.streams if file else {},
                 files=files,
                 has_login=login,
             )
@@ -136,6 +145,7 @@ class Console:
                 signal.signal(stop, lambda *_: None)
         self._bridges.start()
         self._lake.start()
+        self._details.start()
         self._retention.start()
         threading.Thread(target=self._record, name="history", daemon=True).start()
         try:
@@ -144,6 +154,7 @@ class Console:
             self._stopped.set()
             self._bridges.stop()
             self._lake.stop()
+            self._details.stop()
             self._retention.stop()
 
     def stop(self) -> None:
@@ -168,6 +179,7 @@ def application(pages: Pages, settings: Settings) -> Guard:
             Route("/sources/{region}/{name}", pages.source),
             Route("/loads", pages.loads),
             Route("/tables", pages.tables),
+            Route("/table", pages.table),
             Route("/trends", pages.trends),
             Route("/metrics", pages.metrics),
             Mount("/static", StaticFiles(directory=Path(__file__).parent / "static")),

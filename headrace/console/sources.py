@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from headrace.console import hops
 from headrace.console.bridges import BridgesView, SourceSeen
 from headrace.console.hops import Hop
-from headrace.console.lake import LakeView, TablePublished, Verdict
+from headrace.console.lake_view import LakeView, TablePublished, Verdict
 from headrace.status.answer import SourceStatus
 
 #: From the worst down.
@@ -177,17 +177,13 @@ def _past_stop(table: TablePublished, lake: str) -> str:
 
 def _of_lake(row: SourceRow, lake: LakeView, file: str) -> list[Step]:
     path = shlex.quote(file)
-    own = [table for table in lake.tables if table.stream == row.stream and row.source in table.positions]
+    own = lake.tables_of(row.stream, row.source)
     stopped = (step_of_table(table, Files("", file)) for table in own if table.state == "stopped")
     steps = [step for step in stopped if step is not None]
     if row.stream and any(hop.state == "warn" and hop.word == "behind" for hop in row.hops[5:]):
         steps.append(Step("The lake is behind: load the stream.", f"headrace lake load {row.stream} --config {path}"))
-    verified = {table for stream, source, table in lake.verdicts if (stream, source) == (row.stream, row.source)}
-    differ = [
-        table
-        for (stream, source, table), found in lake.verdicts.items()
-        if (stream, source) == (row.stream, row.source) and found.verdict == "not equal"
-    ]
+    verified = lake.verdicts_of_source(row.stream, row.source)
+    differ = [table for table, found in verified.items() if found.verdict == "not equal"]
     verify = f"headrace verify {row.stream} --source {shlex.quote(row.source)} --config {path}"
     if differ:
         steps.append(Step(f"Verification found a difference in {', '.join(sorted(differ)[:3])}.", verify))
@@ -294,9 +290,5 @@ def listed(found: list[SourceRow], wish: Asked) -> Listed:
 def verdict(lake: LakeView, table: TablePublished) -> Verdict | None:
     """Return the worst of the last verdicts of a table's sources, the oldest of several."""
     order = ("not equal", "not compared", "equal")
-    found = [
-        one
-        for (stream, _, name), one in lake.verdicts.items()
-        if (stream, name) == (table.stream, table.table) and one.verdict in order
-    ]
+    found = [one for one in lake.verdicts_of_table(table.stream, table.table).values() if one.verdict in order]
     return min(found, key=lambda one: (order.index(one.verdict), one.verified_at), default=None)

@@ -61,14 +61,23 @@ class OwnTables:
             NotConnected: it cannot be read, and why.
         """
         with self._opened(table) as opened:
-            from deltalake import QueryBuilder  # noqa: PLC0415 - only where a lake is shown.
-
             mark = _mark(opened)
             known = self._read.get((table, query))
             if known is None or known[0] != mark:
-                found = QueryBuilder().register(table, opened).execute(query)
-                known = self._read[table, query] = (mark, found.read_all().to_struct_array().to_pylist())
+                known = self._read[table, query] = (mark, _queried(opened, table, query))
         return known[1]
+
+    def ask(self, table: str, query: str) -> list[Row]:
+        """Return the rows of a query that is one of many, and is not kept. Raises as `rows` does."""
+        with self._opened(table) as opened:
+            return _queried(opened, table, query)
+
+    def columns(self, path: str, version: int) -> dict[str, str]:
+        """Return the columns of a table of the lake at a version, each with its type in Delta's words. Raises as `rows` does."""
+        with self._opened(path, version) as opened:
+            return {
+                field["name"]: type_text(field["type"]) for field in json.loads(opened.schema().to_json())["fields"]
+            }
 
     def note(self, table: str, kind: str) -> Note | None:
         """Return the newest note of a kind that a commit of a table carries; None when none does. Raises as `rows` does."""
@@ -91,7 +100,7 @@ class OwnTables:
         return _newest([commit[1]], kind) if commit is not None else None
 
     @contextmanager
-    def _opened(self, table: str) -> "Iterator[DeltaTable]":
+    def _opened(self, table: str, version: int | None = None) -> "Iterator[DeltaTable]":
         """Give a table; raise NoTable or NotConnected for whatever goes wrong with it."""
         try:
             from deltalake import DeltaTable  # noqa: PLC0415 - only where a lake is shown.
@@ -104,7 +113,7 @@ class OwnTables:
         if self._is_missing(place):
             raise NoTable(f"{place} is not there")
         try:
-            yield DeltaTable(place, storage_options=self._options or None)
+            yield DeltaTable(place, version, storage_options=self._options or None)
         except TableNotFoundError as error:
             raise NoTable(f"{place} is not there") from error
         except Exception as error:
@@ -116,6 +125,30 @@ class OwnTables:
 
     def _is_missing(self, place: str) -> bool:
         return not urlsplit(place).scheme and not Path(place, "_delta_log").is_dir()
+
+
+def _queried(opened: "DeltaTable", table: str, query: str) -> list[Row]:
+    from deltalake import QueryBuilder  # noqa: PLC0415 - only where a lake is shown.
+
+    rows: list[Row] = QueryBuilder().register(table, opened).execute(query).read_all().to_struct_array().to_pylist()
+    return rows
+
+
+def literal(text: str) -> str:
+    """Return a text as SQL has it here."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def type_text(of_delta: Any) -> str:
+    """Return a type of Delta as a text: `array<string>`."""
+    if isinstance(of_delta, str):
+        return of_delta
+    if of_delta["type"] == "array":
+        return f"array<{type_text(of_delta['elementType'])}>"
+    if of_delta["type"] == "map":
+        return f"map<{type_text(of_delta['keyType'])}, {type_text(of_delta['valueType'])}>"
+    fields = ", ".join(f"{field['name']}: {type_text(field['type'])}" for field in of_delta["fields"])
+    return f"struct<{fields}>"
 
 
 def _mark(table: "DeltaTable") -> str:

@@ -75,10 +75,21 @@ folder = "state-{path.stem}"
 
 
 def bridge(
-    path: Path, *, bootstrap: str, listen: str, sources: Sequence[str], stream: str, requests: bool = False
+    path: Path,
+    *,
+    bootstrap: str,
+    listen: str,
+    sources: Sequence[str],
+    stream: str,
+    requests: bool = False,
+    metrics: str | None = None,
 ) -> Path:
-    """Write the bridge's file: the n-th source owns partition n of the one stream; with `requests` it carries those to edges."""
+    """Write the bridge's file: the n-th source owns partition n of the one stream; with `requests` it carries those to edges.
+
+    `metrics` is the address of its endpoint.
+    """
     owned = "\n".join(f'"{source}" = [{partition}]' for partition, source in enumerate(sources))
+    endpoint = f'[metrics]\nlisten = "{metrics}"' if metrics is not None else ""
     path.write_text(f"""\
 [kafka]
 bootstrap = "{bootstrap}"
@@ -89,6 +100,7 @@ listen = "{listen}"
 [streams.{stream}.sources]
 {owned}
 {"[requests]" if requests else ""}
+{endpoint}
 """)
     return path
 
@@ -100,14 +112,22 @@ def lake(
     sources: Sequence[str],
     stream: str,
     direct: Mapping[str, tuple[Postgres | Mariadb, str]] | None = None,
+    serve: tuple[str, str] | None = None,
 ) -> Path:
-    """Write the lake's file: one stream with all sources; `direct` has server and database of those that are connected to."""
+    """Write the lake's file: one stream with all sources; `direct` has server and database of those that are connected to.
+
+    `serve` has the addresses at which `headrace lake serve` answers Spark Connect and JDBC.
+    """
     names = ", ".join(f'"{source}"' for source in sources)
     reached = "\n".join(
         f'[sources."{source}".{"postgresql" if isinstance(server, Postgres) else "mariadb"}]\n'
         f"{_postgresql(server, database) if isinstance(server, Postgres) else _mariadb(server, database)}\n"
         for source, (server, database) in (direct or {}).items()
     )
+    served = ""
+    if serve is not None:
+        # However busy this machine is.
+        served = f'[serve]\nconnect = "{serve[0]}"\nthrift = "{serve[1]}"\nseconds = 3600\naudit = "logs/sql.jsonl"\n'
     path.write_text(f"""\
 [lake]
 root = "lake"
@@ -122,7 +142,7 @@ bootstrap = "{bootstrap}"
 [streams.{stream}]
 sources = [{names}]
 
-{reached}""")
+{reached}{served}""")
     return path
 
 

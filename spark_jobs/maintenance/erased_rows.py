@@ -11,10 +11,11 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.lake import column_names
 from headrace.schema import TableSchema
 from spark_jobs.bronze import erasures
 from spark_jobs.bronze import load as bronze
-from spark_jobs.silver import changes, table_task, target_schema
+from spark_jobs.silver import changes, table_task
 from spark_jobs.silver.target_schema import SOURCE
 from spark_jobs.state import delta_log, published
 from spark_jobs.storage import name as _q
@@ -75,7 +76,7 @@ def choose_rows(
     if entry.version is not None and delta_log.is_table(spark, path := table_task.path(lake, stream, table)):
         frame = spark.read.format("delta").load(path)
         kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    stored = [target_schema.find_stored(name, kinds) for name in columns]
+    stored = [column_names.find_stored(name, kinds) for name in columns]
     rows = [dict(zip((f"k{n}" for n in range(len(columns))), _values(key, columns), strict=True)) for key in keys]
     structure = ", ".join(f"k{n}: string" for n in range(len(columns)))
     key_rows = spark.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), f"array<struct<{structure}>>")))

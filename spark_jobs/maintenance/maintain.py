@@ -29,12 +29,13 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
+from headrace.lake import column_names
 from spark_jobs import storage
 from spark_jobs.bronze import erased_records, increment, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.maintenance import drop, erase, own_tables, vacuum
-from spark_jobs.silver import merge, table_task, target_schema
+from spark_jobs.silver import merge, table_task
 from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.state import delta_log, log_files, publication, published, retention
 from spark_jobs.state.published import Positions, Published, Table
@@ -286,8 +287,8 @@ def _drop_features(session: SparkSession, path: str, features: list[str]) -> Non
     table = storage.table(path)
     if _MAPPING in features:
         for name in DeltaTable.forPath(session, path).toDF().columns:
-            if target_schema.is_mapped(name):
-                other = target_schema.open_name(name)
+            if column_names.is_mapped(name):
+                other = column_names.open_name(name)
                 session.sql(f"ALTER TABLE {table} RENAME COLUMN {storage.name(name)} TO {storage.name(other)}")
         if merge.columns(session, path):
             # Delta keeps the mapped names of these columns, and cannot read the table without the mapping.

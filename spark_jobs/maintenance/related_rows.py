@@ -10,10 +10,11 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
+from headrace.lake import column_names
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
 from spark_jobs.maintenance.erased_rows import ErasedRows, choose_rows
-from spark_jobs.silver import changes, table_task, target_schema
+from spark_jobs.silver import changes, table_task
 from spark_jobs.silver.target_schema import SOURCE
 from spark_jobs.state import delta_log
 from spark_jobs.storage import name as _q
@@ -44,7 +45,7 @@ def _places(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows,
         if not delta_log.is_table(spark, path):
             continue
         frame = spark.read.format("delta").load(path)
-        stored = target_schema.find_stored(column, frame.columns)
+        stored = column_names.find_stored(column, frame.columns)
         if stored in frame.columns:
             known = True
             parts = [F.col(_q(name)).cast("string") for name in which.stored]

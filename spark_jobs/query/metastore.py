@@ -22,11 +22,12 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NotConnected, ReplicationError, Retryable
+from headrace.lake import column_names
 from headrace.schema import TableSchema
 from spark_jobs.errors import explained
 from spark_jobs.query import metastore_client
 from spark_jobs.query.metastore_client import AGAIN, OURS, Client, Described
-from spark_jobs.silver import table_task, target_schema
+from spark_jobs.silver import table_task
 from spark_jobs.state import delta_log, log_files, names, publication, published
 from spark_jobs.state.published import Published, Table
 
@@ -188,7 +189,7 @@ def _describe(spark: SparkSession, state: Published, table: Table, path: str) ->
         for column in at_source.columns:
             sizes = ",".join(str(size) for size in (column.length, column.scale) if size is not None)
             kind = f"{column.type_name}({sizes})" if sizes else column.type_name
-            columns[target_schema.find_stored(column.name, schema.names)] = (
+            columns[column_names.find_stored(column.name, schema.names)] = (
                 f"{kind}, key" if column.name in at_source.key else kind
             )
     comments = {name: {"comment": text} for name, text in columns.items()}

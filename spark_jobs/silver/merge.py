@@ -26,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator, Retryable
+from headrace.lake import column_names
 from headrace.schema import TableSchema
 from spark_jobs import storage
 from spark_jobs.silver import changes, target_schema, truncates
@@ -331,4 +332,4 @@ def quote(values: dict[str, Column]) -> dict[str, Column]:
 
 
 def _special(names: Iterable[str]) -> bool:
-    return any(map(target_schema.is_mapped, names))
+    return any(map(column_names.is_mapped, names))

@@ -5,8 +5,6 @@ Guarantees that every record of the range can be read by the shape, or raises Ne
 Which name a column has in silver: the source's own, unless SQL could not distinguish it from another one.
 """
 
-import hashlib
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +13,7 @@ import msgspec
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
+from headrace.lake.column_names import add_suffix, is_mapped, open_name
 from headrace.schema import Column, TableSchema
 from spark_jobs.silver import debezium_forms, types
 from spark_jobs.silver.schema_versions import Span
@@ -27,9 +26,6 @@ RESERVED = frozenset(
 )
 #: Column of a change that takes a row of a table without a key: the position of the stored row that it takes.
 TAKEN = "_taken"
-_SUFFIX = 8
-#: Characters that names of columns have in Parquet only where a table maps its names.
-_MAPPED = re.compile(r"[ ,;{}()\n\t=]")
 
 
 def choose_names(names: Iterable[str], *, open_names: bool = False) -> dict[str, str]:
@@ -49,21 +45,6 @@ def choose_names(names: Iterable[str], *, open_names: bool = False) -> dict[str,
     return replacements | {name: open_name(name) for name in sorted(distinct) if is_mapped(name)}
 
 
-def is_mapped(name: str) -> bool:
-    """Whether a table maps its names where a column has this one."""
-    return bool(_MAPPED.search(name))
-
-
-def open_name(name: str) -> str:
-    """Return the name that a column has where its table maps no names, and Parquet does not take its own one."""
-    return _MAPPED.sub("_", add_suffix(name))
-
-
-def find_stored(name: str, columns: Collection[str]) -> str:
-    """Return the name that a source's column has among those of a silver table, whether it is there or not."""
-    return next((other for other in (add_suffix(name), open_name(name)) if other in columns), name)
-
-
 def find_former(name: str, columns: Collection[str], stored_names: Mapping[str, str]) -> str | None:
     """Return the stored column that may hold a source's column under another name than its present one; None when there is none.
 
@@ -71,11 +52,6 @@ def find_former(name: str, columns: Collection[str], stored_names: Mapping[str, 
     """
     candidates = (stored_names.get(fold(name)), stored_names.get(fold(add_suffix(name))))
     return next((candidate for candidate in candidates if candidate is not None and candidate not in columns), None)
-
-
-def add_suffix(name: str) -> str:
-    """Return the name that a column has which cannot have its own one."""
-    return f"{name}_{hashlib.sha256(name.encode()).hexdigest()[:_SUFFIX]}"
 
 
 def fold(name: str) -> str:

@@ -11,11 +11,8 @@ import tempfile
 import threading
 import time
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
-from deltalake import write_deltalake
 from playwright.sync_api import sync_playwright
 
 from bridge.metrics import Complete, SourceMetrics
@@ -30,33 +27,24 @@ from headrace.console.sources import Files
 from headrace.metrics.endpoint import Endpoint
 from headrace.retention import StreamRetention
 from tests.console.conftest import CHROMIUM
+from tests.console.lake_of_a_day import POSITION, SOURCES, make_lake
 
-SOURCES = (
-    "jakarta/bank", "surabaya/bank", "singapore/wallet", "london/cards", "frankfurt/sales", "paris/sales", "madrid/sales",
-    "oslo/sales", "austin/orders",
-)  # fmt: skip
-TABLES = ("accounts", "branches", "cards", "customers", "limits", "orders", "payments", "tellers")
-#: Of a table that stopped, as loads write it.
-REASON = (
-    "column balance changed from numeric(10,2) to text, which silver cannot follow. Copy the table again at each source that "
-    "changed it ('headrace edge snapshot public.tellers --replace'), load the stream, then run 'headrace lake rebuild bank "
-    "public.tellers'"
-)
 PAGES = {
     "overview": "/",
     "source": "/sources/singapore/wallet",
     "snapshot": "/sources/frankfurt/sales",
     "loads": "/loads?range=24h",
     "tables": "/tables",
+    "table": "/table?stream=bank&name=public.accounts",
+    "stopped": "/table?stream=bank&name=public.tellers",
     "trends": "/trends?range=2h",
 }
-_POSITION = "68f1c2a0/{:016x}/00000003"
 
 
 def figures(number: int) -> SourceMetrics:
     """Return the figures of a source; three of them have something else wrong."""
     found = SourceMetrics(state="serving", heard_at=time.monotonic(), complete=Complete(time.monotonic(), 0.1, 0))
-    found.position = _POSITION.format(0x1EBCEF0 + number)
+    found.position = POSITION.format(0x1EBCEF0 + number)
     found.edge = {
         "state": "capturing",
         "heartbeat_seconds": 30.0,
@@ -82,55 +70,6 @@ def figures(number: int) -> SourceMetrics:
         case "madrid/sales":
             found.edge |= {"state": "database down", "reason": "connection refused at 10.20.0.12:5432"}
     return found
-
-
-def make_lake(root: Path) -> None:
-    """Write the lake's own tables as loads of a day leave them."""
-    now = datetime.now(UTC)
-    at, micro = now - timedelta(minutes=7), pa.timestamp("us", tz="UTC")
-    places = [(name, _POSITION.format(0x1EBCEF0 + number)) for number, name in enumerate(SOURCES)]
-    texts = pa.map_(pa.string(), pa.string())
-    state = pa.schema(
-        [("stream", pa.string()), ("table", pa.string()), ("load", pa.int64()), ("positions", texts), ("reason", pa.string()),
-         ("version", pa.int64()), ("keyed", pa.bool_()), ("warnings", texts), ("copying", texts), ("changes", pa.int64()),
-         ("finished_at", micro)]
-    )  # fmt: skip
-    found = [{"stream": "bank", "table": None, "load": 96, "positions": places, "changes": 48_201, "finished_at": at}]
-    found += [
-        {"stream": "bank", "table": f"public.{name}", "load": 96, "version": 96, "keyed": True} for name in TABLES
-    ]
-    found[-1] |= {"positions": [places[4]]}
-    found[-1] |= {"reason": REASON, "version": 71}
-    write_deltalake(str(root / "state"), pa.Table.from_pylist(found, schema=state))
-    names = [{"stream": "bank", "table": f"public.{name}", "name": name} for name in TABLES]
-    write_deltalake(str(root / "names"), pa.Table.from_pylist(names))
-    one = pa.struct([("source", pa.string()), ("upto", pa.string()), ("commit_time", micro)])
-    loads = pa.schema(
-        [("stream", pa.string()), ("step", pa.string()), ("load", pa.int64()), ("started_at", micro), ("finished_at", micro),
-         ("seconds", pa.float64()), ("rows", pa.int64()), ("files", pa.int64()), ("sources", pa.list_(one)),
-         ("tables", pa.list_(pa.string()))]
-    )  # fmt: skip
-    done = []
-    for number in range(96):
-        end = at - timedelta(minutes=15 * (95 - number))
-        busy = 1.2 + math.sin(number / 96 * 2 * math.pi - 1.5) + random.random() * 0.3
-        for step, took, after in (("bronze", 6 * busy, 40), ("silver", 14 * busy, 0)):
-            upto = [{"source": name, "upto": position, "commit_time": at} for name, position in places]
-            count = round(21_000 * busy) - 37 * (step == "silver")
-            last = end - timedelta(seconds=after)
-            done.append(
-                {"stream": "bank", "step": step, "load": number + 1 if step == "silver" else None, "seconds": took, "rows": count,
-                 "started_at": last - timedelta(seconds=took), "finished_at": last, "files": 8, "tables": list(TABLES),
-                 "sources": upto if number == 95 else []}
-            )  # fmt: skip
-    write_deltalake(str(root / "loads"), pa.Table.from_pylist(done, schema=loads))
-    verdicts = [
-        {"verified_at": now - timedelta(hours=3), "stream": "bank", "source": source, "table": f"public.{name}",
-         "verdict": "not equal" if (source, name) == ("oslo/sales", "limits") else "equal", "rows_source": 120_000 + 7 * place,
-         "rows_lake": 120_000 + 7 * place, "ranges": 10, "ranges_compared": 10}
-        for source in SOURCES for place, name in enumerate(TABLES[:-1])
-    ]  # fmt: skip
-    write_deltalake(str(root / "verified"), pa.Table.from_pylist(verdicts))
 
 
 def make_history(console: Console) -> None:
@@ -162,7 +101,8 @@ def take(url: str, folder: Path) -> None:
             for name, path in PAGES.items():
                 page.goto(url + path.lstrip("/"))
                 page.screenshot(
-                    path=folder / f"console-{name}-{scheme}.png", full_page=name in {"overview", "tables", "snapshot"}
+                    path=folder / f"console-{name}-{scheme}.png",
+                    full_page=name in {"overview", "tables", "table", "stopped", "snapshot"},
                 )
         browser.close()
 
@@ -183,6 +123,7 @@ def main(folder: Path) -> None:
         )
         (scratch / "lake.toml").write_text(
             f'{head}[lake]\nroot = "lake"\n[streams.bank]\nsources = {list(SOURCES)}\n'.replace("'", '"')
+            + '[streams.bank.tables."public.accounts"]\nvalid_view = true\n[serve]\naudit = "lake/audit.jsonl"\n'
         )
         make_lake(scratch / "lake")
         settings = Settings(

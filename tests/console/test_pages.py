@@ -72,6 +72,16 @@ def test_every_page_shows_what_the_bridge_and_the_lake_know(headquarters, lake, 
     assert page.locator("svg.chart rect.bar").count() >= 2
     page = seen.go("/tables")
     expect(page.get_by_role("row", name=re.compile("public.accounts"))).to_contain_text("published")
+    page.get_by_role("link", name="public.accounts").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("public.accounts ● published")
+    columns = page.locator("section[aria-labelledby=columns]")
+    expect(columns.get_by_role("row", name=re.compile("^id "))).to_contain_text("integer")
+    expect(columns.get_by_role("row", name=re.compile("^id "))).to_contain_text("int4")
+    expect(columns.get_by_role("row", name=re.compile("^note "))).to_contain_text("text")
+    # From both databases by one bridge, each by a partition of its own.
+    assert page.locator("svg.lineage g.node").count() == 3 * len(SOURCES) + 4
+    assert page.locator("svg.lineage g.node:not(.ok)").count() == 0
+    assert page.locator("section[aria-labelledby=versions] rect.bar").count() >= 1
     page = seen.go("/trends")
     expect(page.get_by_role("heading", level=1)).to_have_text("Trends")
     assert page.goto(f"{served.url}/sources/no/such").status == 404

@@ -21,6 +21,7 @@ from headrace.errors import NeedsOperator
 from infra.local import files
 from infra.local.airflow import Airflow, DagRun
 from infra.local.demo.bank import Bank, Pay
+from infra.local.demo.clients import Addresses, command_lines
 from infra.local.demo.region import Part, Region, headrace
 from infra.local.demo.screen import Screen
 from infra.local.server import free_port
@@ -143,6 +144,9 @@ class Demo:
                 self._console.print(f"  {names}: {what}, {clients} clients, {rate} transactions/s each, {seconds} s")
             with stages.stage("first load, by Airflow, while they write"):
                 first = airflow.run(f"headrace_load_{STREAM}").check()
+            # It starts while the writers are waited for.
+            ending.callback(self._unless_kept, self._serve.stop)
+            self._serve.start()
             again = max(_AGAIN_SECONDS, seconds // 4)
             with stages.stage(f"wait for the writers to end; they write again, for {again} s"):
                 writers.wait()
@@ -159,10 +163,12 @@ class Demo:
         with stages.stage("compare every table with its source"):
             screen.verify()
         with stages.stage("ask the lake in Spark SQL"):
-            screen.ask()
+            self._wait_for_serve()
+            screen.ask(self._addresses.connect)
         equal = screen.show(regions, runs, writers.reported)
         self._console.print(f"\n[dim]{stages.seconds:.0f} s in all[/]")
         if self._keep:
+            self._run_console()
             self._show_what_to_try()
         if not equal:
             raise NeedsOperator("the lake does not equal the databases", hint=f"Everything is in {self._folder}.")
@@ -179,6 +185,7 @@ class Demo:
             for name, mariadb in self._stack.mariadb.items()
         ]
         regions: list[Region] = [*banks, *houses]
+        self._addresses = Addresses(*(f"127.0.0.1:{free_port()}" for _ in Addresses._fields))
         bootstrap = self._stack.kafka.bootstrap
         self._bridge_file = files.bridge(
             self._folder / "bridge.toml",
@@ -187,12 +194,17 @@ class Demo:
             sources=[region.source for region in regions],
             stream=STREAM,
             requests=True,
+            metrics=self._addresses.metrics,
         )
         self._lake_file = files.lake(
             self._folder / "lake.toml",
             bootstrap=bootstrap,
             sources=[region.source for region in regions],
             stream=STREAM,
+            serve=(self._addresses.connect, self._addresses.thrift),
+        )
+        self._serve = Part(
+            "serve", ["lake", "serve", "--config", str(self._lake_file)], self._folder, detached=self._keep
         )
         run = ["bridge", "run", "--config", str(self._bridge_file)]
         self._bridge = Part("bridge", run, self._folder, detached=self._keep)
@@ -219,16 +231,42 @@ class Demo:
         if not self._keep:
             stop()
 
+    def _wait_for_serve(self) -> None:
+        def answers() -> bool:
+            self._serve.check()
+            return "JDBC:" in self._serve.log.read_text()
+
+        late = NeedsOperator("headrace lake serve does not answer", hint=f"Read {self._serve.log}.")
+        wait_until(answers, seconds=_CATCH_UP_SECONDS, error=lambda: late)
+
+    def _run_console(self) -> None:
+        files = ["--config", str(self._bridge_file), "--lake", str(self._lake_file)]
+        listen = ["--listen", self._addresses.console]
+        Part("console", ["console", *files, *listen], self._folder, detached=True).start()
+
     def _show_what_to_try(self) -> None:
-        lake, bridge = self._lake_file, self._bridge_file
-        self._console.print("\n[bold]Everything still runs.[/] Try:")
-        for line in (
-            f"headrace lake sql --config {lake}",
-            f"headrace bridge positions --config {bridge}",
-            f"headrace lake load {STREAM} --config {lake} && headrace verify --config {lake}",
-            f"headrace demo --stop --folder {self._folder}",
-        ):
-            self._console.print(f"  {line}", soft_wrap=True)
+        lake, bridge, addresses = self._lake_file, self._bridge_file, self._addresses
+        self._show(
+            "Everything still runs.",
+            [f"console: http://{addresses.console}/", f"SQL: sc://{addresses.connect} jdbc:hive2://{addresses.thrift}"],
+        )
+        self._show(
+            "The same question to the lake, by DuckDB, in a notebook, by beeline:", command_lines(lake, addresses)
+        )
+        self._show(
+            "More to try:",
+            [
+                f"headrace lake sql --config {lake}",
+                f"headrace bridge positions --config {bridge}",
+                f"headrace lake load {STREAM} --config {lake} && headrace verify --config {lake}",
+                f"headrace demo --stop --folder {self._folder}",
+            ],
+        )
+
+    def _show(self, title: str, lines: list[str]) -> None:
+        self._console.print(f"\n[bold]{title}[/]")
+        for line in lines:
+            self._console.print(f"  {line}", soft_wrap=True, markup=False)
 
 
 def forget(folder: Path) -> None:
@@ -240,7 +278,7 @@ def forget(folder: Path) -> None:
         raise NeedsOperator(
             f"{folder} is not a demo's folder, so it is not emptied", hint="Name another with --folder."
         )
-    for name in (*(f"edge-{region}" for region in (*_POSTGRES, *_MARIADB)), "bridge"):
+    for name in (*(f"edge-{region}" for region in (*_POSTGRES, *_MARIADB)), "bridge", "serve", "console"):
         Part(name, [], folder, detached=True).stop()
     if (servers / "stack.json").exists():
         Stack.load(servers).delete()
@@ -267,7 +305,7 @@ def forget(folder: Path) -> None:
 @click.option(
     "--rate", type=click.IntRange(1), default=100, show_default=True, help="Transactions a second in each region."
 )
-@click.option("--keep", is_flag=True, help="Leave everything running, to play with.")
+@click.option("--keep", is_flag=True, help="Leave everything running, with a console, to play with.")
 @click.option("--stop", is_flag=True, help="Stop a demo that --keep left running, and remove its folder.")
 def demo(*, folder: Path, scale: int, clients: int, seconds: int, rate: int, keep: bool, stop: bool) -> None:
     """Run the main job: three databases under load, captured, carried, loaded by Airflow, verified, asked in SQL.

@@ -1,6 +1,7 @@
 """The demo's last screen: each hop's position, lag and rate, the loads' ranges, the verdict and a few answers."""
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from headrace.configuration.lake import LakeFile
-from headrace.configuration.load import load
 from infra.local.airflow import DagRun
 from infra.local.demo.bank import OPENING
 from infra.local.demo.region import Region, headrace_json
-from spark_jobs.query.engine import SqlEngine
-from spark_jobs.session import session
+from spark_jobs.query.engine import RemoteEngine
 
 #: What the demo asks the lake: SQL that an analyst would type at `headrace lake sql`.
 _QUESTIONS = {
@@ -96,13 +94,10 @@ class Screen:
         """Compare every table with its source."""
         self._verdict = headrace_json("verify", "--config", str(self._lake_file), accept=(0, 1, 3))
 
-    def ask(self) -> None:
-        """Ask all questions in one Spark session."""
-        file = load(self._lake_file, LakeFile)
-        spark = session(file)
-        engine = SqlEngine(spark, file)
-        self._answers = {name: engine.ask(text).collect() for name, text in _QUESTIONS.items()}
-        spark.stop()
+    def ask(self, server: str) -> None:
+        """Ask all questions of a running `headrace lake serve`."""
+        with closing(RemoteEngine(server)) as engine:
+            self._answers = {name: engine.ask(text).collect() for name, text in _QUESTIONS.items()}
 
     def show(self, regions: list[Region], runs: list[DagRun], written: dict[str, tuple[int, float]]) -> bool:
         """Print everything; return whether the lake equals the databases and what each workload keeps holds in it."""

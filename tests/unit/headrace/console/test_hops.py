@@ -8,7 +8,7 @@ import pytest
 from headrace.console import sources
 from headrace.console.bridges import BridgesView, SourceSeen
 from headrace.console.hops import NAMES
-from headrace.console.lake import LakeView, Quarantined, Reached, StreamPublished, TablePublished
+from headrace.console.lake_view import LakeView, Quarantined, Reached, StreamPublished, TablePublished
 from headrace.status.answer import SourceStatus
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

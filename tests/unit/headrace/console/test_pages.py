@@ -19,11 +19,13 @@ from headrace.console import lake as lakes
 from headrace.console import sources
 from headrace.console.bridges import Bridges
 from headrace.console.charts import History
-from headrace.console.lake import Expectation, Lake, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
+from headrace.console.lake import Lake
+from headrace.console.lake_view import Expectation, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
 from headrace.console.pages import Known, Pages
 from headrace.console.retention import Retention, RetentionView
 from headrace.console.server import Settings, application
 from headrace.console.sources import Files
+from headrace.console.table_detail import TableDetails
 from headrace.retention import StreamRetention
 from headrace.status.answer import Answer, DeliveryStatus, SnapshotStatus, SourceStatus
 from tests.rules.waiting import eventually
@@ -79,7 +81,7 @@ def answer(count=1):
 class Served:
     """The application over a bridge that answers what a test wants."""
 
-    def __init__(self, folder, lake):
+    def __init__(self, folder, lake, details=None, loaded=None):
         (folder / "bridge.toml").write_text(
             '[kafka]\nbootstrap = "k:1"\n[interconnect]\nlisten = "127.0.0.1:0"\n[streams.bank.sources]\n"jakarta/bank" = [0]\n'
         )
@@ -87,19 +89,22 @@ class Served:
         self.lake = Lake(None)
         self.lake._view = lake
         self.retention = Retention(None, lambda: None)
+        settings = Settings(bridge=load(folder / "bridge.toml", BridgeFile), at=("b:1",))
         self.pages = Pages(
             Known(
                 bridges=self.bridges,
                 lake=self.lake,
+                details=details or TableDetails(None, wait_seconds=0),
                 retention=self.retention,
                 history=History(),
                 prometheus=None,
                 streams={"jakarta/bank": "bank"},
+                feeds=settings.bridge.streams,
+                loaded=loaded or {},
                 files=Files("bridge.toml", "lake.toml"),
                 has_login=True,
             )
         )
-        settings = Settings(bridge=load(folder / "bridge.toml", BridgeFile), at=("b:1",))
         self.application = application(self.pages, settings)
 
     def hear(self, found, problem=""):
@@ -160,6 +165,34 @@ def test_a_page_of_sources_is_as_long_whatever_their_number(tmp_path):
         assert f"page 1 of {number // 100}" in text
         lengths[number] = len(text)
     assert max(lengths.values()) < 1.02 * lengths[200], lengths
+
+
+class Counted(dict):
+    """Verdicts, and how often all of them were gone through."""
+
+    times = 0
+
+    def items(self):
+        self.times += 1
+        return super().items()
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_a_list_of_tables_goes_through_the_verdicts_a_few_times_however_many_tables_there_are(tmp_path):
+    """Ten thousand tables with a verdict each took three minutes: all verdicts were searched for each table."""
+    view = whole_lake()
+    tables = tuple(replace(view.tables[0], table=f"public.t{number}") for number in range(1000))
+    (found,) = view.verdicts.values()
+    verdicts = Counted({("bank", "jakarta/bank", table.table): found for table in tables})
+    served = Served(tmp_path, replace(view, tables=tables, verdicts=verdicts))
+    served.hear(answer(200))
+    for path in ("/tables", "/", "/metrics", "/sources/jakarta/bank"):
+        assert served.get(path).status_code == 200
+    assert verdicts.times < 10
+    assert served.get("/tables").text.count(" not equal</span>") == 500
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from headrace.console import sources
 from headrace.console.bridges import BridgesView, SourceSeen
-from headrace.console.lake import LakeView
+from headrace.console.lake_view import LakeView
 from headrace.status.answer import SourceStatus
 
 

@@ -8,7 +8,8 @@ from deltalake import write_deltalake
 
 from headrace.configuration.lake import Stream
 from headrace.console import hops
-from headrace.console.lake import Lake, LakeView, Reached, Verdict
+from headrace.console.lake import Lake
+from headrace.console.lake_view import LakeView, Reached, Verdict
 from headrace.status.answer import SourceStatus
 
 NOW = datetime.now(UTC)
