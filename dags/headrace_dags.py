@@ -118,8 +118,8 @@ def _loads(path: Path, document: dict[str, Any]) -> str | None:
     """Return the folder in which a running server takes loads; None where none does. Raises ValueError naming field and rule."""
     section = document.get("serve", {})
     folder = section.get("loads") if isinstance(section, dict) else ""
-    if folder is not None and (not isinstance(folder, str) or not folder):
-        raise ValueError(f"{path}: serve.loads: expected a text")
+    if folder is not None and (not isinstance(folder, str) or not folder or folder.startswith(("env:", "file:"))):
+        raise ValueError(f"{path}: serve.loads: expected a text, and no reference")
     return None if folder is None else str(path.parent / folder)
 
 

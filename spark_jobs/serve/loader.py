@@ -47,7 +47,7 @@ class Loader(load_door.Loader):
         outlook = noop_check.look(lake, request.stream, request.only)
         done = outlook.report
         if done is None:
-            spark = self._session(few=outlook.few)
+            spark = self.session(few=outlook.few)
             context = spark.sparkContext
             context.setLocalProperty("spark.scheduler.pool", _POOL)
             context.addJobTag(tag)
@@ -69,7 +69,8 @@ class Loader(load_door.Loader):
         """Cancel the jobs of a load."""
         self._served.sparkContext.cancelJobsWithTag(tag)
 
-    def _session(self, *, few: bool) -> SparkSession:
+    def session(self, *, few: bool) -> SparkSession:
+        """Return the session of loads, of few changes or of any number, as the active one of this thread."""
         if few not in self._sessions:
             settings = _OWN | (session.few_changes(self._lake.spark.settings) if few else {})
             self._sessions[few] = SparkSession(self._served.sparkContext, self._new(settings))

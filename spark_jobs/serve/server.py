@@ -35,7 +35,7 @@ _JAR = "headrace-serve.jar"
 #: How often it is looked whether something was published, in seconds.
 _LOOK_SECONDS = 0.25
 #: What the guarantees of served sessions rest on.
-_FIXED = {
+FIXED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,headrace.serve.Guard",
     "spark.sql.catalog.spark_catalog": "headrace.serve.PublishedCatalog",
     # Names of files and folders, and the server's environment, are not for clients.
@@ -62,7 +62,7 @@ def run(lake: LakeFile, stopped: StopRequest, ready: Callable[[int, int], None])
     Raises NeedsOperator where it cannot listen or has no jar.
     """
     loads = lake.serve.loads
-    spark = session(lake, name="headrace lake serve", writes=loads is not None, more_jars=[_jar()], fixed=_FIXED)
+    spark = session(lake, name="headrace lake serve", writes=loads is not None, more_jars=[jar()], fixed=FIXED)
     serve = spark._jvm.headrace.serve  # noqa: SLF001 - PySpark offers no other way.
     serve.Guard.trust(spark._jsparkSession)  # noqa: SLF001 - as above.
     follower = Follower(spark, lake, serve, stopped)
@@ -125,7 +125,7 @@ class Follower:
                 question.fail("that publication cannot be looked up")
 
 
-def _jar() -> Path:
+def jar() -> Path:
     """Return the jar: the wheel's, or in a checkout the one that was made there."""
     places = (Path(__file__).with_name(_JAR), jar_folder() / "serve" / _JAR)
     for place in places:

@@ -29,12 +29,12 @@ from infra.local.kafka import Kafka
 from spark_jobs import session
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
-from tests.benchmarks import lake_avro, lake_freshness, lake_records, lake_tables, results
+from tests.benchmarks import lake_avro, lake_freshness, lake_records, lake_tables, lake_warm, results
 from tests.benchmarks.results import Result, compared
 from tests.end_to_end.pipeline import command
 
 FILE = Path("build/bench-lake.json")
-PARTS = ("bronze", "silver", "avro", "increments", "tables", "nothing", "freshness")
+PARTS = ("bronze", "silver", "avro", "increments", "tables", "nothing", "warm", "freshness")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -56,7 +56,7 @@ def bench(
     kafka = Kafka(folder / "kafka", heap_megabytes=1024, lasting=True)
     found: list[Result] = []
     try:
-        if {"bronze", "avro", "nothing", "freshness"} & set(parts):
+        if {"bronze", "avro", "nothing", "warm", "freshness"} & set(parts):
             kafka.start()
         bootstrap = kafka.bootstrap if kafka.running else ""
         spark = session.session(_lake(folder, "first", bootstrap, memory), name="bench-lake")
@@ -86,6 +86,11 @@ def bench(
         if "nothing" in parts:
             console.rule("Nothing to do")
             found += _nothing(folder, kafka, runs)
+        if "warm" in parts:
+            console.rule("Loads in a running server")
+            _topic(kafka, "warm")
+            lake = _lake(folder, "warm", bootstrap, memory)
+            found += lake_warm.measure(console, Path(lake.path), "warm", bootstrap, runs)
     finally:
         kafka.kill()
         shutil.rmtree(folder, ignore_errors=True)
