@@ -131,19 +131,24 @@ class LoadDoor:
             threading.Thread(target=self._serve, args=(connection,), name="a request for a load", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with connection:
-            try:
+        try:
+            with connection:
                 try:
-                    answer: Answer | None = self._answer(connection, self._read(connection))
+                    request = self._read(connection)
+                except OSError:
+                    raise
                 except Exception as error:  # noqa: BLE001 - as doors do.
-                    answer = Answer(failure=_failure(doors.LOAD.refuse(error)))
+                    # Of another release, perhaps: then its sender can load by a process of its own.
+                    answer: Answer | None = Answer(refused=doors.LOAD.refuse(error).message)
+                else:
+                    answer = self._answer(connection, request)
                 if answer is not None:
                     _send(connection, answer)
-            except OSError:
-                # Nobody is there any more.
-                return
-            finally:
-                self._open.release()
+        except OSError:
+            # Nobody is there any more.
+            return
+        finally:
+            self._open.release()
 
     def _read(self, connection: socket.socket) -> Request:
         text, until = bytearray(), monotonic() + self._seconds
