@@ -114,6 +114,15 @@ def _spark(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     return section
 
 
+def _loads(path: Path, document: dict[str, Any]) -> str | None:
+    """Return the folder in which a running server takes loads; None where none does. Raises ValueError naming field and rule."""
+    section = document.get("serve", {})
+    folder = section.get("loads") if isinstance(section, dict) else ""
+    if folder is not None and (not isinstance(folder, str) or not folder or folder.startswith(("env:", "file:"))):
+        raise ValueError(f"{path}: serve.loads: expected a text, and no reference")
+    return None if folder is None else str(path.parent / folder)
+
+
 def _jars(document: dict[str, Any]) -> list[Path]:
     """Return the jars for Spark, and for the lake's file system; raise ValueError when they were not fetched."""
     folder = _jar_folder()
@@ -186,8 +195,15 @@ def _command(*arguments: str) -> str:
     return last[-1] if last else ""
 
 
-def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path]) -> DAG:
+def _load(
+    stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, Any], jars: list[Path], loads: str | None
+) -> DAG:
     """Return the DAG that loads a stream: check, bronze, groups of tables side by side where there are several, silver."""
+    operator = SparkSubmitOperator
+    if loads is not None:
+        from dags.warm_load import WarmLoadOperator  # noqa: PLC0415 - of the wheel, and needed here alone.
+
+        operator = WarmLoadOperator
     spark_submit: dict[str, Any] = {
         "conn_id": _CONNECTION,
         "application": str(_spark_jobs() / "submit.py"),
@@ -199,7 +215,8 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
     }
 
     def task_options(task_id: str) -> dict[str, Any]:
-        return spark_submit | {"task_id": task_id, "name": f"headrace_{stream}_{task_id}"}
+        own = {"loads": loads} if loads is not None else {}
+        return spark_submit | own | {"task_id": task_id, "name": f"headrace_{stream}_{task_id}"}
 
     def arguments_of(step: str, *more: str) -> list[str]:
         return [stream, "--config", str(path), "--step", step, *more]
@@ -215,8 +232,8 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
             _command("lake", "check", stream, "--config", str(path))
 
         checked, count = check(), schedule["table_groups"]
-        bronze = SparkSubmitOperator(**task_options("bronze"), application_args=arguments_of("bronze"))
-        silver = SparkSubmitOperator(
+        bronze = operator(**task_options("bronze"), application_args=arguments_of("bronze"))
+        silver = operator(
             **task_options("silver"),
             # What is published is published, whatever table stopped: the task after this one reports it.
             application_args=arguments_of("silver", "--report-stopped"),
@@ -244,7 +261,7 @@ def _load(stream: str, schedule: dict[str, Any], path: Path, spark: dict[str, An
         silver >> [stopped_tables(), table_assets()]
         if count > 1:
             each = [arguments_of("silver", "--group", f"{number}/{count}") for number in range(1, count + 1)]
-            tables = SparkSubmitOperator.partial(**task_options("tables")).expand(application_args=each)
+            tables = operator.partial(**task_options("tables")).expand(application_args=each)
             checked >> bronze >> tables >> silver
         else:
             checked >> bronze >> silver
@@ -351,9 +368,10 @@ def _replay(path: Path, streams: dict[str, dict[str, Any]]) -> DAG:
 _path, _given = _lake_file()
 _session = _spark(_path, _given)
 _jar_list = _jars(_given)
+_folder = _loads(_path, _given)
 _all = _streams(_path, _given)
 for _stream, _planned in _all.items():
-    globals()[f"headrace_load_{_stream}"] = _load(_stream, _planned, _path, _session, _jar_list)
+    globals()[f"headrace_load_{_stream}"] = _load(_stream, _planned, _path, _session, _jar_list, _folder)
 headrace_verify = _verify(_path, _given.get("verify", {}), list(_all))
 headrace_maintain = _maintain(_path, _given.get("maintenance", {}), list(_all))
 headrace_replay = _replay(_path, _all)

@@ -84,9 +84,11 @@ DELIVERY = Door("delivery", "a record to deliver")
 WITHHELD = Door("withheld", "a withheld record")
 #: Answers of the schema registry.
 REGISTRY = Door("registry", "an answer of the schema registry")
+#: Requests for loads in a warm process: the connection is closed.
+LOAD = Door("load", "a request for a load")
 
 ALL: Mapping[str, Door] = {
-    door.name: door for door in (AMQP, MESSAGE, MEMORY, BATCH, REQUEST, ANSWER, DELIVERY, WITHHELD, REGISTRY)
+    door.name: door for door in (AMQP, MESSAGE, MEMORY, BATCH, REQUEST, ANSWER, DELIVERY, WITHHELD, REGISTRY, LOAD)
 }
 
 

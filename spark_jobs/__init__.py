@@ -3,10 +3,12 @@
 A module imports from the layers below its own, and within its own package (tests/unit/test_layers.py):
 
     command  submit  jvm_warmup        what is started: `headrace lake`, spark-submit, the set-up
+    warm_load                          a load that a running server does
+    serve/                             SQL for many clients, and loads in the same process
     preflight                          whether a load can work, and whether it is needed at all
     load                               one load of a stream, or loads until stopped
     maintenance/                       compaction, vacuum, replays
-    serve/  verify/                    SQL for many clients; comparison with the sources
+    verify/                            comparison with the sources
     query/                             published rows, live rows, the past; SQL
     run_log                            a row for each step of a load
     silver/                            changes merged into tables
@@ -14,5 +16,5 @@ A module imports from the layers below its own, and within its own package (test
     kafka/                             topics and offsets
     session                            Spark sessions, and those that loads use again
     state/                             commit notes, published versions, schemas, names
-    storage  object_store  sizes  errors  command_options
+    storage  object_store  sizes  errors  java_names  command_options
 """

@@ -16,7 +16,7 @@ from rich.console import Console
 from headrace.configuration.new import new_lake
 from headrace.errors import NotConnected, Retryable
 from headrace.waiting import StopRequest
-from spark_jobs import command_options, table_command
+from spark_jobs import command_options, table_command, warm_load
 
 _log = logging.getLogger(__name__)
 
@@ -56,11 +56,14 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
     """Load what came to STREAM since the last load: Kafka into bronze, bronze into silver.
 
     Every load goes on from what the tables themselves were committed with, so it can be interrupted, killed and repeated at
-    any moment. Exits with 3 when a table stopped; the other tables are loaded then.
+    any moment. Exits with 3 when a table stopped; the other tables are loaded then. A running 'headrace lake serve' does it
+    where [serve] loads is set, without a JVM of its own.
     """
     if continuous and (only or accept_gap):
         raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
     file = command_options.file_of(config, stream)
+    if not continuous and warm_load.load(file, stream, only, accept_gap=accept_gap, as_json=as_json):
+        return
     from spark_jobs import load, preflight
     from spark_jobs import load as job
     from spark_jobs.session import session

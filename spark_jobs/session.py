@@ -5,10 +5,6 @@ the process. Assumes that the jars were fetched (`make setup`), or that spark-su
 by submit.py and by verification.
 
 Sessions of Spark that loads use again: a load that never ends would make some for each table and cycle permanently.
-
-Names of Java classes and methods are looked up in the JVM once: PySpark looks them up again for each column that it makes,
-with two questions besides the call, for each of which the JVM searches every jar of its class path, once for each package
-that might have it.
 """
 
 import atexit
@@ -21,12 +17,10 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
-from py4j.java_gateway import JavaClass, JavaGateway, JavaMember, JavaPackage, JVMView
+from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
@@ -36,7 +30,7 @@ from pyspark.sql import SparkSession
 from headrace import java
 from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.errors import NeedsOperator
-from spark_jobs import sizes
+from spark_jobs import java_names, sizes
 from spark_jobs.errors import explained
 from spark_jobs.object_store import log_store
 from spark_jobs.state import retention
@@ -90,7 +84,7 @@ _QUIET_EXECUTORS = "-Dlog4j2.level=FATAL"
 
 #: What is not compiled as a whole is interpreted: each task would generate code again for a few rows.
 _INTERPRETED = {"spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-#: Has the names of settings that a process has since it ends with a load of few changes.
+#: Has the names of settings that a session has since it is for a load of few changes.
 _BRIEFLY = "spark.headrace.briefly"
 #: Into how many tasks rows are read at least: as many as there are cores by default.
 _SPREAD = ("spark.sql.leafNodeDefaultParallelism", "spark.sql.files.minPartitionNum")
@@ -165,11 +159,11 @@ def session(
     precedence over the lake's file. It is made for `few` changes, and then the process ends; or for any number.
     """
     _quiet()
-    remember_java_names()
+    java_names.remember()
     given = lake.spark_settings()
     master, own = _master(lake), _SETTINGS | given
     settings = {"spark.app.name": name} | sizes.ahead(master, own) | _SETTINGS | retention.settings(lake)
-    settings |= _brief(given | dict(fixed or {})) if few else {}
+    settings |= few_changes(given | dict(fixed or {})) if few else {}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
         settings["spark.log.level"] = "ERROR"
@@ -203,14 +197,14 @@ def session(
     return spark
 
 
-def _brief(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a process for few changes, but for those that are given."""
+def few_changes(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a session for few changes, and of those that are made of it, but for those that are given."""
     own = {name: value for name, value in _FEW_CHANGES.items() if name not in given}
     return own | {_BRIEFLY: " ".join(own)}
 
 
 def _compiled(spark: SparkSession) -> dict[str, str]:
-    """Return what a session for many rows has otherwise than such a process."""
+    """Return what a session for many rows has otherwise than such a session."""
     own = str(spark.conf.get(_BRIEFLY, "")).split()
     many = _COMPILED | dict.fromkeys(_SPREAD, str(spark.sparkContext.defaultParallelism))
     return {name: value for name, value in many.items() if name in own}
@@ -304,15 +298,31 @@ COMMIT_SETTINGS = (
     "spark.databricks.delta.write.txnAppId",
     "spark.databricks.delta.write.txnVersion",
 )
-#: Sessions that are not in use, by application, its cores (which settings follow) and whether they suit few rows.
-_idle: dict[tuple[str, int, bool], list[SparkSession]] = {}
+#: Sessions that are not in use, by application, its cores (which settings follow), whether they suit few rows, and whether the
+#: session that they are made of is for few changes.
+_idle: dict[tuple[str, int, bool, bool], list[SparkSession]] = {}
 _lock = Lock()
 
 
+def carry(spark: SparkSession) -> Callable[[], None]:
+    """Return what gives another thread, when called there, the session and this thread's properties: a load's pool and tag."""
+    active, context = spark._jvm.SparkSession, spark._jsc.sc()  # noqa: SLF001 - PySpark offers no other way.
+    properties = context.getLocalProperties().clone()
+
+    def begin() -> None:
+        active.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - as above.
+        # Each thread's own: Spark notes in them what a thread runs.
+        context.setLocalProperties(properties.clone())
+
+    return begin
+
+
 @contextmanager
-def borrow(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
-    """Give a session that is used by the caller alone, whose plans suit few rows or many."""
-    key = (str(spark.sparkContext.applicationId), int(spark.sparkContext.defaultParallelism), few)
+def borrow(spark: SparkSession, *, few: bool, begin: Callable[[], None] = lambda: None) -> Iterator[SparkSession]:
+    """Give a session that is used by the caller alone, whose plans suit few rows or many; `begin` is called in its thread."""
+    begin()
+    made_of_few = bool(spark.conf.get(_BRIEFLY, ""))
+    key = (str(spark.sparkContext.applicationId), int(spark.sparkContext.defaultParallelism), few, made_of_few)
     with _lock:
         idle = _idle.setdefault(key, [])
         session = idle.pop() if idle else None
@@ -325,22 +335,3 @@ def borrow(spark: SparkSession, *, few: bool) -> Iterator[SparkSession]:
             session.conf.unset(name)
         with _lock:
             idle.append(session)
-
-
-def remember_java_names() -> None:
-    """Let Py4J keep the packages, classes and static methods that it has looked up. Done again it changes nothing."""
-    for kind in (JVMView, JavaPackage, JavaClass):
-        if not hasattr(kind.__getattr__, "__wrapped__"):
-            kind.__getattr__ = _look_up_once(kind.__getattr__)
-
-
-def _look_up_once(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    @wraps(look_up)
-    def remembering(parent: Any, name: str) -> Any:
-        member = look_up(parent, name)
-        # To the JVM a name that it does not know is a package; a class may have it once it is imported. A field may change.
-        if isinstance(member, JavaClass | JavaMember) or (isinstance(member, JavaPackage) and name.islower()):
-            vars(parent)[name] = member
-        return member
-
-    return remembering

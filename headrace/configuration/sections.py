@@ -33,6 +33,9 @@ class Serve(Section, frozen=True, kw_only=True):
     key: Path | None = None
     #: File to which a line of JSON is appended when a query begins and when it ends: who, when, what, seconds, rows, no results.
     audit: Path | None = None
+    #: Folder in which the server takes loads of `headrace lake load` and Airflow's tasks, of its user on this machine, that then
+    #: start no JVM. It makes the folder, and writes the lake. Without it each load has a JVM of its own.
+    loads: Path | None = None
     #: Most queries at once; another one is refused.
     queries: Annotated[int, Meta(ge=1, le=1000)] = 16
     #: Most rows of an answer, and seconds that a query may take, until its last row is sent.

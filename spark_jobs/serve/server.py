@@ -1,11 +1,14 @@
 """One process that answers Spark Connect and JDBC: the JVM, the doors, and what is published, brought up as loads publish.
 
+It runs the loads of this machine too, where the lake's file lets it.
+
 Assumes the jar of the Java classes in this folder. Called by `headrace lake serve`.
 """
 
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from headrace.java import jar_folder
 from headrace.waiting import StopRequest
 from spark_jobs.errors import explained
 from spark_jobs.serve import publication
+from spark_jobs.serve.load_door import LoadDoor
+from spark_jobs.serve.loader import Loader
 from spark_jobs.serve.publication import Listing
 from spark_jobs.session import session
 from spark_jobs.state import delta_log, published
@@ -30,7 +35,7 @@ _JAR = "headrace-serve.jar"
 #: How often it is looked whether something was published, in seconds.
 _LOOK_SECONDS = 0.25
 #: What the guarantees of served sessions rest on.
-_FIXED = {
+FIXED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,headrace.serve.Guard",
     "spark.sql.catalog.spark_catalog": "headrace.serve.PublishedCatalog",
     # Names of files and folders, and the server's environment, are not for clients.
@@ -56,7 +61,8 @@ def run(lake: LakeFile, stopped: StopRequest, ready: Callable[[int, int], None])
 
     Raises NeedsOperator where it cannot listen or has no jar.
     """
-    spark = session(lake, name="headrace lake serve", writes=False, more_jars=[_jar()], fixed=_FIXED)
+    loads = lake.serve.loads
+    spark = session(lake, name="headrace lake serve", writes=loads is not None, more_jars=[jar()], fixed=FIXED)
     serve = spark._jvm.headrace.serve  # noqa: SLF001 - PySpark offers no other way.
     serve.Guard.trust(spark._jsparkSession)  # noqa: SLF001 - as above.
     follower = Follower(spark, lake, serve, stopped)
@@ -65,8 +71,10 @@ def run(lake: LakeFile, stopped: StopRequest, ready: Callable[[int, int], None])
     answers = threading.Thread(target=follower.answer, name="publications of the past", daemon=True)
     answers.start()
     try:
-        ready(*open_doors(spark, lake))
-        follower.follow()
+        ports = open_doors(spark, lake)
+        with LoadDoor(loads, Loader(spark, lake)) if loads is not None else nullcontext():
+            ready(*ports)
+            follower.follow()
     finally:
         spark.stop()
 
@@ -117,7 +125,7 @@ class Follower:
                 question.fail("that publication cannot be looked up")
 
 
-def _jar() -> Path:
+def jar() -> Path:
     """Return the jar: the wheel's, or in a checkout the one that was made there."""
     places = (Path(__file__).with_name(_JAR), jar_folder() / "serve" / _JAR)
     for place in places:

@@ -87,12 +87,13 @@ def count(
         ):
             due[name] = table
     if due:
+        begin = session.carry(spark)
 
         def of_table(name: str) -> Table:
             low = before.tables[name].positions if name in before.tables else {}
             # Of a table that was made again, versions are other ones.
             table = replace(due[name], quality=()) if due[name].since == NEW else due[name]
-            with session.borrow(spark, few=few) as own:
+            with session.borrow(spark, few=few, begin=begin) as own:
                 path = table_task.path(lake, after.stream, name)
                 quality = _count(own, path, table, low, stream.expected_of(name))
             for each in quality:

@@ -84,9 +84,10 @@ def load(
     """
     with explained(f"silver {stream}"):
         erased_records.empty_again(spark, lake, stream)
-    report, more = _load_part(spark, lake, stream, group, side_by_side, on_progress)
+    seen = on_progress or (lambda done, todo: None)  # noqa: ARG005 - nobody looks.
+    report, more = _load_part(spark, lake, stream, group, side_by_side, seen)
     while more and not report.failed and goes_on():
-        following, more = _load_part(spark, lake, stream, group, side_by_side, on_progress)
+        following, more = _load_part(spark, lake, stream, group, side_by_side, seen)
         report = _together(report, following)
     return report
 
@@ -119,7 +120,7 @@ def _load_part(
     stream: str,
     group: TableGroup | None,
     side_by_side: int | None,
-    on_progress: OnProgress | None,
+    on_progress: OnProgress,
 ) -> tuple[SilverReport, bool]:
     """Apply and publish what a load may hold at once; return what that did, and whether bronze has more."""
     began, started = monotonic(), datetime.now(UTC)
@@ -181,7 +182,7 @@ def _load_part(
                 names.record(spark, lake, former, [(stream, name) for name in tasks])
             sizes.follow(spark)
             together = side_by_side or sizes.tables_at_a_time(spark)
-            aside = partial(session.borrow, spark, few=few)
+            aside = partial(session.borrow, spark, few=few, begin=session.carry(spark))
             results, failed = tables_load.run(aside, lake, context, tasks, together, on_progress)
         left = unfinished.after(before, since, new)
         # Checked again until bronze has caught up.
@@ -194,9 +195,10 @@ def _load_part(
             few=few,
             publishes=group is None,
         )
+        # Whoever cancels a load ends it here, ahead of what its cancelled jobs would publish.
+        on_progress(len(results), len(tasks))
         worth = group is None and tables_load.is_worth_publishing(before, after)
-        if worth:
-            after = publication.append(spark, lake, after, before=before)
+        after = publication.append(spark, lake, after, before=before) if worth else after
     report = SilverReport(
         stream=stream,
         load=after.load if worth else None,

@@ -131,17 +131,18 @@ class Feed:
             record = {"source": self._source(table, 0), "ts_ms": 0, "tableChanges": [change]}
             self._producer.produce(self._topic, json.dumps(record, separators=(",", ":")), None, 0)
         self._producer.commit_transaction(30)
-        self._tick(0)
+        self.tick(0)
 
     def write(self, stopped: threading.Event) -> None:
         """Commit a tick every so often."""
         began = time.monotonic()
         while not stopped.wait(max(0.0, began + (self.newest + 1) / _TICKS - time.monotonic())):
-            self._tick(self.newest + 1)
+            self.tick(self.newest + 1)
             self.committed[self.newest + 1] = time.time()
             self.newest += 1
 
-    def _tick(self, tick: int) -> None:
+    def tick(self, tick: int) -> None:
+        """Commit changes of each table."""
         self._producer.begin_transaction()
         ordinal, last = 0, self._changes * len(_TABLES) - 1
         for table in _TABLES:

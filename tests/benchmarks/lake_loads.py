@@ -29,12 +29,12 @@ from infra.local.kafka import Kafka
 from spark_jobs import session
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import load as silver
-from tests.benchmarks import lake_avro, lake_freshness, lake_records, lake_tables, lake_years, results
+from tests.benchmarks import lake_avro, lake_freshness, lake_records, lake_tables, lake_warm, lake_years, results
 from tests.benchmarks.results import Result, compared
 from tests.end_to_end.pipeline import command
 
 FILE = Path("build/bench-lake.json")
-PARTS = ("bronze", "silver", "avro", "increments", "tables", "nothing", "freshness")
+PARTS = ("bronze", "silver", "avro", "increments", "tables", "nothing", "warm", "freshness")
 #: Measured where it is named alone: a million files are written for it.
 ASKED = ("years",)
 
@@ -58,45 +58,54 @@ def bench(
     kafka = Kafka(folder / "kafka", heap_megabytes=1024, lasting=True)
     found: list[Result] = []
     try:
-        if {"bronze", "avro", "nothing", "freshness"} & set(parts):
+        if {"bronze", "avro", "nothing", "warm", "freshness"} & set(parts):
             kafka.start()
         bootstrap = kafka.bootstrap if kafka.running else ""
         spark = session.session(_lake(folder, "first", bootstrap, memory), name="bench-lake")
         try:
-            if "bronze" in parts:
-                console.rule("Bronze")
-                found += _bronze(console, spark, folder, kafka, changes, runs)
-            if "silver" in parts:
-                console.rule("Silver, from empty")
-                found += _silver(console, spark, folder, changes, runs)
-            if "avro" in parts:
-                console.rule("Avro next to JSON")
-                found += lake_avro.measure(console, spark, folder, kafka, changes // 5, runs)
-            if "increments" in parts:
-                console.rule("Silver, increments")
-                found += _increments(console, spark, folder, rows, runs)
-            if "tables" in parts:
-                console.rule("Many tables")
-                found += lake_tables.measure(console, spark, folder, tables=tables, changed=20, runs=runs)
-            if "years" in parts:
-                console.rule("Years")
-                found += lake_years.measure(console, spark, folder, tables=tables)
-            if "freshness" in parts:
-                console.rule("Freshness")
-                _topic(kafka, "fresh")
-                lake = _lake(folder, "fresh", bootstrap, memory)
-                found += lake_freshness.measure(console, spark, lake, "fresh", seconds=seconds, rate=rate)
+            measures: dict[str, tuple[str, Callable[[], list[Result]]]] = {
+                "bronze": ("Bronze", lambda: _bronze(console, spark, folder, kafka, changes, runs)),
+                "silver": ("Silver, from empty", lambda: _silver(console, spark, folder, changes, runs)),
+                "avro": (
+                    "Avro next to JSON",
+                    lambda: lake_avro.measure(console, spark, folder, kafka, changes // 5, runs),
+                ),
+                "increments": ("Silver, increments", lambda: _increments(console, spark, folder, rows, runs)),
+                "tables": (
+                    "Many tables",
+                    lambda: lake_tables.measure(console, spark, folder, tables=tables, changed=20, runs=runs),
+                ),
+                "years": ("Years", lambda: lake_years.measure(console, spark, folder, tables=tables)),
+                "freshness": ("Freshness", lambda: _freshness(console, spark, folder, kafka, seconds, rate, memory)),
+            }
+            for part, (title, measure) in measures.items():
+                if part in parts:
+                    console.rule(title)
+                    found += measure()
         finally:
             spark.stop()
         if "nothing" in parts:
             console.rule("Nothing to do")
             found += _nothing(folder, kafka, runs)
+        if "warm" in parts:
+            console.rule("Loads in a running server")
+            _topic(kafka, "warm")
+            lake = _lake(folder, "warm", bootstrap, memory)
+            found += lake_warm.measure(console, Path(lake.path), "warm", bootstrap, runs)
     finally:
         kafka.kill()
         shutil.rmtree(folder, ignore_errors=True)
     results.write(found, FILE)
     results.show(console, found)
     console.print(f"Written to {FILE}")
+
+
+def _freshness(
+    console: Console, spark: SparkSession, folder: Path, kafka: Kafka, seconds: int, rate: int, memory: str
+) -> list[Result]:
+    _topic(kafka, "fresh")
+    lake = _lake(folder, "fresh", kafka.bootstrap, memory)
+    return lake_freshness.measure(console, spark, lake, "fresh", seconds=seconds, rate=rate)
 
 
 def _lake(folder: Path, stream: str, bootstrap: str, memory: str = "4g") -> LakeFile:

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from headrace.console.lake import Lake as ConsoleLake
 from headrace.lake import Lake
-from spark_jobs import noop_check, run_log
+from spark_jobs import preflight, run_log
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain, own_tables
 from spark_jobs.serve.server import Follower
@@ -101,7 +101,7 @@ def _measured(spark: SparkSession, lake: LoggedLake, age: Age) -> dict[str, _Loo
             found[name] = _Look(seconds, opens, lake_tables._heap(spark) if jvm else 0.0)
 
     def nothing() -> None:
-        outlook = noop_check.look(lake.file, "bank", "silver")
+        outlook = preflight.look(lake.file, "bank", "silver")
         assert outlook.report is not None
 
     shown = ConsoleLake(lake.file.root, lake.file.streams, lake.file.spark_settings)

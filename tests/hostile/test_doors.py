@@ -10,7 +10,7 @@ from edge.answers.handlers import EdgeService
 from edge.observability.figures import Figures
 from headrace import doors
 from headrace.errors import CorruptInput, NeedsOperator
-from tests.hostile import bodies, peers, test_amqp, test_records
+from tests.hostile import bodies, load_requests, peers, test_amqp, test_records
 
 ROOT = Path(__file__).parents[2]
 #: The hostile input of each door, by name; tests of this folder feed all of it.
@@ -31,11 +31,17 @@ CASES = {
     "delivery": test_records.RECORDS,
     "withheld": test_records.WITHHELD,
     "registry": [*test_records.SCHEMAS, *test_records.REGISTRY_ANSWERS],
+    # sent by tests/unit/spark_jobs/serve/test_load_door.py
+    "load": load_requests.REQUESTS,
 }  # fmt: skip
 
 
 def sources():
-    return {path: path.read_text() for part in ("headrace", "edge", "bridge") for path in (ROOT / part).rglob("*.py")}
+    return {
+        path: path.read_text()
+        for part in ("headrace", "edge", "bridge", "spark_jobs")
+        for path in (ROOT / part).rglob("*.py")
+    }
 
 
 def test_every_door_has_hostile_input():

@@ -9,7 +9,7 @@ LAYERS = {
     "headrace": (
         {"__version__", "errors", "java", "status.answer", "waiting"},
         {"formats"},
-        {"configuration", "files", "findings", "position", "schema"},
+        {"configuration", "files", "findings", "position", "schema", "warm_loads"},
         {"batch", "logs", "metrics", "process", "registry", "retention", "schemas", "status"},
         {"doors"},
         {"certificates", "hold", "lake", "requests"},
@@ -48,7 +48,7 @@ LAYERS = {
         {"command"},
     ),
     "spark_jobs": (
-        {"command_options", "errors", "object_store", "sizes", "storage"},
+        {"command_options", "errors", "java_names", "object_store", "sizes", "storage"},
         {"state"},
         {"session"},
         {"kafka"},
@@ -56,11 +56,12 @@ LAYERS = {
         {"silver"},
         {"lineage", "run_log"},
         {"query"},
-        {"serve", "verify"},
+        {"verify"},
         {"maintenance"},
         {"load"},
         {"preflight"},
-        {"table_command"},
+        {"serve"},
+        {"table_command", "warm_load"},
         {"command", "jvm_warmup", "submit"},
     ),
 }

@@ -12,8 +12,9 @@ GROWTH = 15_000_000
 
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_heap_of_a_driver_does_not_grow_with_the_number_of_loads(tmp_path):
-    command = [sys.executable, "-m", "tests.lake.heap", str(tmp_path), "20", "60"]
+@pytest.mark.parametrize("kind", ["driver", "server"])
+def test_heap_of_a_driver_does_not_grow_with_the_number_of_loads(tmp_path, kind):
+    command = [sys.executable, "-m", "tests.lake.heap", str(tmp_path), kind, "20", "60"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=1700)
 
     heap = json.loads(done.stdout.splitlines()[-1])

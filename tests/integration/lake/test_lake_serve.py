@@ -12,7 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect.functions import col, from_json, lit, product
 from pyspark.sql.types import LongType, StructField, StructType
 
+from headrace import warm_loads
 from headrace.java import jar_folder
+from headrace.warm_loads import Request
 from spark_jobs import storage
 from spark_jobs.silver import table_task
 from spark_jobs.state import delta_log, publication, published
@@ -23,6 +25,13 @@ from tests.rules.waiting import eventually
 
 COLUMNS = {"id": ("int8", None, None), "balance": ("numeric", 10, 2)}
 TABLES = ("public.accounts", "public.tellers")
+#: What loads do; `{}` is a table's path.
+WRITES = [
+    "DELETE FROM delta.`{}`",
+    "INSERT INTO delta.`{}` VALUES (1, 1)",
+    "DELETE FROM silver.accounts",
+    "CREATE TABLE delta.`{}x` (a int) USING delta",
+]
 #: TPC-B's invariant, by two tables that are looked up one after the other.
 SUM = "SELECT (SELECT sum(balance) FROM silver.accounts) - (SELECT sum(balance) FROM silver.tellers) AS difference"
 
@@ -43,16 +52,28 @@ def lake(spark, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(lake):
-    """Yield a server of the lake."""
-    server = Server(lake._path)
+def server(spark, lake):
+    """Yield a server of the lake that has loaded too: what clients may do and are shown does not depend on that."""
+    server = Server(lake._path, 'loads = "run/loads"\n')
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(server.authority))
         try:
             server.start()
+            feed = lake.feeds[0]
+            feed.commit(*(feed.update(table, id=1, balance="10.00") for table in TABLES))
+            lake.to_bronze()
+            before = published.latest(spark, lake.file, "bank").load
+            assert load(server).report["silver"]["load"] == before + 1
             yield server
         finally:
             server.stop()
+
+
+def load(server, stream="bank"):
+    """Let the server load; return its answer. Bronze would need Kafka."""
+    with warm_loads.connect(server.folder / "run" / "loads") as connection:
+        request = Request(config=str(server.file), stream=stream, only="silver")
+        return warm_loads.load(connection, request, lambda *_: None)
 
 
 def path(lake, table):
@@ -91,6 +112,27 @@ def test_published_versions_are_shown_by_both_protocols(spark, lake, server):
         spark.sql(
             f"RESTORE {storage.table(path(lake, 'public.accounts'))} TO VERSION AS OF {state.tables[TABLES[0]].version}"
         )
+
+
+def test_what_loads_have_is_out_of_reach_of_clients(spark, lake, server):
+    with server.connect() as session, server.jdbc(spark) as jdbc:
+        # the catalog of each session is the served one, and cannot be another
+        name = "spark.sql.catalog.spark_catalog"
+        assert session.conf.get(name) == "headrace.serve.PublishedCatalog"
+        for ask in (jdbc.ask, lambda text: session.sql(text).collect()):
+            assert "refused" in refused(ask, f"SET {name} = org.apache.spark.sql.delta.catalog.DeltaCatalog")
+            assert "refused" in refused(ask, "SET spark.job.tags = headrace-load")
+            assert "refused" in refused(ask, "SET spark.scheduler.pool = loads")
+            assert [text for text in WRITES if "refused" not in refused(ask, text.format(path(lake, TABLES[0])))] == []
+        with pytest.raises(Exception, match="refused"):
+            session.conf.set(name, "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        # what a load fails with does not end the server, nor the next load
+        failed = load(server, stream="nothing")
+        assert (failed.failure.exit_code, failed.report) == (2, None)
+        assert load(server).failure is None
+        assert jdbc.ask(SUM) == [("0.00",)]
+    mode = (server.folder / "run" / "loads").stat().st_mode
+    assert mode & 0o77 == 0
 
 
 class Publishing:

@@ -37,6 +37,7 @@ def describe(made):
                     "arguments": getattr(task, "application_args", None),
                     "jars": getattr(task, "jars", None),
                     "connection": getattr(task, "_conn_id", None),
+                    "loads": getattr(task, "loads", None),
                     "conf": getattr(task, "conf", None),
                     "mapped": list(task.expand_input.value["application_args"]) if task.is_mapped else None,
                 }
@@ -149,6 +150,18 @@ def test_tables_are_brought_up_group_by_group_ahead_of_silver_where_there_are_se
         [*common, "--report-stopped"],
         ["headrace/bank"],
     )
+
+
+def test_steps_go_to_a_server_that_takes_loads(parse, tmp_path):
+    text = stream("bank", "table_groups = 2") + '[serve]\nloads = "run/loads"\n'
+
+    tasks = parse(text)["dags"]["headrace_load_bank"]["tasks"]
+
+    assert {name: tasks[name]["kind"] for name in ("bronze", "tables", "silver")} == dict.fromkeys(
+        ("bronze", "tables", "silver"), "WarmLoadOperator"
+    )
+    assert {tasks[name]["loads"] for name in ("bronze", "silver")} == {f"{tmp_path}/run/loads"}
+    assert len(tasks["tables"]["mapped"]) == 2
 
 
 # T10
@@ -273,6 +286,7 @@ def test_a_replay_is_asked_for_with_stream_layer_and_where_from(parse):
         (stream("bank") + "[verify.schedule]\ncron = 1", {}, "verify.schedule.cron: expected str"),
         ("[streams.bank]\nschedule = 3", {}, "streams.bank.schedule: expected a table"),
         ("streams = 1", {}, "streams: "),
+        ("[serve]\nloads = 1\n" + stream("bank"), {}, "lake.toml: serve.loads: expected a text"),
         ("spark = 1\n" + stream("bank"), {}, "lake.toml: spark: expected a table"),
         ("[spark]\nmaster = 1\n" + stream("bank"), {}, "lake.toml: spark.master: expected a text"),
         ('[spark]\ndeploy_mode = "near"\n' + stream("bank"), {}, "lake.toml: spark.deploy_mode: expected 'client'"),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
-from spark_jobs import session
+from spark_jobs import java_names
 
 #: Answers of Py4J's protocol: a package, a class, a static method, an integer.
 ANSWERS = {"org": "yp", "org.apache": "yp", "org.apache.Late": "yp", "functions": "ycorg.apache.functions"}
@@ -31,8 +31,8 @@ class Client:
 def client(monkeypatch):
     for kind in (JVMView, JavaPackage, JavaClass):
         monkeypatch.setattr(kind, "__getattr__", kind.__getattr__)
-    session.remember_java_names()
-    session.remember_java_names()
+    java_names.remember()
+    java_names.remember()
     return Client()
 
 

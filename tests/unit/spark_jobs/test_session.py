@@ -108,7 +108,7 @@ def test_settings_of_a_load_of_few_changes_give_way_to_the_users_own_and_are_tak
     )
 
     def sessions(given):
-        brief = session._brief(given) | given
+        brief = session.few_changes(given) | given
         return brief, brief | compiled(brief)
 
     def compiled(conf):

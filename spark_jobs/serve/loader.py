@@ -1,0 +1,96 @@
+"""Loads in the JVM of `headrace lake serve`, in sessions that no client of SQL is given: with Delta's own catalog, and writing.
+
+Their jobs are in a pool of their own, so that queries and loads share the cores. A load is the same as in a process of its own,
+by the lake's file as it is then. Called by the server, one load at a time, in one thread.
+"""
+
+import io
+from pathlib import Path
+
+from py4j.java_gateway import JavaObject
+from pyspark.sql import SparkSession
+from rich.console import Console
+
+from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load as load_file
+from headrace.errors import ReplicationError
+from headrace.warm_loads import Answer, Failure, OnProgress, Request
+from spark_jobs import load, preflight, session
+from spark_jobs.serve import load_door
+from spark_jobs.silver.tables_load import TableGroup
+
+_POOL = "loads"
+#: What sessions of loads have otherwise than served ones.
+_OWN = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.runSQLOnFiles": "true",
+}
+
+
+class Loader(load_door.Loader):
+    """Runs loads."""
+
+    def __init__(self, spark: SparkSession, lake: LakeFile) -> None:
+        self._served, self._lake = spark, lake
+        #: By whether they are for few changes.
+        self._sessions: dict[bool, SparkSession] = {}
+
+    def run(self, tag: str, request: Request, on_progress: OnProgress) -> Answer:
+        """Load; raise what a load raises. Refuses what a process that was started by another file cannot do."""
+        if Path(request.config).resolve() != Path(self._lake.path).resolve():
+            return Answer(refused=f"it was started with {self._lake.path}")
+        lake = load_file(self._lake.path, LakeFile)
+        if (lake.lake, lake.spark) != (self._lake.lake, self._lake.spark):
+            return Answer(refused=f"[lake] or [spark] of {lake.path} changed since it was started: start it again")
+        lake.stream(request.stream)
+        group = TableGroup.parse(request.group) if request.group else None
+        outlook = preflight.look(lake, request.stream, request.only)
+        done = outlook.report
+        if done is None:
+            spark = self.session(few=outlook.few)
+            context = spark.sparkContext
+            context.setLocalProperty("spark.scheduler.pool", _POOL)
+            context.addJobTag(tag)
+            try:
+                done = load.run(
+                    spark,
+                    lake,
+                    request.stream,
+                    only=request.only,
+                    group=group,
+                    accept_gap=request.accept_gap,
+                    on_progress=on_progress,
+                )
+            finally:
+                context.clearJobTags()
+        return _answer(done, request)
+
+    def cancel(self, tag: str) -> None:
+        """Cancel the jobs of a load."""
+        self._served.sparkContext.cancelJobsWithTag(tag)
+
+    def session(self, *, few: bool) -> SparkSession:
+        """Return the session of loads, of few changes or of any number, as the active one of this thread."""
+        if few not in self._sessions:
+            settings = _OWN | (session.few_changes(self._lake.spark.settings) if few else {})
+            self._sessions[few] = SparkSession(self._served.sparkContext, self._new(settings))
+        spark = self._sessions[few]
+        # Delta makes frames in the session that is active.
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - PySpark offers no other way.
+        return spark
+
+    def _new(self, settings: dict[str, str]) -> JavaObject:
+        served = self._served
+        made: JavaObject = served._jvm.headrace.serve.Loads.session(served._jsparkSession, settings)  # noqa: SLF001 - as above.
+        return made
+
+
+def _answer(done: load.Report, request: Request) -> Answer:
+    text, failure = io.StringIO(), None
+    load.show(Console(file=text, force_terminal=request.styled, highlight=False, soft_wrap=True), done)
+    try:
+        if request.check:
+            done.check()
+    except ReplicationError as error:
+        failure = Failure(message=error.message, hint=error.hint, exit_code=error.exit_code)
+    return Answer(report=done.plain(), text=text.getvalue(), failure=failure)

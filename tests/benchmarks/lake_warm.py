@@ -1,0 +1,82 @@
+"""A load of 1,000 changes in four tables, and one with nothing to do, by a running server and by a process of its own."""
+
+import statistics
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from infra.local.server import free_port
+from tests.benchmarks import lake_freshness
+from tests.benchmarks.results import Result, compared
+from tests.end_to_end.pipeline import command
+from tests.rules.waiting import eventually
+
+_EACH = 250
+#: The first loads of a server compile what later ones run.
+_WARMING = 3
+
+
+def measure(console: Console, lake: Path, stream: str, bootstrap: str, runs: int) -> list[Result]:
+    """Return seconds and CPU seconds from a command's start to its exit; `lake` is the file of a lake with this stream."""
+    served = lake.with_name(f"{lake.stem}-served.toml")
+    connect, thrift = free_port(), free_port()
+    served.write_text(
+        f'{lake.read_text()}\n[serve]\nconnect = "127.0.0.1:{connect}"\nthrift = "127.0.0.1:{thrift}"\nloads = "run"\n'
+    )
+    feed, tick = lake_freshness.Feed(bootstrap, stream, _EACH), 0
+    feed.begin()
+    log = lake.with_name("serve.log")
+    with log.open("w") as output:
+        server = subprocess.Popen(command("lake", "serve", "--config", str(served)), stdout=output, stderr=output)
+    try:
+        eventually(lambda: "JDBC:" in log.read_text(), 240, saying="the server answers")
+        times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for run in range(_WARMING + runs):
+            for name, file in (("warm", served), ("cold", lake)):
+                if name == "cold" and run < _WARMING:
+                    continue
+                tick += 1
+                feed.tick(tick)
+                for what in ("changes", "nothing"):
+                    took = _time(command("lake", "load", stream, "--config", str(file)), server.pid)
+                    if run >= _WARMING:
+                        times.setdefault((name, what), []).append(took)
+                    console.print(f"{name}, {what}: {took[0]:.1f} s, {took[1]:.1f} s of CPU")
+    finally:
+        server.terminate()
+        server.wait(60)
+    middle = {key: [statistics.median(column) for column in zip(*each, strict=True)] for key, each in times.items()}
+    names = {"changes": f"{4 * _EACH:,} changes in four tables", "nothing": "nothing to do"}
+    return [
+        compared(f"{text}, by a running server{kind}", middle["warm", what][place], unit, middle["cold", what][place])
+        for what, text in names.items()
+        for place, (kind, unit) in enumerate((("", "s, beside a process of its own"), (", CPU", "s")))
+    ]
+
+
+def _time(words: list[str], server: int) -> tuple[float, float]:
+    """Return the seconds of a command, and those of CPU of it and of the server, with their children."""
+    before, began = _cpu(server), time.monotonic()
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    own = 0.0
+    while process.poll() is None:
+        own = max(own, _cpu(process.pid))
+        time.sleep(0.02)
+    took = time.monotonic() - began
+    assert process.returncode == 0
+    return took, own + _cpu(server) - before
+
+
+def _cpu(pid: int) -> float:
+    total = 0.0
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        for each in (process, *process.children(recursive=True)):
+            with suppress(psutil.Error):
+                times = each.cpu_times()
+                total += times.user + times.system
+    return total
