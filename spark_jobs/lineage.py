@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from headrace import __version__
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator, ReplicationError
+from headrace.errors import ReplicationError
 from spark_jobs import storage
 from spark_jobs.silver import table_task
 from spark_jobs.silver.load import SilverReport
@@ -61,6 +61,12 @@ class _Run(NamedTuple):
 
 
 def _send(lake: LakeFile, run: _Run) -> None:
+    # Here, and not in the thread: one that is given up would still import, and the next one find half of the package.
+    try:
+        from openlineage.client import event_v2  # noqa: F401
+    except ModuleNotFoundError:
+        _log.warning("no event of lineage: the package openlineage-python is not installed (the extra 'lineage')")
+        return
     sending = Thread(target=_emit, args=(lake, run), name="lineage", daemon=True)
     sending.start()
     sending.join(_CLOSE_SECONDS)
@@ -75,8 +81,6 @@ def _emit(lake: LakeFile, run: _Run) -> None:
             client.emit(event)
         # Events wait in the client until then.
         client.close(_TIMEOUT_SECONDS)
-    except NeedsOperator as error:
-        _log.warning("no event of lineage: %s", error.message)
     except Exception as error:  # noqa: BLE001 - whatever a transport raises is no reason to fail a load.
         _log.warning(
             "the load is not known to %s: %s",
@@ -170,10 +174,8 @@ def _place(path: str) -> tuple[str, str]:
 
 def _client(lake: LakeFile) -> Any:
     assert lake.lineage is not None
-    try:
-        from openlineage.client import OpenLineageClient
-    except ModuleNotFoundError as error:
-        raise NeedsOperator("the package openlineage-python is not installed (the extra 'lineage')") from error
+    from openlineage.client import OpenLineageClient
+
     if lake.lineage.file is not None:
         place = str(lake.resolve(str(lake.lineage.file)))
         transport: dict[str, Any] = {"type": "file", "log_file_path": place, "append": True}
