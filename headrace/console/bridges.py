@@ -16,7 +16,7 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two requests to a bridge, and after which one counts as not answered.
 EVERY = 2.0
-_PATIENCE = 3.0
+_TIMEOUT = 3.0
 
 
 def defect(error: Exception) -> str:
@@ -124,7 +124,7 @@ class Bridges:
     def ask(self, address: str, look: Callable[[str, float], tuple[Answer | None, str]] = answer_of) -> None:
         """Ask one bridge once."""
         try:
-            answer, problem = look(address, _PATIENCE)
+            answer, problem = look(address, _TIMEOUT)
         except Exception as error:  # noqa: BLE001 - whatever it raises: the thread must go on, and the page show it.
             _log.exception("the bridge at %s was not asked", address)
             answer, problem = None, defect(error)

@@ -75,7 +75,7 @@ class History:
         return [] if ring is None else list(ring.points(int((time.time() - seconds) // STEP)))
 
 
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 #: Points of a chart.
 _POINTS = 240
 #: After it did not answer, Prometheus is left alone for so many seconds: a page must not wait for each chart.
@@ -104,7 +104,7 @@ class Prometheus:
         asked = urllib.parse.urlencode({"query": query, "start": now - seconds, "end": now, "step": step})
         try:
             # The scheme was checked.
-            with urllib.request.urlopen(f"{self.url}/api/v1/query_range?{asked}", timeout=_PATIENCE) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"{self.url}/api/v1/query_range?{asked}", timeout=_TIMEOUT) as answer:  # noqa: S310
                 found = json.load(answer)["data"]["result"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             reason = getattr(error, "reason", None) or error

@@ -33,7 +33,7 @@ _SECONDS = 5.0
 #: Requests at once: the one that is done and those that wait.
 MOST = 32
 #: Seconds for which a request waits for loads of other streams.
-_PATIENCE = 30.0
+_WAIT_SECONDS = 30.0
 #: Seconds between two lines of progress, and two attempts to cancel.
 _EVERY = 0.5
 
@@ -71,9 +71,11 @@ class _Load:
 class LoadDoor:
     """Listens. `with` opens it and closes it; a load that runs then is cancelled."""
 
-    def __init__(self, folder: Path, loader: Loader, *, seconds: float = _SECONDS, patience: float = _PATIENCE) -> None:
+    def __init__(
+        self, folder: Path, loader: Loader, *, seconds: float = _SECONDS, wait_seconds: float = _WAIT_SECONDS
+    ) -> None:
         self._folder, self._loader = folder, loader
-        self._seconds, self._patience = seconds, patience
+        self._seconds, self._wait_seconds = seconds, wait_seconds
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="loads")
         self._running: _Load | None = None
         self._open = threading.BoundedSemaphore(MOST)
@@ -190,7 +192,7 @@ class LoadDoor:
                     except OSError:
                         self._cancel(load, future)
                         raise
-            if monotonic() > began + self._patience and not self._goes_first(request) and future.cancel():
+            if monotonic() > began + self._wait_seconds and not self._goes_first(request) and future.cancel():
                 return Answer(refused="it loads another stream")
         return future.result() if not future.cancelled() else None
 

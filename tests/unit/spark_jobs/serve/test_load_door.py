@@ -107,7 +107,7 @@ def test_a_load_is_answered_with_progress_report_and_failure(folder, loads):
 
 def test_a_load_whose_sender_goes_is_cancelled_and_a_retry_waits_for_its_end(folder, loads):
     loads.may_end.clear()
-    with LoadDoor(folder, loads, patience=0.0), asking(folder, "bank") as (answers, connection):
+    with LoadDoor(folder, loads, wait_seconds=0.0), asking(folder, "bank") as (answers, connection):
         eventually(lambda: loads.begun == ["bank"], 20)
         with asking(folder, "bank") as (retried, _):
             connection.shutdown(socket.SHUT_RDWR)
@@ -120,7 +120,7 @@ def test_a_load_whose_sender_goes_is_cancelled_and_a_retry_waits_for_its_end(fol
 
 def test_a_load_of_another_stream_waits_a_while_and_is_then_left_to_a_process_of_its_own(folder, loads, caplog):
     loads.may_end.clear()
-    with LoadDoor(folder, loads, patience=0.0), asking(folder, "large") as (answers, _):
+    with LoadDoor(folder, loads, wait_seconds=0.0), asking(folder, "large") as (answers, _):
         eventually(lambda: loads.begun == ["large"], 20)
         assert ask(folder, "bank") is None
         assert "it loads another stream" in caplog.text
