@@ -1,7 +1,7 @@
-"""How several workers share a run: the longest files first, and all tests of the lake's Spark session with one worker.
+"""How several workers share a run: the longest files first, and the tests of the lake's Spark sessions with two of them.
 
-A session's first loads take several times as long as later ones, while the JVM compiles what they run, and its tests keep a core
-busy where most others wait: one session, next to workers that wait, takes less time than one for each worker.
+A session's first loads take several times as long as later ones, while the JVM compiles what they run, so there are few; and its
+tests keep a core busy where most others wait, so the third worker takes what waits. One session alone would be the last to end.
 """
 
 from collections.abc import Callable
@@ -11,19 +11,21 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 #: Beginnings of paths below tests/.
-_OF_ONE_SESSION = ("integration/lake/", "integration/verify/")
+_OF_SESSIONS = ("integration/lake/", "integration/verify/")
 _LONGEST = (
-    *(*_OF_ONE_SESSION, "end_to_end/", "integration/airflow/"),
+    *(*_OF_SESSIONS, "end_to_end/", "integration/airflow/"),
     *("simulation/", "contract/", "integration/bridge/"),
 )
 
 
 class _Scheduling(LoadFileScheduling):
-    """A file goes to one worker, and so do all files of the lake's session."""
+    """A file goes to one worker, and so do all files of a session of the lake, by their names."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.removeprefix("tests/")
-        return "the lake's session" if path.startswith(_OF_ONE_SESSION) else super()._split_scope(nodeid)
+        if not path.startswith(_OF_SESSIONS):
+            return str(super()._split_scope(nodeid))
+        return f"session {sum(path.partition('::')[0].encode()) % 2} of the lake"
 
 
 @pytest.hookimpl(optionalhook=True)
