@@ -15,11 +15,13 @@ from functools import reduce
 from operator import and_
 
 import msgspec
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.requests import caller
+from spark_jobs.errors import is_conflict
 from spark_jobs.state import delta_log
 
 #: In place of the kind of change: what is left of a record is its place, its position and whether it ends its transaction.
@@ -237,4 +239,11 @@ def _append(
     # From text, so that no Python process is started for a few rows.
     frame = spark.range(1).select(F.inline(F.from_json(F.lit(msgspec.json.encode([row]).decode()), _STRUCTURE)))
     # A table of an earlier release lacks what is recorded since.
-    frame.coalesce(1).write.format("delta").mode("append").option("mergeSchema", "true").save(path(lake))
+    writer = frame.coalesce(1).write.format("delta").mode("append").option("mergeSchema", "true")
+    try:
+        writer.save(path(lake))
+    except PySparkException as error:
+        if not is_conflict(error):
+            raise
+        # Another erasure made the table, or gave it the new columns, at the same time: they are there now.
+        writer.save(path(lake))
