@@ -62,9 +62,28 @@ def shaped_backlogs(changes: int) -> list[Backlog]:
     ]
 
 
+def edge_of(folder: Path, postgres: Postgres, backlog: Backlog, run: int, port: int) -> Supervised:
+    """Return an edge that reads the backlog's database, ready to be started."""
+    name = f"{backlog.name}{run}"
+    path = files.edge(
+        folder / f"edge-{name}.toml",
+        source=backlog.sources[run],
+        postgres=postgres,
+        database=backlog.name,
+        interconnect=f"amqp://127.0.0.1:{port}",
+        names=name,
+    )
+    headrace("edge", "init", "--config", str(path))
+    return Supervised(f"edge {run}", command("edge", "run", "--config", str(path)), log=folder / f"edge-{name}.log")
+
+
 @contextmanager
 def prepared(
-    folder: Path, postgres: Postgres, kafka: Kafka, backlog: Backlog
+    folder: Path,
+    postgres: Postgres,
+    kafka: Kafka,
+    backlog: Backlog,
+    edge: Callable[[Path, Postgres, Backlog, int, int], Supervised] = edge_of,
 ) -> Iterator[tuple[Supervised, list[Supervised], Any]]:
     """Yield a bridge and edges that wait to be started, and a connection to the database with the tables still empty."""
     name = backlog.name
@@ -83,7 +102,7 @@ def prepared(
     with closing(psycopg2.connect(dsn)) as connection:
         connection.autocommit = True
         backlog.create(connection)
-        edges = [_edge(folder, postgres, backlog, number, port) for number in range(backlog.runs)]
+        edges = [edge(folder, postgres, backlog, number, port) for number in range(backlog.runs)]
         try:
             yield bridge, edges, connection
         finally:
@@ -143,20 +162,6 @@ def count(kafka: Kafka, backlog: Backlog) -> None:
 
 def _median(figures: Any) -> float:
     return round(statistics.median(figures), 2)
-
-
-def _edge(folder: Path, postgres: Postgres, backlog: Backlog, run: int, port: int) -> Supervised:
-    name = f"{backlog.name}{run}"
-    path = files.edge(
-        folder / f"edge-{name}.toml",
-        source=backlog.sources[run],
-        postgres=postgres,
-        database=backlog.name,
-        interconnect=f"amqp://127.0.0.1:{port}",
-        names=name,
-    )
-    headrace("edge", "init", "--config", str(path))
-    return Supervised(f"edge {run}", command("edge", "run", "--config", str(path)), log=folder / f"edge-{name}.log")
 
 
 def drained(connection: Any, edge: Supervised, slot: str, end: str) -> float:

@@ -10,6 +10,7 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,8 @@ def _measure_engine(
     console: Console, folder: Path, postgres: Postgres, kafka: Kafka, changes: int, runs: int
 ) -> list[Result]:
     backlog = drain.Backlog("engine", "WAL to Kafka by Debezium's engine", orders.create, orders.fill, changes, runs)
-    with peers_engine.prepared(folder, postgres, kafka, backlog, orders.TABLE) as (bridge, edges, connection):
+    edge_of = partial(peers_engine.edge, table=orders.TABLE)
+    with drain.prepared(folder, postgres, kafka, backlog, edge_of) as (bridge, edges, connection):
         for run in range(runs):
             drain.ask(connection, "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", f"debezium{run}")
         end = drain.written(console, connection, backlog)

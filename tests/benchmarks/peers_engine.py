@@ -1,17 +1,11 @@
 """An edge with Debezium's engine over the log that Debezium Server reads: the same connector and memory, behind our chain."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psutil
-import psycopg2
 
-from infra.local import files
-from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
-from infra.local.server import free_port
 from tests.benchmarks import debezium, drain
 from tests.benchmarks.peers_run import Run
 from tests.benchmarks.usage import Usage, usage
@@ -53,35 +47,8 @@ folder = "state-{name}"
 """
 
 
-@contextmanager
-def prepared(
-    folder: Path, postgres: Postgres, kafka: Kafka, backlog: drain.Backlog, table: str
-) -> Iterator[tuple[Supervised, list[Supervised], Any]]:
-    """Yield a bridge and edges that wait to be started, and a connection to the database with the table still empty."""
-    port, name = free_port(), backlog.name
-    dsn = postgres.create_database(name)
-    file = files.bridge(
-        folder / f"bridge-{name}.toml",
-        bootstrap=kafka.bootstrap,
-        listen=f"127.0.0.1:{port}",
-        sources=backlog.sources,
-        stream=name,
-    )
-    headrace("bridge", "init", "--config", str(file))
-    run = command("bridge", "run", "--config", str(file))
-    bridge = Supervised("bridge", run, log=folder / f"bridge-{name}.log")
-    with closing(psycopg2.connect(dsn)) as connection:
-        connection.autocommit = True
-        backlog.create(connection)
-        edges = [_edge(folder, postgres, backlog, number, table, port) for number in range(backlog.runs)]
-        try:
-            yield bridge, edges, connection
-        finally:
-            for part in (*edges, bridge):
-                part.stop()
-
-
-def _edge(folder: Path, postgres: Postgres, backlog: drain.Backlog, run: int, table: str, port: int) -> Supervised:
+def edge(folder: Path, postgres: Postgres, backlog: drain.Backlog, run: int, port: int, *, table: str) -> Supervised:
+    """Return an edge with the engine that reads one table, ready to be started."""
     name = f"engine{run}"
     path = folder / f"edge-{name}.toml"
     text = _FILE.format(
