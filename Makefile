@@ -57,7 +57,11 @@ setup: .setup/python ## Install Python packages into .venv and fetch the jars (o
 	@$(BIN)/python -m infra.local.jars demo
 	@touch $@
 
-.setup/demo: .setup/jars-demo spark_jobs/jvm_warmup.py infra/local/class_archives.py
+.setup/serve: .setup/jars-demo $(wildcard spark_jobs/serve/*.java) infra/release/java_build.py
+	@$(BIN)/python -m infra.release.java_build serve
+	@touch $@
+
+.setup/demo: .setup/jars-demo .setup/serve spark_jobs/jvm_warmup.py infra/local/class_archives.py
 	@$(BIN)/python -m infra.local.class_archives
 	@touch $@
 
@@ -111,9 +115,9 @@ test-share: setup ## The share of the long tests that is today's: a week of it s
 
 object-store-jars: .setup/log-store ## Fetch the jars for a lake on S3 into .setup/jars, and make its log store (once)
 
-.setup/log-store: .setup/jars-demo $(wildcard spark_jobs/*/*.java) infra/release/java_build.py
+.setup/log-store: .setup/jars-demo $(wildcard spark_jobs/object_store/*.java) infra/release/java_build.py
 	@$(BIN)/python -m infra.local.jars object-store
-	@$(BIN)/python -m infra.release.java_build
+	@$(BIN)/python -m infra.release.java_build log-store
 	@touch $@
 
 .setup/object-store/ready: tests/object_store/requirements.txt
@@ -241,7 +245,7 @@ docs: .setup/docs/ready ## Build the documents' site into build/docs/site; a bro
 test-upgrade: setup ## A pipeline of the previous release under load, upgraded part by part and back
 	@$(BIN)/python -m pytest -q tests/upgrade
 
-dist: .setup/log-store ## Build the sdist and the wheel, with bill of materials (CycloneDX) and checksums, into dist/
+dist: .setup/log-store .setup/serve ## Build the sdist and the wheel, with bill of materials (CycloneDX) and checksums, into dist/
 	@$(BIN)/python -m infra.release.dist dist
 
 bench: setup ## Measure, as ratios against peers in the same run; writes build/bench.json

@@ -29,10 +29,10 @@ from headrace.errors import CorruptInput, NotConnected, ReplicationError, Retrya
 from headrace.logs import RateLimitedLog
 from headrace.requests import LONGEST_SECONDS, Part, decode_part, decode_request, encode
 
-#: Seconds between two checks whether a topic is still the one that is read: a reader is not notified when it is gone.
-_LOOK_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
+#: Seconds between two checks whether a topic is still the one that is read: a reader is not notified when it is gone.
+_TOPIC_LOOK_SECONDS = 5.0
 #: Records read before something else has its turn; seconds between looks at what waits, and before Kafka is tried again.
 _MANY, _LOOK_SECONDS, _AGAIN_SECONDS = 200, 0.5, 3.0
 #: How long a turn waits for requests while answers may come: a verification asks one request after the other.
@@ -61,7 +61,7 @@ class TopicReader:
             self._consumer.close()
             raise
         self._ends: set[int] = set()
-        self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._look_at = time.monotonic() + _TOPIC_LOOK_SECONDS
 
     @property
     def has_caught_up(self) -> bool:
@@ -74,7 +74,7 @@ class TopicReader:
         With each goes when it was written, in seconds since 1970, or None where it may have been before this reader was made.
         """
         if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + _LOOK_SECONDS
+            self._look_at = time.monotonic() + _TOPIC_LOOK_SECONDS
             self._look()
         for event, is_end in events(self._consumer, self._topic, most, seconds):
             if is_end:
@@ -117,9 +117,6 @@ class TopicReader:
                 # Not "the end" whenever that is: what is written from now on is read.
                 _, place.offset = self._consumer.get_watermark_offsets(place, timeout=TIMEOUT)
         return list(places)
-
-
-_MANY = 500
 
 
 class AskingTopics:

@@ -126,8 +126,9 @@ def lake(
     )
     served = ""
     if serve is not None:
-        # However busy this machine is.
-        served = f'[serve]\nconnect = "{serve[0]}"\nthrift = "{serve[1]}"\nseconds = 3600\naudit = "logs/sql.jsonl"\n'
+        # However busy this machine is. It does the loads too: one JVM for all.
+        served = f'[serve]\nconnect = "{serve[0]}"\nthrift = "{serve[1]}"\nloads = "run/loads"\nseconds = 3600\n'
+        served += 'audit = "logs/sql.jsonl"\n'
     path.write_text(f"""\
 [lake]
 root = "lake"

@@ -1,5 +1,5 @@
-"""`python -m infra.release.java_build [debezium]`: compiles our classes into jars, by Eclipse's compiler, which needs no JDK: two
-for Spark, or the one for Debezium's engine.
+"""`python -m infra.release.java_build log-store|serve|debezium`: compiles our classes into a jar, by Eclipse's compiler, which
+needs no JDK: for a lake on S3, for the server of SQL, or for Debezium's engine.
 
 The wheel has the jars (infra/release/dist.py); in a checkout they are next to the fetched jars. A jar is made again when its
 sources change. Assumes the jars of Spark and of the object store, and fetches the compiler once.
@@ -94,8 +94,8 @@ def _class_path(jar: Jar, console: Console) -> list[Path]:
 
 if __name__ == "__main__":
     try:
-        for each in (DEBEZIUM,) if sys.argv[1:] == ["debezium"] else (LOG_STORE, SERVE):
-            build(each, jar_folder() / each.folder, Console(highlight=False, soft_wrap=True, markup=False))
+        chosen = {jar.folder: jar for jar in (LOG_STORE, SERVE, DEBEZIUM)}[sys.argv[1]]
+        build(chosen, jar_folder() / chosen.folder, Console(highlight=False, soft_wrap=True, markup=False))
     except ReplicationError as error:
         print(f"headrace: {error.message}\nWhat to do: {error.hint}", file=sys.stderr)
         sys.exit(error.exit_code)

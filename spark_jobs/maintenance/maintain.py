@@ -55,7 +55,7 @@ OnProgress = Callable[[int, int], None]
 
 _log = logging.getLogger(__name__)
 #: A row that a vector marks would stay in its file.
-_VECTORS = "spark.databricks.delta.delete.deletionVectors.persistent"
+_VECTORS_SETTING = "spark.databricks.delta.delete.deletionVectors.persistent"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -321,7 +321,7 @@ def remove_old_records(spark: SparkSession, lake: LakeFile, stream: str) -> Posi
     removed = state.bronze_removed | {s: max(cut, state.bronze_removed.get(s, "")) for s, cut in cuts.items()}
     publication.append(spark, lake, replace(state, bronze_removed=removed), before=state, maintenance=True)
     session = spark.newSession()
-    session.conf.set(_VECTORS, "false")
+    session.conf.set(_VECTORS_SETTING, "false")
     session.conf.set(NOTE_SETTING, delta_log.write(increment.REMOVED, stream=stream))
     upto = F.lit(False)
     for source, cut in sorted(cuts.items()):

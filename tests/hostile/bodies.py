@@ -66,7 +66,7 @@ def delivery(ticket: int, given: Any, content: bytes, encoding: Any = CONTENT_EN
 
 
 _ENVELOPE = '{"type":"record","namespace":"@prefix.public.t","name":"Envelope","fields":[]}'
-_OTHER = '{"type":"record","namespace":"@prefix.public.accounts","name":"Envelope","fields":[]}'
+_OTHERS_SCHEMA = '{"type":"record","namespace":"@prefix.public.accounts","name":"Envelope","fields":[]}'
 _ONE = b"\x91\x93\x01\x00\x01\x91\xc4\x01k\x91\xc4\x01v"
 
 
@@ -116,7 +116,7 @@ BATCHES: dict[str, tuple[Any, bytes]] = {
     "schema is a list": (properties(3), of_avro([1, "public", "t", None, "[]"])),
     "schema has no namespace": (properties(3), of_avro([1, "public", "t", None, "{}"])),
     "schema is nested": (properties(3), of_avro([1, "public", "t", None, "[" * 100_000])),
-    "schema is another table's (S5)": (properties(3), of_avro([1, "public", "t", None, _OTHER])),
+    "schema is another table's (S5)": (properties(3), of_avro([1, "public", "t", None, _OTHERS_SCHEMA])),
     "number of a schema is 2**40": (properties(3), of_avro([1 << 40, "public", "t", None, "{}"], value=VALUE)),
     "number of a schema is negative": (properties(3), of_avro([-1, "public", "t", None, "{}"], value=VALUE)),
     "name of a table in Avro is long": (properties(3), of_avro([1, "public", "t" * 100_000, None, _ENVELOPE])),

@@ -182,3 +182,25 @@ def test_a_client_imported_in_two_modules_of_a_package_is_objected_to():
     ]
 
     assert violations(modules) == ["bridge imports confluent_kafka in 2 modules: bridge.group, bridge.producer"]
+
+
+def test_no_module_gives_a_name_two_meanings():
+    """The one that comes last holds for all of the module, and nothing says so: what two files had is in one now, perhaps."""
+    files = [file for package in (*PACKAGES, "tests") for file in sorted((ROOT / package).rglob("*.py"))]
+    repeated = {
+        str(file.relative_to(ROOT)): twice for file in files if (twice := named_twice(ast.parse(file.read_text())))
+    }
+    assert repeated == {}
+
+
+def named_twice(tree):
+    """Return the names that a module's own statements assign more than once."""
+    targets = [node.targets for node in tree.body if isinstance(node, ast.Assign)]
+    targets += [[node.target] for node in tree.body if isinstance(node, ast.AnnAssign)]
+    names = [
+        each.id
+        for each in (each for group in targets for target in group for each in ast.walk(target))
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    ]
+    names += [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return sorted({name for name in names if names.count(name) > 1} - {"_"})

@@ -128,6 +128,9 @@ class Demo:
             airflow = Airflow(self._folder / "airflow", self._lake_file, jars=java.jar_folder())
             ending.callback(airflow.stop)
             airflow.start()
+            # It does the loads, and starts meanwhile.
+            ending.callback(self._unless_kept, self._serve.stop)
+            self._serve.start()
             with stages.stage("start bridge and edges; fill the databases, captured from the start") as report:
                 headrace("bridge", "init", "--config", str(self._bridge_file))
                 ending.callback(self._unless_kept, self._bridge.stop)
@@ -143,10 +146,8 @@ class Demo:
                 names = " and ".join(region.name for region in regions if region.workload == what)
                 self._console.print(f"  {names}: {what}, {clients} clients, {rate} transactions/s each, {seconds} s")
             with stages.stage("first load, by Airflow, while they write"):
+                self._wait_for_serve()
                 first = airflow.run(f"headrace_load_{STREAM}").check()
-            # It starts while the writers are waited for.
-            ending.callback(self._unless_kept, self._serve.stop)
-            self._serve.start()
             again = max(_AGAIN_SECONDS, seconds // 4)
             with stages.stage(f"wait for the writers to end; they write again, for {again} s"):
                 writers.wait()
@@ -163,7 +164,6 @@ class Demo:
         with stages.stage("compare every table with its source"):
             screen.verify()
         with stages.stage("ask the lake in Spark SQL"):
-            self._wait_for_serve()
             screen.ask(self._addresses.connect)
         equal = screen.show(regions, runs, writers.reported)
         self._console.print(f"\n[dim]{stages.seconds:.0f} s in all[/]")

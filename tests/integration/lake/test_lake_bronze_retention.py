@@ -44,6 +44,8 @@ def test_older_records_go_from_bronze_and_loads_go_on_without_them(logged_lake):
     left = rows.filter("op IS NOT NULL").groupBy("source").count().collect()
     assert sorted(map(tuple, left)) == [(J, 1), (L, 1)]
     assert rows.filter("op IS NULL").count() == 2
+    # and no file has the others still, marked by a vector
+    assert not [file for file in Path(path, "_delta_log").glob("*.json") if '"deletionVector":{' in file.read_text()]
     removed = published.latest(lake.spark, lake.file, "bank").bronze_removed
     assert set(removed) == {J, L}
     assert all(removed[source] < last.positions[source] for source in removed)
