@@ -74,6 +74,7 @@ class Lake:
         self._every, self._clock = every, clock
         self._looked_at = clock()
         self._view = LakeView(configured=root is not None, problem="it has not been read yet" if root else "")
+        self._late: tuple[LakeView, LakeView] | None = None
         self._reader: OwnTables | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="lake", daemon=True)
@@ -91,9 +92,12 @@ class Lake:
         """Return what is known now; never waits."""
         view, seconds = self._view, self._clock() - self._looked_at
         if view.configured and view.read_at and not view.problem and seconds > self._every + _HUNG_SECONDS:
-            return replace(
-                view, problem=f"a look at it has not ended for {seconds:.0f} s", hint="Is its storage reachable?"
-            )
+            # One for each view, for what it made of its tables.
+            late = self._late
+            if late is None or late[0] is not view:
+                problem = f"a look at it has not ended for {seconds:.0f} s and more"
+                late = self._late = view, replace(view, problem=problem, hint="Is its storage reachable?").indexed()
+            return late[1]
         return view
 
     def look(self) -> None:
@@ -108,7 +112,8 @@ class Lake:
             try:
                 view = _view(self._reader)
                 verdicts = {key: one for key, one in view.verdicts.items() if self._has_source(*key[:2])}
-                self._view = replace(view, offsets=offsets, verdicts=verdicts, complete_at=self._view.complete_at)
+                known = replace(view, offsets=offsets, verdicts=verdicts, complete_at=self._view.complete_at)
+                self._view = known.indexed()
             except NoTable as error:
                 self._view = LakeView(
                     problem=f"nothing is published yet: {error.message}",
@@ -119,11 +124,11 @@ class Lake:
         except ReplicationError as error:
             # Keys may be others by now.
             self._reader = None
-            self._view = replace(self._view, problem=error.message, hint=error.hint)
+            self._view = replace(self._view, problem=error.message, hint=error.hint).indexed()
         except Exception as error:  # noqa: BLE001 - whatever it raises: the thread must go on, and the pages show it.
             _log.exception("the lake was not read")
             self._reader = None
-            self._view = replace(self._view, problem=defect(error), hint="")
+            self._view = replace(self._view, problem=defect(error), hint="").indexed()
         self._looked_at = self._clock()
 
     def _has_source(self, stream: str, source: str) -> bool:

@@ -267,7 +267,7 @@ def asked(query: Mapping[str, str]) -> Asked:
         stream=query.get("stream", ""),
         sort=sort if sort in _KEYS else "state",
         reverse=query.get("reverse") == "1",
-        page=int(page) if page.isdecimal() and 0 < int(page) < 10_000 else 1,
+        page=int(page) if page.isdecimal() and len(page) < 5 and int(page) else 1,
     )
 
 

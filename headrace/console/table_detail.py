@@ -121,7 +121,7 @@ class TableDetails:
     def read(self, table: TablePublished) -> TableDetail:
         """Read the details of a table; what cannot be read stays as it was known, with the reason."""
         former = self._details.get((table.stream, table.table), TableDetail())
-        detail = replace(former, problem="", of=table)
+        detail = replace(former, problem="")
         try:
             if self._reader is None:
                 self._reader = OwnTables(self._root or "", self._settings())
@@ -130,6 +130,8 @@ class TableDetails:
             if not detail.columns or former.of is None or _content(former.of) != _content(table):
                 columns, key = _columns(self._reader, table)
                 detail = replace(detail, columns=columns, key=key)
+            # Not ahead of them: what a read that failed left is not of this version.
+            detail = replace(detail, of=table)
         except ReplicationError as error:
             # Keys may be others by now.
             self._reader, detail = None, replace(detail, problem=error.message)
@@ -171,7 +173,7 @@ def _versions(reader: OwnTables, table: TablePublished) -> tuple[Version, ...]:
     )
     # A table that stopped, or was counted again, has rows with the version that it had.
     older = [row["version"] for row in rows[1:]]
-    first = [row for row, before in zip(rows, [*older, None], strict=True) if row["version"] != before]
+    first = [row for row, before in zip(rows, [*older, None], strict=False) if row["version"] != before]
     return tuple(
         Version(version=row["version"], load=row["load"], at=row["at"], changes=row["changes"] or 0) for row in first
     )

@@ -311,7 +311,11 @@ def test_a_look_at_the_lake_that_hangs_is_shown():
     now = 129.0
     assert lake.view().problem == ""
     now = 131.0
-    assert lake.view().problem == "a look at it has not ended for 131 s"
+    late = lake.view()
+    assert late.problem == "a look at it has not ended for 131 s and more"
+    # Its tables are indexed once, not for each page.
+    now = 150.0
+    assert lake.view() is late
     assert len(lake.view().tables) == 5
 
 

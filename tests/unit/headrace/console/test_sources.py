@@ -58,6 +58,7 @@ def test_what_an_address_cannot_mean_counts_as_not_given():
     wish = sources.asked({"page": "-1", "sort": "password", "state": "odd", "q": "x" * 1000})
     assert (wish.page, wish.sort, wish.state, len(wish.text)) == (1, "state", "", 200)
     assert sources.listed(found(3), sources.asked({"page": "99"})).page == 1
+    assert sources.asked({"page": "9" * 5000}).page == 1
 
 
 def test_links_keep_the_filter_and_escape_it():

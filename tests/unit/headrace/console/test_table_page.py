@@ -132,6 +132,32 @@ def test_a_table_that_stopped_is_linked_from_the_overview_and_its_page_has_the_n
     assert "history" in text
 
 
+def test_a_table_that_was_never_made_has_a_page_without_versions(tmp_path, served):
+    make_lake(tmp_path, version=None, reason="column a has no type")
+    page = served()
+    text = words(page.get(address(page.lake.view())).text)
+    assert "defect" not in text
+    assert "amount - numeric(10,2)" in text
+
+
+def test_columns_of_a_former_version_are_read_again_after_a_read_that_failed(tmp_path, monkeypatch):
+    make_lake(tmp_path)
+    lake, details = Lake(str(tmp_path)), TableDetails(str(tmp_path))
+    lake.look()
+    (table,) = lake.view().tables
+    key = (table.stream, table.table)
+    details._details[key] = details.read(table)
+    later = replace(table, version=table.version - 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(OwnTables, "ask", lambda *_: 1 / 0)
+        details._details[key] = details.read(later)
+    assert "defect" in details._details[key].problem
+    columns = []
+    monkeypatch.setattr(table_detail, "_columns", lambda _, of: columns.append(of) or ((), ()))
+    details.read(later)
+    assert columns == [later]
+
+
 def test_an_unknown_stream_or_table_is_404_and_says_so_escaped(tmp_path, served):
     make_lake(tmp_path)
     page = served()
