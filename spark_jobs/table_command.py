@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from headrace.configuration.load import load as load_file
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.waiting import StopRequest
 from spark_jobs import command_options
+
+if TYPE_CHECKING:
+    from spark_jobs.maintenance.erase import EraseReport
 
 
 @click.command()
@@ -177,10 +180,9 @@ def _ask_server(server: str, query: str | None, form: Any) -> None:
     if query is None and sys.stdin.isatty():
         raise click.UsageError("--server goes with QUERY, or with a script on standard input.")
     script = query if query is not None else sys.stdin.read()
-    from spark_jobs.query import engine
     from spark_jobs.query import engine as queries
 
-    with closing(engine.RemoteEngine(server)) as sql_engine, engine.refusals():
+    with closing(queries.RemoteEngine(server)) as sql_engine, queries.refusals():
         queries.run_script(sql_engine, script, form, sys.stdout)
 
 
@@ -289,26 +291,28 @@ def erase(
         raise click.UsageError(f"Stream {stream} has no source {', '.join(unknown)}.")
     if not dry_run and not reason:
         raise click.UsageError("Give --reason: it is recorded with the erasure.")
-    from spark_jobs.maintenance import erase as job
     from spark_jobs.maintenance import related_rows
     from spark_jobs.query import metastore
     from spark_jobs.session import session
 
     spark = session(file, writes=not dry_run)
-    # What names the row goes first: it could not be found once the keys were forgotten.
-    ways = [related_rows.find_keys(spark, file, stream, path, all_keys, sources) for path in related]
-    reports = [
-        job.erase(spark, file, stream, name, given, sources=sources, reason=reason, dry_run=dry_run)
-        for name, given in [*ways, (table, all_keys)]
-        if given
-    ]
+    reports, none = related_rows.erase_all(
+        spark, file, stream, (table, all_keys), related, sources=sources, reason=reason, dry_run=dry_run
+    )
     if not dry_run:
         metastore.after_load(spark, file, stream)
     if as_json:
         others = [asdict(report) for report in reports[:-1]]
-        click.echo(json.dumps(asdict(reports[-1]) | {"dry_run": dry_run, "related": others}, ensure_ascii=False))
+        done_last = asdict(reports[-1]) | {"dry_run": dry_run, "related": others, "related_without_rows": none}
+        click.echo(json.dumps(done_last, ensure_ascii=False))
         return
+    _print_erased(stream, reports, none, dry_run=dry_run)
+
+
+def _print_erased(stream: str, reports: "list[EraseReport]", none: list[str], *, dry_run: bool) -> None:
     console = command_options.console()
+    for path in none:
+        console.print(f"{path}: no row names these keys")
     for done in reports:
         console.print(f"{'would be ' if dry_run else ''}erased from {done.table} of {stream}: {done.keys} key(s)")
         for place, count in done.counts.items():

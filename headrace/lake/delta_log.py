@@ -200,7 +200,14 @@ def commits(storage: Storage, table: str, version: int | None = None) -> Iterato
         except FileNotFoundError:
             return
         info = next((line for line in lines if line.startswith('{"commitInfo"')), "{}")
-        yield number, dict(json.loads(info).get("commitInfo") or {})
+        try:
+            commit = json.loads(info).get("commitInfo")
+        except ValueError as error:
+            raise NeedsOperator(
+                f"{storage.root}/{table}: the commit of version {number} is damaged",
+                hint="Put it back from a copy of the lake.",
+            ) from error
+        yield number, dict(commit or {})
         number -= 1
 
 

@@ -7,21 +7,31 @@ erasures, and ahead of what reads bronze as a whole.
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from operator import and_
+from typing import TypeVar
 
 from delta import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
+from headrace.errors import Retryable
 from spark_jobs import storage
 from spark_jobs.bronze import erasures, increment, sink
+from spark_jobs.errors import is_conflict
 from spark_jobs.state import delta_log
 
 #: A row that a vector marks would stay in its file.
 _VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
+#: How often a step is tried when loads or maintenance write to the same table, and the seconds between two tries.
+_TRIES, _PAUSE_SECONDS = 60, 1.0
+
+Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -76,13 +86,32 @@ def empty_again(spark: SparkSession, lake: LakeFile, stream: str) -> None:
     path = sink.table_path(lake, stream)
     if not erasures.is_undone(spark, lake, stream, path):
         return
-    session, found = session_for(spark), dict[str, list[tuple[str, str, str]]]()
+    # As an erasure does: old notes leave the log by commits.
+    retry_conflicts(lambda: sink.renew(session_for(spark), lake, stream))
+    by_table = dict[str, list[tuple[str, str, str]]]()
     for table, *key in erasures.find(spark, lake, stream, spark.read.format("delta").load(path)):
-        found.setdefault(table, []).append((key[0], key[1], key[2]))
-    for table, keys in sorted(found.items()):
+        by_table.setdefault(table, []).append((key[0], key[1], key[2]))
+    for table, keys in sorted(by_table.items()):
         _log.warning(
             "bronze of stream %s is another table than rows were erased from; %d key(s) of %s are erased from it again",
             *(stream, len(keys), table),
         )
-        empty(session, lake, stream, table, keys, [key for _, key, _ in keys])
+        tombstones = [key for _, key, _ in keys]
+        # Each is used before the next one is made.
+        retry_conflicts(lambda: empty(session_for(spark), lake, stream, table, keys, tombstones))  # noqa: B023
     erasures.note_again(spark, lake, stream, delta_log.mark(spark, path))
+
+
+def retry_conflicts(step: Callable[[], Result]) -> Result:
+    """Do a step, again while loads or maintenance write to the same table."""
+    for tries in range(_TRIES):
+        try:
+            return step()
+        except Retryable:
+            if tries + 1 == _TRIES:
+                raise
+        except (PySparkException, Py4JError) as error:
+            if tries + 1 == _TRIES or not is_conflict(error):
+                raise
+        time.sleep(_PAUSE_SECONDS)
+    raise AssertionError("the last try returns or raises")

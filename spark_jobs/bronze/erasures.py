@@ -116,11 +116,11 @@ def tables(spark: SparkSession, lake: LakeFile, stream: str) -> list[str]:
 
 
 def has_since(spark: SparkSession, lake: LakeFile, stream: str, table: str, at: datetime) -> bool:
-    """Return whether rows of a table were erased after a moment."""
+    """Return whether rows of a table were erased after a moment, in part at least; again from restored bronze does not count."""
     if not _exists(spark, lake):
         return False
     rows = spark.read.format("delta").load(path(lake)).filter((F.col("stream") == stream) & (F.col("table") == table))
-    return not rows.filter(F.col("at") >= F.lit(at)).isEmpty()
+    return not rows.filter((F.col("step") != "again") & (F.col("at") >= F.lit(at))).isEmpty()
 
 
 def emptied(spark: SparkSession, lake: LakeFile, stream: str, rows: DataFrame) -> DataFrame:

@@ -9,37 +9,39 @@ one fails and is run again. Former versions keep the rows until maintenance remo
 """
 
 import logging
-import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
 from time import monotonic
-from typing import TypeVar
 
 from delta import DeltaTable
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator, Retryable
+from headrace.errors import NeedsOperator
 from spark_jobs import storage
 from spark_jobs.bronze import erased_records, erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
-from spark_jobs.errors import explained, is_conflict
+from spark_jobs.bronze.erased_records import retry_conflicts
+from spark_jobs.errors import explained
 from spark_jobs.maintenance import vacuum as vacuum_files
-from spark_jobs.maintenance.erased_rows import ErasedRows, choose_rows, count_under_other_keys, find_in_bronze
+from spark_jobs.maintenance.erased_rows import (
+    ErasedRows,
+    Keys,
+    choose_rows,
+    count_keys,
+    count_under_other_keys,
+    find_in_bronze,
+)
 from spark_jobs.silver import commit, scd2, table_load, table_task
 from spark_jobs.silver.target_schema import SOURCE
 from spark_jobs.state import delta_log, publication, published, retention
 from spark_jobs.state.published import Table
 
-#: How often a step is tried when loads or maintenance write to the same table, and the seconds between two tries.
-_TRIES, _PAUSE_SECONDS = 60, 1.0
 #: What no erasure in the lake reaches (docs/privacy.md).
 ELSEWHERE = (
     "the source itself and its log: delete the row there, or it comes back with its next change or copy",
@@ -48,8 +50,6 @@ ELSEWHERE = (
     "old versions and files of the lake, until 'headrace lake maintain' removes them, keep_days later",
     "other tables that name the person; backups, exports and other consumers",
 )
-
-Result = TypeVar("Result")
 
 _log = logging.getLogger(__name__)
 
@@ -77,13 +77,15 @@ def erase(
     lake: LakeFile,
     stream: str,
     table: str,
-    keys: Sequence[str],
+    keys: Keys,
     *,
     sources: Collection[str] = (),
     reason: str = "",
     dry_run: bool = False,
 ) -> EraseReport:
-    """Erase the rows that have the keys, at some sources or all; each key is its column's text, or a JSON array of several.
+    """Erase the rows that have the keys, at some sources or all, or at each source those of its own.
+
+    Each key is its column's text, or a JSON array of several.
 
     Raises NeedsOperator for a table that the stream does not have, or without a key, and where rows had other keys that were not
     given; ConfigurationError for what is no key; Retryable while loads hold the table up.
@@ -104,44 +106,63 @@ def erase(
             return EraseReport(
                 stream=stream,
                 table=table,
-                keys=len(keys),
+                keys=count_keys(keys),
                 counts=counts,
                 other_keys=others,
                 not_reached=not_reached,
                 seconds=monotonic() - began,
             )
         if others:
-            raise NeedsOperator(
-                f"{table}: rows with these keys had {len(others)} other key(s), before or after a change of key",
-                hint="Give those too: --dry-run lists them. Nothing was erased.",
-            )
+            raise _others_refused(table, others)
+        # What this erasure notes of bronze is of one from which all earlier ones are erased.
+        erased_records.empty_again(spark, lake, stream)
         # Ahead of what is committed: old notes leave the log by commits.
-        _again(lambda: sink.renew(erased_records.session_for(spark), lake, stream))
+        retry_conflicts(lambda: sink.renew(erased_records.session_for(spark), lake, stream))
         erasure = erasures.new(session, lake, stream, table, reason)
         upto: dict[str, str] = {}
         for source, _, position in bronze_keys:
             upto[source] = max(position, upto.get(source, ""))
         erasures.begin(session, lake, erasure, [(source, key) for source, key, _ in bronze_keys], upto)
-        _again(
+        retry_conflicts(
             lambda: erased_records.empty(
                 erased_records.session_for(spark), lake, stream, table, bronze_keys, tombstones
             )
         )
-        counts |= _again(lambda: _erase_published(spark, lake, stream, which))
+        counts |= retry_conflicts(lambda: _erase_published(spark, lake, stream, which))
         counts["former"] = _erase_former(spark, lake, stream, which, not_reached)
-        counts["quarantine"] = _again(lambda: _empty_quarantine(erased_records.session_for(spark), lake, stream, which))
+        counts["quarantine"] = retry_conflicts(
+            lambda: _empty_quarantine(erased_records.session_for(spark), lake, stream, which)
+        )
         raw = bronze.table_path(lake, stream)
         behind = delta_log.mark(session, raw) if delta_log.is_table(session, raw) else None
         erasures.end(session, lake, erasure, counts, behind)
-        _log.info("erased %d key(s) from %s of %s: %s", len(keys), table, stream, counts)
+        _log.info("erased %d key(s) from %s of %s: %s", count_keys(keys), table, stream, counts)
     return EraseReport(
         stream=stream,
         table=table,
-        keys=len(keys),
+        keys=count_keys(keys),
         erasure=erasure.id,
         counts=counts,
         not_reached=not_reached,
         seconds=monotonic() - began,
+    )
+
+
+def check(
+    spark: SparkSession, lake: LakeFile, stream: str, table: str, keys: Keys, sources: Collection[str] = ()
+) -> None:
+    """Raise what an erasure would refuse, ahead of one that erases from several tables."""
+    session = erased_records.session_for(spark)
+    with explained(f"erase from {table}"):
+        which = choose_rows(session, lake, stream, table, keys, sources)
+        if others := find_in_bronze(session, lake, stream, which)[2]:
+            raise _others_refused(table, others)
+
+
+def _others_refused(table: str, others: list[str]) -> NeedsOperator:
+    return NeedsOperator(
+        f"{table}: rows with these keys had {len(others)} other key(s), before or after a change of key",
+        hint="Give those too: --dry-run lists them. Nothing was erased.",
     )
 
 
@@ -263,12 +284,13 @@ def _former(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> lis
 def _quarantined(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> DataFrame:
     """Return the places of records with the keys; one that names no table may be of this one."""
     rows = spark.read.format("delta").load(quarantine.path(lake)).filter(F.col("stream") == stream)
-    key, value = F.col("key").cast("string"), F.col("value").cast("string")
+    key, value = F.col("t.key").cast("string"), F.col("t.value").cast("string")
     schema, own = (F.get_json_object(value, f"$.source.{name}") for name in ("schema", "table"))
     of_table = F.coalesce(F.concat(schema, F.lit("."), own) == which.table, F.lit(True))
-    hits = rows.filter(of_table & which.of_source(F.coalesce("source", "named_source")))
+    source = F.coalesce("t.source", "named_source")
+    hits = rows.alias("t").filter(of_table & which.of_source(source))
     key_rows = F.broadcast(which.key_rows.alias("k"))
-    return hits.join(key_rows, which.same(which.parsed(key)), "left_semi").select(*quarantine.PLACE)
+    return hits.join(key_rows, which.same(which.parsed(key), source), "left_semi").select(*quarantine.PLACE)
 
 
 def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> int:
@@ -309,18 +331,3 @@ def _count(
     if delta_log.is_table(spark, quarantine.path(lake)):
         counts["quarantine"] = int(_quarantined(spark, lake, stream, which).count())
     return counts
-
-
-def _again(step: Callable[[], Result]) -> Result:
-    """Do a step, again while loads or maintenance write to the same table."""
-    for tries in range(_TRIES):
-        try:
-            return step()
-        except Retryable:
-            if tries + 1 == _TRIES:
-                raise
-        except (PySparkException, Py4JError) as error:
-            if tries + 1 == _TRIES or not is_conflict(error):
-                raise
-        time.sleep(_PAUSE_SECONDS)
-    raise AssertionError("the last try returns or raises")

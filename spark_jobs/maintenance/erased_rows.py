@@ -1,10 +1,11 @@
 """Which rows an erasure erases: keys that were given as text, in the forms that silver and bronze's records have them."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
+from typing import TypeAlias
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
@@ -20,6 +21,9 @@ from spark_jobs.silver.target_schema import SOURCE
 from spark_jobs.state import delta_log, published
 from spark_jobs.storage import name as _q
 
+#: Keys at all sources that are meant, or by source.
+Keys: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ErasedRows:
@@ -31,7 +35,7 @@ class ErasedRows:
     stored: list[str]
     #: Types in silver.
     kinds: list[str]
-    #: A row for each key, its columns as text.
+    #: A row for each key, its columns as text, and the source that it is of, null for each of `sources`.
     key_rows: DataFrame
     sources: tuple[str, ...]
 
@@ -39,10 +43,11 @@ class ErasedRows:
         """Return the condition that a column names one of the sources; true where none is given."""
         return name.isin(*self.sources) if self.sources else F.lit(True)
 
-    def same(self, columns: Sequence[Column]) -> Column:
-        """Return the condition that columns are a key of `key_rows`."""
+    def same(self, columns: Sequence[Column], source: Column | None = None) -> Column:
+        """Return the condition that columns are a key of `key_rows`, and, where it is given, that a source is the key's."""
         pairs = zip(columns, self.kinds, range(len(self.key)), strict=True)
-        return reduce(and_, (c.try_cast(k) == F.col(f"k.k{n}").try_cast(k) for c, k, n in pairs))
+        own = F.lit(True) if source is None else F.coalesce(F.col("k.source") == source, F.lit(True))
+        return own & reduce(and_, (c.try_cast(k) == F.col(f"k.k{n}").try_cast(k) for c, k, n in pairs))
 
     def parsed(self, text: Column) -> list[Column]:
         """Return the key columns of a key in JSON, as text."""
@@ -51,11 +56,17 @@ class ErasedRows:
 
     def of_silver(self, alias: str) -> Column:
         """Return the condition that a row of silver, history or former rows, under an alias, is one of these."""
-        return self.of_source(F.col(f"{alias}.{SOURCE}")) & self.same([F.col(f"{alias}.{_q(n)}") for n in self.stored])
+        source = F.col(f"{alias}.{SOURCE}")
+        return self.of_source(source) & self.same([F.col(f"{alias}.{_q(n)}") for n in self.stored], source)
+
+
+def count_keys(keys: Keys) -> int:
+    """Return how many keys are given."""
+    return sum(map(len, keys.values())) if isinstance(keys, Mapping) else len(keys)
 
 
 def choose_rows(
-    spark: SparkSession, lake: LakeFile, stream: str, table: str, keys: Sequence[str], sources: Collection[str]
+    spark: SparkSession, lake: LakeFile, stream: str, table: str, keys: Keys, sources: Collection[str]
 ) -> ErasedRows:
     """Return the rows that keys mean, each its column's text or a JSON array of several.
 
@@ -77,8 +88,13 @@ def choose_rows(
         frame = spark.read.format("delta").load(path)
         kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
     stored = [column_names.find_stored(name, kinds) for name in columns]
-    rows = [dict(zip((f"k{n}" for n in range(len(columns))), _values(key, columns), strict=True)) for key in keys]
-    structure = ", ".join(f"k{n}: string" for n in range(len(columns)))
+    names, by_source = [f"k{n}" for n in range(len(columns))], keys if isinstance(keys, Mapping) else {None: keys}
+    rows = [
+        {"source": source} | dict(zip(names, _values(key, columns), strict=True))
+        for source, own in by_source.items()
+        for key in own
+    ]
+    structure = ", ".join(f"{name}: string" for name in ("source", *names))
     key_rows = spark.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), f"array<struct<{structure}>>")))
     which = ErasedRows(
         table=table,
@@ -86,7 +102,7 @@ def choose_rows(
         stored=stored,
         kinds=[kinds.get(name, "string") for name in stored],
         key_rows=key_rows,
-        sources=tuple(sources),
+        sources=tuple(keys if isinstance(keys, Mapping) else sources),
     )
     wrong = key_rows.filter(reduce(or_, (F.col(f"k{n}").try_cast(k).isNull() for n, k in enumerate(which.kinds))))
     if number := wrong.count():
@@ -127,7 +143,7 @@ def find_in_bronze(
         (F.col("table") == which.table) & F.col("key").isNotNull() & which.of_source(F.col("source"))
     ).filter(F.col("op").isin(*changes.ROW_CHANGES))
     key_rows = F.broadcast(which.key_rows.alias("k"))
-    hits = own.join(key_rows, which.same(which.parsed(F.col("key"))), "left_semi")
+    hits = own.join(key_rows, which.same(which.parsed(F.col("key")), own["source"]), "left_semi")
     groups = (
         hits.groupBy("source", "key").agg(F.max("position").alias("position"), F.count(F.lit(1)).alias("n")).collect()
     )
@@ -136,14 +152,15 @@ def find_in_bronze(
     moved = own.filter(F.col("rekeyed") | F.get_json_object("value", "$.former_key").isNotNull())
     ends = [which.parsed(F.col("key")), which.parsed(old)]
     pairs = moved.select(
-        *(F.to_json(F.array(*end)).alias(name) for name, end in zip(("new", "old"), ends, strict=True))
+        F.col("source").alias("of"),
+        *(F.to_json(F.array(*end)).alias(name) for name, end in zip(("new", "old"), ends, strict=True)),
     )
     pairs = pairs.filter("new <> old AND NOT exists(from_json(old, 'array<string>'), one -> one IS NULL)")
     flags = pairs
     for name in ("new", "old"):
         parts = [F.get_json_object(name, f"$[{n}]") for n in range(len(which.key))]
         marked = which.key_rows.alias("k").withColumn(f"{name}_given", F.lit(True))
-        flags = flags.join(F.broadcast(marked.alias("k")), which.same(parts), "left").select(
+        flags = flags.join(F.broadcast(marked.alias("k")), which.same(parts, F.col("of")), "left").select(
             *(c for c in flags.columns), f"{name}_given"
         )
     linked = flags.filter("coalesce(new_given, false) <> coalesce(old_given, false)")

@@ -8,7 +8,6 @@ made of the newest published state before the point, or of nothing, and of bronz
 replay that dies has published nothing; loads and replays after it go on as if it had not been. Called by `headrace lake replay`.
 """
 
-import logging
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -176,9 +175,6 @@ def moment(text: str) -> datetime:
     return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
-_log = logging.getLogger(__name__)
-
-
 def of_silver(
     spark: SparkSession,
     lake: LakeFile,
@@ -248,6 +244,18 @@ def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) ->
             f"nothing that was published of stream {stream!r} in the last {lake.lake.keep_days} days is that old",
             hint=f"Do all of it again: 'headrace lake replay {stream}' without --from.",
         )
+    is_newest = state.load == published.latest(spark, lake, stream).load
+    if state.finished_at is not None and not is_newest:
+        erased = [
+            table
+            for table in erasures.tables(spark, lake, stream)
+            if table in state.tables and erasures.has_since(spark, lake, stream, table, state.finished_at)
+        ]
+        if erased:
+            raise NeedsOperator(
+                f"rows of {', '.join(erased)} were erased since: what was published of stream {stream!r} before has them",
+                hint=f"Do all of it again: 'headrace lake replay {stream}' without --from, or from a later point.",
+            )
     return state
 
 

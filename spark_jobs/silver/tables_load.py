@@ -179,7 +179,7 @@ def run(
     context: table_task.LoadContext,
     tasks: dict[str, TableTask],
     side_by_side: int,
-    on_progress: OnProgress | None,
+    on_progress: OnProgress,
 ) -> tuple[dict[str, Table], dict[str, str]]:
     """Apply the tables, some side by side; return how each is afterwards, and what those failed with that may do better later.
 
@@ -209,8 +209,7 @@ def run(
     with ThreadPoolExecutor(max(1, side_by_side), thread_name_prefix="silver") as pool:
         for name, result in zip(tasks, pool.map(apply, tasks.values()), strict=True):
             done[name] = result
-            if on_progress:
-                on_progress(len(done), len(tasks))
+            on_progress(len(done), len(tasks))
     return done, failures
 
 

@@ -1,6 +1,7 @@
 """S18: a person's row is erased from the whole lake by its key, whatever kills the erasure and whatever runs beside it."""
 
 import json
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,7 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import drop, erase, maintain, related_rows, replay
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild, tables_load
-from spark_jobs.state import delta_log, offsets
+from spark_jobs.state import delta_log, offsets, published
 from tests.lake import erasing
 from tests.lake.age import age
 from tests.lake.erasing import (
@@ -113,6 +114,7 @@ def test_s18_an_erasure_keeps_the_note_by_which_loads_go_on(lake):
 
 def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_again(lake):
     feed = lake.feeds[0]
+    positions_before = published.latest(lake.spark, lake.file, "bank").positions
     # given a change that no load has applied, the last one of its transaction
     feed.commit(feed.insert(id=3, name="next", balance="1"), feed.update(id=7, name=FORMER, balance="5"))
     lake.to_bronze()
@@ -131,6 +133,10 @@ def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_ag
     )
     values = {row["position"]: row["value"] for row in erasures.emptied(lake.spark, lake.file, "bank", rows).collect()}
     assert values == {"00000000": None, "ffffffff": "v"}
+    # from what was published before the erasure nothing is done again
+    with pytest.raises(NeedsOperator, match=r"rows of public\.accounts were erased since"):
+        replay.of_silver(lake.spark, lake.file, "bank", positions_before)
+    assert lake.rows("id", "name") == others
     feed.commit(feed.insert(id=7, name="came back", balance="5"))
     assert lake.load().problems == {}
     assert (J, 7, "came back") in lake.rows("id", "name")
@@ -216,34 +222,56 @@ def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_e
 
 
 def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys_of_their_own(lake):
-    one = lake.feeds[0]
+    one, other = lake.feeds
     columns = {"id": ("int8", None, None), "line": ("int4", None, None), "account": ("int8", None, None)}
+    rows = {one: ((1, 1, 7), (1, 2, 7), (2, 1, 1), (3, 1, 77)), other: ((1, 1, 7), (2, 1, 7), (3, 1, 1))}
     for feed in lake.feeds:
         feed.commit(feed.schema(columns, ("id", "line"), "public.orders"))
-        rows = ((1, 1, 7), (1, 2, 7), (2, 1, 1), (3, 1, 77))
-        feed.commit(*(feed.insert("public.orders", id=i, line=n, account=account) for i, n, account in rows))
+        feed.commit(*(feed.insert("public.orders", id=i, line=n, account=account) for i, n, account in rows[feed]))
+    topic, partition, _, at, _, value = one.waiting[-2]
     lake.load()
     one.commit(one.update("public.orders", id=1, line=2, account=1), one.delete("public.orders", id=1, line=1))
     lake.load()
-    found = related_rows.find_keys(lake.spark, lake.file, "bank", "public.orders.account", ["7", "8"], [J])
-    assert found == ("public.orders", ['["1","1"]', '["1","2"]'])
+    orders = "public.orders.account"
+
+    def erase_7(*options: str) -> dict[str, Any]:
+        words = ["bank", ACCOUNTS, "07", "--related", orders, *options, "--config", str(lake.file.path), "--json"]
+        done = CliRunner().invoke(table_command.erase, words)
+        if done.exception is not None and not isinstance(done.exception, SystemExit):
+            raise done.exception
+        return json.loads(done.output)
+
+    def find(path: str, keys: list[str], table: str = ACCOUNTS) -> tuple[str, dict[str, list[str]]]:
+        return related_rows.find_keys(lake.spark, lake.file, "bank", path, (table, keys), [])
+
+    # then keys are compared as values, and each source has rows of its own
+    expected = {J: ['["1","1"]', '["1","2"]'], L: ['["1","1"]', '["2","1"]']}
+    assert find(orders, ["07", "8"]) == ("public.orders", expected)
     with pytest.raises(ConfigurationError, match="no column owner"):
-        related_rows.find_keys(lake.spark, lake.file, "bank", "public.orders.owner", ["7"], [])
+        find("public.orders.owner", ["7"])
+    with pytest.raises(ConfigurationError, match="is named by 2 columns"):
+        find("public.accounts.id", ['["1","1"]'], "public.orders")
+    assert erase_7("--dry-run", "--source", J, "--related", "public.accounts.balance")["related_without_rows"] == [
+        "public.accounts.balance"
+    ]
+    # a key that is refused is refused before any row is erased that names it
+    one.commit(one.update(id=8, name=NAME, balance="4", before={"id": 7}))
+    lake.load()
+    rows_before = lake.rows("id", "line", table="public.orders")
+    with pytest.raises(NeedsOperator, match=r"had 1 other key\(s\)"):
+        erase_7("--reason", "request 12")
+    assert lake.rows("id", "line", table="public.orders") == rows_before
     # when
-    words = ["bank", ACCOUNTS, "7", "--source", J, "--related", "public.orders.account", "--reason", "request 12"]
-    done = CliRunner().invoke(
-        table_command.erase, [*words, "--config", str(lake.file.path), "--json"], catch_exceptions=False
-    )
+    report = erase_7("8", "--reason", "request 12")
     # then
-    report = json.loads(done.output)
-    assert (report["table"], report["counts"]["silver"]) == (ACCOUNTS, 1)
-    assert [(each["table"], each["keys"], each["counts"]["silver"]) for each in report["related"]] == [
-        ("public.orders", 2, 1)
-    ]
-    assert lake.rows("id", "line", table="public.orders") == [
-        (J, 2, 1),
-        (J, 3, 1),
-        *((L, *key) for key in ((1, 1), (1, 2), (2, 1), (3, 1))),
-    ]
+    assert (report["table"], report["counts"]["silver"]) == (ACCOUNTS, 2)
+    related = [(each["table"], each["keys"], each["counts"]["silver"]) for each in report["related"]]
+    assert related == [("public.orders", 4, 3)]
+    left = [(J, 2, 1), (J, 3, 1), (L, 3, 1)]
+    assert lake.rows("id", "line", table="public.orders") == left
     assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}
-    assert lake.rows("id", "line", table="public.orders")[0] == (J, 2, 1)
+    assert lake.rows("id", "line", table="public.orders") == left
+    # and records of when the table had another key are passed over
+    one.waiting.append((topic, partition, one.offset, at, b'{"name":"next"}', value))
+    lake.to_bronze()
+    assert find(orders, ["77"]) == ("public.orders", {J: ['["3","1"]']})
