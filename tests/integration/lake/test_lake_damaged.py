@@ -141,6 +141,7 @@ def test_damaged_bronze_or_state_stops_the_load_and_publishes_nothing(bank):
     assert lake.rows("name") == [(J, "c")]
 
 
+@pytest.mark.long
 def test_table_that_somebody_else_changed_stops_until_it_is_replayed(bank):
     # given a table that somebody has restored, one that somebody has written to
     lake = bank

@@ -56,6 +56,7 @@ def sql_engine(spark):
         each.close()
 
 
+@pytest.mark.long
 def test_deleted_rows_stay_with_their_last_values(spark, logged_lake, sql_engine):
     # given two sources, and tables that are loaded without marks at first
     logged = logged_lake()

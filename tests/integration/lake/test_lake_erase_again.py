@@ -111,6 +111,7 @@ def test_s18_two_that_erase_the_same_at_once_both_end_and_ten_thousand_keys_are_
     ]
 
 
+@pytest.mark.long
 def test_s18_a_key_that_is_erased_while_its_row_changes_has_that_change_alone(lake, monkeypatch):
     one, empty = lake.feeds[0], erased_records.empty
 

@@ -69,6 +69,7 @@ def jobs(spark, monkeypatch):
     return taken
 
 
+@pytest.mark.long
 def test_what_is_counted_equals_a_count_of_the_table(logged_lake, jobs):
     # given a table without expectations, and one with them
     lake = logged_lake()

@@ -50,6 +50,7 @@ def clean_log(spark, path):
     delta.clearCache()
 
 
+@pytest.mark.long
 def test_l22_bronze_that_was_idle_for_weeks_goes_on_from_its_note(spark, feed, lake_file, kafka):
     # given
     source = feed()

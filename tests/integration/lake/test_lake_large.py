@@ -23,6 +23,7 @@ def last_merge(lake, name=ACCOUNTS):
     return history.collect()[-1]["operationParameters"]
 
 
+@pytest.mark.long
 def test_few_changes_leave_files_of_other_keys_and_sources_unread(logged_lake):
     # given files with keys far apart, two sources, soft deletes
     lake = logged_lake('[streams.bank.tables."public.accounts"]\ndeletes = "soft"\n')

@@ -229,6 +229,7 @@ def test_table_at_which_a_load_would_stop_is_refused_alone(spark, feed, lake_fil
     assert "three" in str(live)
 
 
+@pytest.mark.long
 def test_tables_are_shown_as_of_a_moment_at_the_source(logged_lake, sql_engines):
     # given transactions an hour apart, of two sources, loaded now and then
     logged = logged_lake()

@@ -90,6 +90,7 @@ def test_l13_load_writes_what_it_changed_and_streams_publish_at_once(spark, lake
     assert published.latest(spark, lake, "s1").load == 1
 
 
+@pytest.mark.long
 def test_what_earlier_releases_published_is_carried_over(spark, lake_file):
     # given what such a release has published, twice
     lake = lake_file(bank="t", other="t")
