@@ -107,6 +107,7 @@ class DebeziumEngine:
             stage="made",
             connector=self._names.connector,
             confirmed_place=place - bool(rows),
+            copy_ahead=bool(rows),
             offset=offset,
             properties=self._names.fingerprint(),
             system_identifier=system,
