@@ -243,8 +243,9 @@ class EngineStream:
             return
         if change.op == "r":
             raise self._without_place("a row of a snapshot")
+        mark = self._mark_of(record)
         try:
-            place = source_place(change.source)
+            place = source_place(change.source, mark.place)
         except ValueError as error:
             raise CorruptInput(f"a change of {record.topic} names no place in the log") from error
         self._heartbeats = 0
@@ -256,7 +257,7 @@ class EngineStream:
             self._open = Opened(str(place), FrameFile(self._folder), None)
         self._open.changes.add(RECORD, content)
         # From the newest change on the log is read again: Debezium passes over what its offset has.
-        self._open = self._open._replace(mark=self._mark_of(record)._replace(place=place))
+        self._open = self._open._replace(mark=mark._replace(place=place))
 
     def _end_place(self) -> None:
         opened, self._open = self._open, None

@@ -58,14 +58,15 @@ def offset_place(offset: dict[str, Any]) -> int:
     return commit_scn(offset.get("commit_scn") or offset.get("snapshot_commit_scn") or offset["scn"])
 
 
-def source_place(source: Source) -> int:
-    """Return where a change is committed: by its LSN, its SCN, or MongoDB's cluster time and order; raise ValueError for none."""
+def source_place(source: Source, offset: int) -> int:
+    """Return where a change is committed, by its LSN or SCN, or as MongoDB's by its offset; raise ValueError for none."""
     if source.commit_lsn is not None:
         return lsn(source.commit_lsn)
     if source.commit_scn is not None:
         return commit_scn(source.commit_scn)
     if source.ord is not None:
-        return source.ts_ms // 1000 << 32 | source.ord & 0xFFFFFFFF
+        # Its time in the source block is that of a clock, the offset's that of the cluster.
+        return offset
     raise ValueError("no place")
 
 

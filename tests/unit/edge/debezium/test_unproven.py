@@ -43,20 +43,20 @@ def heartbeat(offset):
         ({"commit_lsn": "000443d8:0073d0da:0005", "change_lsn": "000443d8:0073d037:00a8"}, 0x443D80073D0DA0005),
         ({"commit_lsn": "00000000:0000150f:0000000000124a5c"}, 0x150F0000000000124A5C),
         ({"commit_scn": "2122185", "scn": "2122185", "rs_id": "001234.00012345.0124", "ssn": 1}, 2122185),
-        ({"ord": 31}, 1558965508 << 32 | 31),
-        ({"ord": 1, "lsid": LSID, "txnNumber": 1}, 1558965508 << 32 | 1),
+        ({"ord": 31}, 7 << 32 | 31),
+        ({"ord": 31, "lsid": LSID, "txnNumber": 1}, 7 << 32 | 31),
     ],
 )
 def test_a_change_has_the_place_where_it_was_committed(source, place):
-    assert source_place(Source(ts_ms=1558965508000, **source)) == place
+    assert source_place(Source(ts_ms=1558965508000, **source), 7 << 32 | 31) == place
 
 
 @pytest.mark.parametrize(
     "source", [{}, {"commit_lsn": "NULL"}, {"commit_lsn": "27:758:5"}, {"commit_scn": ""}, {"commit_scn": "x"}]
 )
 def test_a_source_block_without_a_place_is_an_error(tmp_path, source):
-    with pytest.raises(CorruptInput, match="names no place"):
-        Stream(tmp_path, connector="oracle").take(change(ORACLE | source, after={"id": 1}))
+    with pytest.raises(CorruptInput, match=r"a change of headrace\.public\.t names no place"):
+        Stream(tmp_path, connector="oracle").take(change(ORACLE | source, after={"id": 1}, offset={"scn": "5"}))
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,27 @@ def test_a_heartbeat_lets_all_be_confirmed_that_is_below_its_place(tmp_path):
         change(MONGODB | {"ord": 31}, after='{"_id": 1}', key={"id": "1"}, offset={"sec": 1558965508, "ord": 31})
     )
     assert stream.stream.reached == (1558965508 << 32 | 31) - 1
+
+
+def mongodb(sec, order, number, wall_ms):
+    """Return an insert of MongoDB 6 or newer, whose source block has the time of a clock."""
+    source = MONGODB | {"ts_ms": wall_ms, "wallTime": wall_ms, "ord": order}
+    return change(source, after="{}", key={"id": str(number)}, offset={"sec": sec, "ord": order})
+
+
+def test_a_change_of_mongodb_has_its_place_by_the_time_of_the_cluster(tmp_path):
+    # A clock that is a second ahead: by its times the second one comes behind the third, and the edge ended.
+    stream = Stream(tmp_path, connector="mongodb", reached=5)
+    stream.take(
+        mongodb(100, 5, 1, 101_000),
+        mongodb(101, 1, 2, 101_001),
+        mongodb(102, 1, 3, 102_500),
+        mongodb(103, 1, 4, 103_500),
+    )
+    assert [each["after"]["id"] for each in stream.changes] == ["1", "2", "3"]
+    assert [each["source"]["ts_ms"] for each in stream.changes] == [101_000, 101_001, 102_500]
+    assert stream.stream.reached == 102 << 32 | 1
+    assert stream.changes[1]["source"]["position"] == str(Position(1, 101 << 32, 0))
 
 
 def test_two_transactions_of_oracle_that_commit_at_one_scn_are_one(tmp_path):
