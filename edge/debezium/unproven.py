@@ -7,6 +7,7 @@ heartbeat in a row: Debezium sends one after a change at once, and the next when
 """
 
 import re
+from base64 import b64decode
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +21,8 @@ from headrace.schema import Column
 
 #: Three parts, as SQL Server prints them; Db2's last part is longer on some platforms.
 _LSN: Final = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:([0-9a-f]{4}|[0-9a-f]{16})")
+#: MongoDB's resume token as BSON: a text of hexadecimal digits, which begins with a time of the cluster and its order.
+_TOKEN: Final = re.compile(rb"\x02_data\0.{4}(82[0-9A-F]{16}[0-9A-F]*)\0", re.DOTALL | re.IGNORECASE)
 #: What a record's source block has besides, where Debezium's has it.
 _OWN: Final = (
     "txId", "change_lsn", "commit_lsn", "event_serial_no", "scn", "commit_scn", "rs_id", "ssn", "redo_thread", "ord", "lsid",
@@ -48,9 +51,20 @@ def commit_scn(text: str) -> int:
     return max(int(each.partition(":")[0]) for each in text.split(","))
 
 
+def token(offset: dict[str, Any]) -> str:
+    """Return the digits of an offset's resume token, which sort as the log does; raise ValueError where it is none."""
+    match = _TOKEN.search(b64decode(offset["resume_token"]))
+    if match is None:
+        raise ValueError("no resume token")
+    return match[1].decode().upper()
+
+
 def offset_place(offset: dict[str, Any]) -> int:
     """Return the place of an offset of any of the four: up to there all is read, or a part of what is at it."""
     if "sec" in offset:
+        if int(offset["sec"]) < 0:
+            # Of an idle server the heartbeat has the token alone.
+            return int(token(offset)[2:18], 16)
         return int(offset["sec"]) << 32 | int(offset["ord"]) & 0xFFFFFFFF
     if "commit_lsn" in offset:
         return lsn(offset["commit_lsn"])

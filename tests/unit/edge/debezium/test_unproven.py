@@ -1,6 +1,7 @@
 """SQL Server, Oracle, Db2 and MongoDB, by source blocks and offsets as Debezium's documentation and its code show them."""
 
 import json
+from base64 import b64encode
 
 import pytest
 
@@ -20,6 +21,18 @@ MONGODB = {"ts_ms": 1558965508000, "snapshot": False, "db": "inventory", "rs": "
 LSID = '{"id": {"$binary": "FA7YEzXgQXSX9OxmzllH2w==","$type": "04"}}'
 
 
+#: A token of a change and one of an idle cursor, as Debezium's own tests have them.
+CHANGED = "82647A41A6000000012B022C0100296E5A10042409C0859BCF45ABBE0E0BD72AB4040346465F696400461E666F6F002B021E626172002B04000004"
+IDLE = "8263515EAC000000022B0429296E1404"
+
+
+def token(digits):
+    """Return a resume token as an offset has it: BSON in base64."""
+    text = digits.encode() + b"\0"
+    document = b"\x02_data\0" + len(text).to_bytes(4, "little") + text + b"\0"
+    return b64encode((len(document) + 4).to_bytes(4, "little") + document).decode()
+
+
 def change(source, op="c", before=None, after=None, key=None, offset=None):
     value = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1559729471739}
     return wire.record(wire.TABLE, offset or {}, key or {"id": 1}, value, (wire.KEY_SCHEMA, wire.VALUE_SCHEMA))
@@ -29,6 +42,12 @@ def sqlserver(commit, change_lsn, serial=1, number=1):
     own = {"commit_lsn": commit, "change_lsn": change_lsn, "event_serial_no": serial}
     offset = own | {"transaction_id": commit, "transaction_data_collection_order_testDB.dbo.t": 1}
     return change(SQLSERVER | own, after={"id": number, "note": "n"}, key={"id": number}, offset=offset)
+
+
+def mongodb(sec, order, number, wall_ms):
+    """Return an insert of MongoDB 6 or newer, whose source block has the time of a clock."""
+    source = MONGODB | {"ts_ms": wall_ms, "wallTime": wall_ms, "ord": order}
+    return change(source, after="{}", key={"id": str(number)}, offset={"sec": sec, "ord": order})
 
 
 def heartbeat(offset):
@@ -70,7 +89,9 @@ def test_a_source_block_without_a_place_is_an_error(tmp_path, source):
         ("db2", {"commit_lsn": "00000027:00000ac0:0007"}, 0x2700000AC00007),
         ("oracle", {"scn": "2122180", "commit_scn": "2122185:1:06001c00,2122190:2:0a00-0b00"}, 2122190),
         ("oracle", {"scn": "1513734", "commit_scn": None, "snapshot_scn": "1513700"}, 1513734),
-        ("mongodb", {"sec": 1558965508, "ord": 31, "resume_token": "82A0"}, 1558965508 << 32 | 31),
+        ("mongodb", {"sec": 1685733798, "ord": 1, "resume_token": token(CHANGED)}, 0x647A41A6 << 32 | 1),
+        ("mongodb", {"sec": -1, "ord": -1, "resume_token": token(CHANGED)}, 0x647A41A6 << 32 | 1),
+        ("mongodb", {"sec": -1, "ord": -1, "resume_token": token(IDLE)}, 0x63515EAC << 32 | 2),
     ],
 )
 def test_an_offset_has_a_place_and_is_read_again_from(connector, offset, place):
@@ -82,7 +103,19 @@ def test_an_offset_has_a_place_and_is_read_again_from(connector, offset, place):
         assert restart_offset(connector, json.dumps(offset | mark).encode()) is None
 
 
-@pytest.mark.parametrize("offset", ["{}", '{"commit_lsn":null}', '{"sec":1}', '{"commit_scn":"x"}', '{"scn":"0"}'])
+@pytest.mark.parametrize(
+    "offset",
+    [
+        "{}",
+        '{"commit_lsn":null}',
+        '{"sec":1}',
+        '{"sec":-1,"ord":-1}',
+        '{"sec":-1,"ord":-1,"resume_token":"eyJf"}',
+        '{"sec":-1,"ord":-1,"resume_token":7}',
+        '{"commit_scn":"x"}',
+        '{"scn":"0"}',
+    ],
+)
 def test_an_offset_without_a_place_is_damaged(offset):
     with pytest.raises(CorruptInput, match="names no place"):
         place_of("sqlserver", offset)
@@ -145,19 +178,11 @@ def test_what_is_read_again_is_not_sent_again_and_what_is_out_of_order_ends_the_
 
 def test_a_heartbeat_lets_all_be_confirmed_that_is_below_its_place(tmp_path):
     stream = Stream(tmp_path, connector="mongodb", reached=5)
-    stream.take(heartbeat({"sec": 1558965508, "ord": 31, "resume_token": "82A0"}))
-    assert stream.stream.reached == (1558965508 << 32 | 31) - 1
+    stream.take(heartbeat({"sec": -1, "ord": -1, "resume_token": token(IDLE)}))
+    assert stream.stream.reached == (0x63515EAC << 32 | 2) - 1
     # One at its place may come still.
-    stream.take(
-        change(MONGODB | {"ord": 31}, after='{"_id": 1}', key={"id": "1"}, offset={"sec": 1558965508, "ord": 31})
-    )
-    assert stream.stream.reached == (1558965508 << 32 | 31) - 1
-
-
-def mongodb(sec, order, number, wall_ms):
-    """Return an insert of MongoDB 6 or newer, whose source block has the time of a clock."""
-    source = MONGODB | {"ts_ms": wall_ms, "wallTime": wall_ms, "ord": order}
-    return change(source, after="{}", key={"id": str(number)}, offset={"sec": sec, "ord": order})
+    stream.take(mongodb(0x63515EAC, 2, 1, 1))
+    assert stream.stream.reached == (0x63515EAC << 32 | 2) - 1
 
 
 def test_a_change_of_mongodb_has_its_place_by_the_time_of_the_cluster(tmp_path):
