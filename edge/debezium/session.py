@@ -93,6 +93,7 @@ class DebeziumSession:
             self._folder,
             checkpoint.position.epoch,
             checkpoint.confirmed,
+            offset[1],
             self._rows,
             writer,
             self._marks,

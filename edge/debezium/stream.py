@@ -20,7 +20,7 @@ from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
 from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
 from edge.debezium.rows import Rows, Table
 from edge.debezium.source import Change
-from edge.debezium.unproven import source_place
+from edge.debezium.unproven import source_place, was_read
 from edge.records.transaction_writer import TransactionWriter
 from headrace import files
 from headrace.configuration.debezium import UNPROVEN
@@ -161,14 +161,16 @@ class EngineStream:
         folder: Path,
         epoch: int,
         reached: int,
+        offset: str,
         rows: Rows,
         writer: TransactionWriter[Any],
         marks: Marks,
     ) -> None:
-        """`reached` is the place from which the log is read."""
+        """`reached` is the place from which the log is read, by an offset."""
         self._connector, self._folder, self._epoch, self._rows, self._writer = connector, folder, epoch, rows, writer
         self._marks = marks
         self._is_binlog, self._is_unproven = connector in BINLOGS, connector in UNPROVEN
+        self._offset: dict[str, Any] = msgspec.json.decode(offset)
         #: How many heartbeats came behind the newest change.
         self._heartbeats = 0
         #: Its number, and the place where the newest transaction of a binlog begins.
@@ -231,11 +233,11 @@ class EngineStream:
         """Take a record of a log whose transactions have no end: what is of one place is one (edge/debezium/unproven.py)."""
         if record.topic == HEARTBEAT_TOPIC:
             self._heartbeats += 1
-            if self._open is None:
+            mark = self._mark_of(record)
+            if self._open is None or self._open.mark is None:
                 # What is at its place may still come, unless it was sent.
-                mark = self._mark_of(record)
                 self._reach(mark._replace(place=mark.place - 1))
-            elif self._heartbeats > 1:
+            elif mark.place > self._open.mark.place or (self._heartbeats > 1 and self._connector != "mongodb"):
                 self._end_place()
             return
         change = None if record.topic == TRANSACTION_TOPIC else self._rows.parse(record)
@@ -243,21 +245,30 @@ class EngineStream:
             return
         if change.op == "r":
             raise self._without_place("a row of a snapshot")
-        mark = self._mark_of(record)
+        mark, offset = self._mark_of(record), msgspec.json.decode(record.offset)
+        former = self._open.mark if self._open is not None else None
         try:
             place = source_place(change.source, mark.place)
-        except ValueError as error:
+            if place <= self._began and was_read(change.source, offset, self._offset):
+                return
+            # SQL Server's changes of a commit may be out of the order by which Debezium passes over them.
+            is_before = former is not None and was_read(change.source, offset, msgspec.json.decode(former.offset[1]))
+        except (KeyError, TypeError, ValueError) as error:
             raise CorruptInput(f"a change of {record.topic} names no place in the log") from error
         self._heartbeats = 0
-        if self._open is None or self._open.mark is None or self._open.mark.place != place:
-            reached = max(self.reached, self._open.mark.place if self._open is not None and self._open.mark else 0)
-            if self._began < place <= reached:
-                raise CorruptInput(f"a change of {record.topic} comes behind those of a later place of the log")
+        if self._open is None or former is None or former.place != place:
+            if place <= max(self.reached, former.place if former is not None else 0):
+                raise CorruptInput(
+                    f"a change of {record.topic} comes behind those of a later place of the log, or when its place was sent",
+                    hint="Report it with the source block. To go on, move the checkpoint to another folder, and run 'headrace "
+                    "edge init': a new epoch begins, with a new copy.",
+                )
             self._end_place()
-            self._open = Opened(str(place), FrameFile(self._folder), None)
+            self._open, is_before = Opened(str(place), FrameFile(self._folder), None), False
         self._open.changes.add(RECORD, content)
         # From the newest change on the log is read again: Debezium passes over what its offset has.
-        self._open = self._open._replace(mark=mark._replace(place=place))
+        newest = former.offset if former is not None and is_before else mark.offset
+        self._open = self._open._replace(mark=Mark(place, mark.number, newest))
 
     def _end_place(self) -> None:
         opened, self._open = self._open, None
@@ -327,7 +338,9 @@ class EngineStream:
 
     def write_copy(self, frames: Iterator[tuple[int, bytes]], offset: tuple[str, str], rows: Rows) -> None:
         """Begin with the rows that Debezium copied when the source was made, as one transaction ahead of the log's."""
-        self._writing = self._transaction(frames, Mark(place_of(self._connector, offset[1]), 0, offset), rows)
+        # What the log has of that place is in the copy.
+        self._began = place_of(self._connector, offset[1])
+        self._writing = self._transaction(frames, Mark(self._began, 0, offset), rows)
 
     def _mark(self, record: EngineRecord) -> None:
         """Note that all before a record is in the batcher."""

@@ -6,8 +6,9 @@ from base64 import b64encode
 import pytest
 
 from edge.debezium.checkpoint import place_of, restart_offset
+from edge.debezium.frames import RECORD
 from edge.debezium.source import Source
-from edge.debezium.unproven import source_place
+from edge.debezium.unproven import source_place, was_read
 from headrace.batch import decode
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
@@ -87,6 +88,7 @@ def test_a_source_block_without_a_place_is_an_error(tmp_path, source):
             0x2700000AC00007,
         ),
         ("db2", {"commit_lsn": "00000027:00000ac0:0007"}, 0x2700000AC00007),
+        ("sqlserver", {"commit_lsn": "NULL", "change_lsn": "NULL", "event_serial_no": 1}, 2),
         ("oracle", {"scn": "2122180", "commit_scn": "2122185:1:06001c00,2122190:2:0a00-0b00"}, 2122190),
         ("oracle", {"scn": "1513734", "commit_scn": None, "snapshot_scn": "1513700"}, 1513734),
         ("mongodb", {"sec": 1685733798, "ord": 1, "resume_token": token(CHANGED)}, 0x647A41A6 << 32 | 1),
@@ -165,8 +167,10 @@ def test_the_newest_commit_is_sent_once_debezium_has_found_nothing_behind_it(tmp
 
 
 def test_what_is_read_again_is_not_sent_again_and_what_is_out_of_order_ends_the_edge(tmp_path):
-    stream = Stream(tmp_path, connector="sqlserver", reached=0x27000007580005)
+    at = {"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003", "event_serial_no": 1}
+    stream = Stream(tmp_path, connector="sqlserver", reached=0x27000007580005, offset=json.dumps(at))
     stream.take(
+        sqlserver("00000027:00000758:0005", "00000027:00000758:0002"),
         sqlserver("00000027:00000758:0005", "00000027:00000758:0003"),
         sqlserver("00000027:00000ac0:0007", "00000027:00000ac0:0002", number=2),
         sqlserver("00000027:00000ac1:0007", "00000027:00000ac0:0002", number=3),
@@ -174,6 +178,97 @@ def test_what_is_read_again_is_not_sent_again_and_what_is_out_of_order_ends_the_
     assert [each["after"]["id"] for each in stream.changes] == [2]
     with pytest.raises(CorruptInput, match="comes behind those of a later place"):
         stream.take(sqlserver("00000027:00000ac0:0007", "00000027:00000ac0:0003"))
+
+
+@pytest.mark.parametrize("connector", ["sqlserver", "db2"])
+def test_what_comes_of_a_place_that_was_sent_ends_the_edge_in_each_session_and_is_not_passed_over(tmp_path, connector):
+    """After a restart it was dropped without a word."""
+    stream = Stream(tmp_path, connector=connector)
+    at = {"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003", "event_serial_no": 1}
+    stream.take(sqlserver("00000027:00000758:0005", "00000027:00000758:0003"), heartbeat(at), heartbeat(at))
+    late = sqlserver("00000027:00000758:0005", "00000027:00000758:0004")
+    place = stream.stream.reached
+    again = Stream(tmp_path, connector=connector, reached=place, offset=stream.marks.offset_at(place)[1])
+    for session in (stream, again):
+        with pytest.raises(CorruptInput, match="or when its place was sent"):
+            session.take(late)
+
+
+def test_changes_out_of_their_order_that_come_again_are_known(tmp_path):
+    # As SQL Server has some of a commit: Debezium then sends those behind the second one again.
+    commit = "00000027:00000758:0005"
+    changes = [sqlserver(commit, f"00000027:00000758:{n:04x}", number=n) for n in (2, 4, 3)]
+    stream = Stream(tmp_path, connector="sqlserver").take(
+        *changes, sqlserver("00000027:00000759:0001", "00000027:00000759:0001")
+    )
+    assert [each["after"]["id"] for each in stream.changes] == [2, 4, 3]
+    place = stream.stream.reached
+    offset = stream.marks.offset_at(place)[1]
+    assert json.loads(offset)["change_lsn"] == "00000027:00000758:0004"
+    again = Stream(tmp_path, connector="sqlserver", reached=place, offset=offset).take(*changes)
+    assert (again.changes, again.stream.reached) == ([], place)
+
+
+@pytest.mark.parametrize("none", [None, "NULL"])
+def test_what_the_log_has_of_the_place_of_the_copy_is_in_the_copy(tmp_path, none):
+    """The first `run` of SQL Server and Db2 behind a copy ended: a new process reads from that place on, and not behind it."""
+    commit, offset = "00000027:00000758:0005", {"commit_lsn": "00000027:00000758:0005", "change_lsn": none}
+    place = place_of("sqlserver", json.dumps(offset))
+    stream = Stream(tmp_path, connector="sqlserver", reached=place - 1, offset=json.dumps(offset))
+    copied = change(SQLSERVER | {"commit_lsn": commit, "snapshot": "last"}, "r", after={"id": 1, "note": "n"})
+    stream.stream.write_copy(iter([(RECORD, copied)]), ("k", json.dumps(offset)), stream.rows)
+    stream.write()
+    log = (
+        sqlserver(commit, "00000027:00000758:0003"),
+        sqlserver("00000027:00000ac0:0007", "00000027:00000ac0:0002", number=2),
+    )
+    stream.take(*log, heartbeat({"commit_lsn": "00000027:00000ac1:0001", "change_lsn": none}))
+    assert [(each["op"], each["after"]["id"]) for each in stream.changes] == [("r", 1), ("c", 2)]
+    # And in the session behind the one that has sent the copy.
+    later = Stream(tmp_path, connector="sqlserver", reached=place, offset=json.dumps(offset))
+    later.take(*log, heartbeat({"commit_lsn": "00000027:00000ac1:0001", "change_lsn": none}))
+    assert [(each["op"], each["after"]["id"]) for each in later.changes] == [("c", 2)]
+
+
+@pytest.mark.parametrize(
+    ("source", "own", "read"),
+    [
+        ({"commit_scn": "90", "txId": "a"}, {}, True),
+        ({"commit_scn": "2122184", "txId": "a"}, {}, True),
+        ({"commit_scn": "2122185", "txId": "0a00"}, {}, True),
+        ({"commit_scn": "2122185", "txId": "0b01"}, {}, False),
+        # Of another redo thread, of which less is read.
+        ({"commit_scn": "2122184", "txId": "0a00", "redo_thread": 2}, {}, False),
+        ({"commit_scn": "2122186", "txId": "0c00"}, {"txId": "0c00", "txSeq": 3}, True),
+        ({"commit_scn": "2122186", "txId": "0c00"}, {"txId": "0c00", "txSeq": 4}, False),
+    ],
+)
+def test_what_an_offset_of_oracle_has_as_read(source, own, read):
+    offset = {
+        "scn": "100",
+        "commit_scn": "2122185:1:0a00-0b00,2122180:2:",
+        "snapshot_scn": "90",
+        "txId": "0c00",
+        "txSeq": 3,
+    }
+    assert was_read(Source(**{"ts_ms": 1, "redo_thread": 1} | source), own, offset) is read
+
+
+def test_what_an_offset_of_mongodb_has_as_read():
+    offset, later = ({"sec": 1, "ord": 1, "resume_token": token(each)} for each in (CHANGED, f"{CHANGED}04"))
+    source = Source(ts_ms=1, ord=1)
+    assert was_read(source, offset, offset)
+    assert not was_read(source, later, offset)
+    assert not was_read(source, later, {"sec": 1, "ord": 1})
+
+
+def test_a_transaction_of_mongodb_ends_by_a_heartbeat_of_a_later_time_alone(tmp_path):
+    stream = Stream(tmp_path, connector="mongodb", reached=5)
+    stream.take(mongodb(0x647A41A6, 1, 1, 5), *[heartbeat({"sec": -1, "ord": -1, "resume_token": token(CHANGED)})] * 3)
+    stream.take(mongodb(0x647A41A6, 1, 2, 5))
+    assert stream.changes == []
+    stream.take(heartbeat({"sec": -1, "ord": -1, "resume_token": token("82647A41A7000000012B0429296E1404")}))
+    assert [each["after"]["id"] for each in stream.changes] == ["1", "2"]
 
 
 def test_a_heartbeat_lets_all_be_confirmed_that_is_below_its_place(tmp_path):
