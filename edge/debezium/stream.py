@@ -31,6 +31,8 @@ from headrace.formats import UNREADABLE
 _IN_MEMORY: Final = 8 << 20
 #: Changes, and their bytes, that are put into batches in one round.
 _ROUND, _ROUND_BYTES = 1000, 4 << 20
+#: After so many seconds without a frame a place of Db2's log is whole: it has no heartbeats but those behind changes.
+_WHOLE_SECONDS: Final = 30.0
 #: Debezium's topics for what is no change.
 TRANSACTION_TOPIC, HEARTBEAT_TOPIC = "headrace.transaction", "__debezium-heartbeat.headrace"
 
@@ -173,6 +175,8 @@ class EngineStream:
         self._offset: dict[str, Any] = msgspec.json.decode(offset)
         #: How many heartbeats came behind the newest change.
         self._heartbeats = 0
+        #: Since when no frame has come, by the monotonic clock; 0 while they come.
+        self._silent_since = 0.0
         #: Its number, and the place where the newest transaction of a binlog begins.
         self._number = self._begun = 0
         self._open: Opened | None = None
@@ -203,6 +207,7 @@ class EngineStream:
     def take(self, content: bytes) -> None:
         """Take a record's frame; raise CorruptInput for what the engine would not write."""
         self._number += 1
+        self._silent_since = 0.0
         record = EngineRecord.parse(content)
         if self._is_unproven:
             self._take_of_place(record, content)
@@ -221,6 +226,12 @@ class EngineStream:
             raise self._without_place(
                 "a row of a snapshot" if change.op == "r" else "a change outside of a transaction"
             )
+
+    def wait(self, now: float) -> None:
+        """Learn that there is no frame, at a time of the monotonic clock."""
+        self._silent_since = self._silent_since or now
+        if self._connector == "db2" and now - self._silent_since > _WHOLE_SECONDS:
+            self._end_place()
 
     @staticmethod
     def _without_place(kind: str) -> NeedsOperator:

@@ -71,6 +71,8 @@ _OF_TABLES: Final = {
     "time.precision.mode": "isostring",
     "include.schema.changes": "false",
     "schema.history.internal": "headrace.debezium.SchemaHistoryFile",
+    # Oracle's would read the definition of each table of the database.
+    "schema.history.internal.store.only.captured.tables.ddl": "true",
 }
 _BY_CONNECTOR: Final = {
     "postgres": _OF_POSTGRES, "mysql": _OF_BINLOGS, "mariadb": _OF_BINLOGS, "mongodb": dict[str, str](),

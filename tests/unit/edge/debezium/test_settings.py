@@ -152,7 +152,9 @@ def test_a_source_that_was_never_tried_is_made_from_what_debezium_copies(read, t
         load(tmp_path / "1.toml", EdgeFile)
     config = load(tmp_path / "0.toml", EdgeFile)
     names = config.source.debezium
-    assert names.settings("initial", "p")["schema.history.internal"] == "headrace.debezium.SchemaHistoryFile"
+    settings = names.settings("initial", "p")
+    assert settings["schema.history.internal"] == "headrace.debezium.SchemaHistoryFile"
+    assert settings["schema.history.internal.store.only.captured.tables.ddl"] == "true"
     assert names.not_for_production() != []
     source = DebeziumEngine(config, names)
     made = source.initialise(None, None, lambda _words: None)
