@@ -66,8 +66,9 @@ class DebeziumSession:
         process.greet(names.settings("no_data", self._placeholder), offset=offset)
 
     def log_end(self) -> int:
-        """Return where the log ended when the process had started; raise NotConnected where it cannot say so."""
-        return self.server().log_end
+        """Return where the log ended at the process's start, or was found to end; raise NotConnected where it cannot say so."""
+        found = self._stream.end_found if hasattr(self, "_stream") else 0
+        return found or self.server().log_end
 
     def server(self) -> Server:
         """Return what the server is like; raise NotConnected where the process cannot say so."""

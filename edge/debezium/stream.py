@@ -183,6 +183,8 @@ class EngineStream:
         self._writing: Iterator[int] | None = None
         #: Where all is read and in the batcher.
         self.reached = self._began = reached
+        #: Where nothing more was found of a log whose end Debezium does not name; 0 before.
+        self.end_found = 0
         #: When what is written was read, in milliseconds since 1970.
         self.now_ms = 0
 
@@ -231,6 +233,7 @@ class EngineStream:
         """Learn that there is no frame, at a time of the monotonic clock."""
         self._silent_since = self._silent_since or now
         if self._connector == "db2" and now - self._silent_since > _WHOLE_SECONDS:
+            self.end_found = self.end_found if self._open is not None else self.reached
             self._end_place()
 
     @staticmethod
@@ -248,6 +251,7 @@ class EngineStream:
             if self._open is None or self._open.mark is None:
                 # What is at its place may still come, unless it was sent.
                 self._reach(mark._replace(place=mark.place - 1))
+                self.end_found = self.reached if self._heartbeats > 1 else self.end_found
             elif mark.place > self._open.mark.place or (self._heartbeats > 1 and self._connector != "mongodb"):
                 self._end_place()
             return

@@ -12,6 +12,7 @@ from edge.debezium.session import DebeziumSession
 from edge.debezium.source import Source
 from edge.debezium.stream import Marks
 from edge.debezium.unproven import source_place, was_read
+from edge.progress.record_settings import UNKNOWN_END
 from edge.records.batcher import Batcher
 from headrace.batch import decode
 from headrace.configuration.edge import EdgeFile
@@ -380,7 +381,8 @@ class Process:
     pieces, is_running = 0, True
 
     def __init__(self):
-        self.frames = []
+        self.frames = [(SCHEMA, content) for content in wire.schemas(wire.COLUMNS)]
+        self.server = SimpleNamespace(log_end=UNKNOWN_END)
 
     def read(self):
         frames, self.frames = self.frames, []
@@ -388,6 +390,9 @@ class Process:
 
     def fileno(self):
         return 0
+
+    def hello(self, _seconds):
+        return self.server
 
     def greet(self, *_args, **_named):
         pass
@@ -436,7 +441,6 @@ megabytes = 0
 
 def test_the_newest_commit_of_db2_which_has_no_idle_heartbeats_is_sent_after_half_a_minute(session):
     source, process, clock = session("db2", {"commit_lsn": "00000027:00000758:0001", "change_lsn": None})
-    process.frames = [(SCHEMA, content) for content in wire.schemas(wire.COLUMNS)]
     process.frames += [(RECORD, sqlserver("00000027:00000758:0005", "00000027:00000758:0003"))]
     place, reached = 0x27000007580005, []
     for later in (0, 1, 29, 2, 0):
@@ -444,6 +448,28 @@ def test_the_newest_commit_of_db2_which_has_no_idle_heartbeats_is_sent_after_hal
         source.read(1)
         reached.append(source.passed == place)
     assert reached == [False, False, False, False, True]
+
+
+def test_where_nothing_more_is_found_the_log_ends(session):
+    source, process, _ = session("sqlserver", {"commit_lsn": "00000027:00000758:0001", "change_lsn": "NULL"})
+    assert source.log_end() == UNKNOWN_END
+    idle = (RECORD, heartbeat({"commit_lsn": "00000027:00000758:0005", "change_lsn": "NULL"}))
+    for frames in ([idle], [(RECORD, sqlserver("00000027:00000758:0005", "00000027:00000758:0003"))], [idle], [idle]):
+        process.frames += frames
+        source.read(1)
+    assert source.log_end() == UNKNOWN_END
+    while source.in_transaction:
+        source.read(1)
+    process.frames = [idle]
+    source.read(1)
+    assert source.log_end() == source.passed == 0x27000007580005
+    db2, _, clock = session("db2", {"commit_lsn": "00000027:00000758:0001", "change_lsn": "NULL"})
+    db2.read(1)
+    for later in (0, 31):
+        assert db2.log_end() == UNKNOWN_END
+        clock.now += later
+        db2.read(1)
+    assert db2.log_end() == 0x27000007580001
 
 
 @pytest.mark.parametrize(("connector", "counts"), [("oracle", True), ("postgres", False)])
