@@ -14,6 +14,7 @@ from edge.debezium.stream import Marks
 from edge.debezium.unproven import source_place, was_read
 from edge.progress.record_settings import UNKNOWN_END
 from edge.records.batcher import Batcher
+from edge.records.cloud_events import CloudEvents
 from headrace.batch import decode
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
@@ -155,7 +156,11 @@ def test_changes_of_one_commit_are_one_transaction_once_a_later_one_comes(tmp_pa
         "event_serial_no": 1,
     }
     sealed = stream.batcher.seal()
-    assert decode(sealed.properties, "zstd", sealed.body).last == Position(1, 0x443D80073D0DA0004, 1)
+    batch = decode(sealed.properties, "zstd", sealed.body)
+    assert batch.last == Position(1, 0x443D80073D0DA0004, 1)
+    # As an event of CloudEvents it has its position.
+    events = CloudEvents("a/b").headers(batch, [1] * len(batch.segments))
+    assert dict(events[len(batch.keys) - 1])["ce_id"].decode() == str(batch.last)
 
 
 def test_the_newest_commit_is_sent_once_debezium_has_found_nothing_behind_it(tmp_path):
