@@ -15,10 +15,10 @@ import msgspec
 from edge.debezium.binlog import check_begun, check_history, check_log, check_settings, history_bytes, make_history
 from edge.debezium.checkpoint import BINLOGS, DebeziumCheckpoint, place_of, restart_offset
 from edge.debezium.child import EngineProcess, Server, class_path
-from edge.debezium.frames import RECORD, EngineRecord
+from edge.debezium.frames import RECORD, EngineRecord, FrameFile
 from edge.debezium.rows import Rows
 from edge.debezium.session import COPY, SILENCE_SECONDS, DebeziumSession, new_placeholder
-from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, FrameFile, Marks
+from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, Marks
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures

@@ -6,29 +6,23 @@ is that place less one: above all places before it and below its own, and the sa
 nothing of a transaction is sent whose end was not read, and that a place is reported only once all before it is in the batcher.
 """
 
-import os
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
-from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
+from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, FrameFile
 from edge.debezium.rows import Rows, Table
 from edge.debezium.source import Change
 from edge.debezium.unproven import source_place, was_read
 from edge.records.transaction_writer import TransactionWriter
-from headrace import files
 from headrace.configuration.debezium import UNPROVEN
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.formats import UNREADABLE
 
-#: A transaction up to this size, in bytes, is kept in memory.
-_IN_MEMORY: Final = 8 << 20
 #: Changes, and their bytes, that are put into batches in one round.
 _ROUND, _ROUND_BYTES = 1000, 4 << 20
 #: After so many seconds without a frame a place of Db2's log is whole: it has no heartbeats but those behind changes.
@@ -85,7 +79,7 @@ class Opened(NamedTuple):
     """A transaction whose end was not read yet."""
 
     id: str
-    changes: "FrameFile"
+    changes: FrameFile
     #: The mark of its beginning.
     mark: Mark | None
 
@@ -106,52 +100,6 @@ class TransactionStatus(msgspec.Struct):
     def transaction(self) -> str:
         """The transaction's own id."""
         return self.id.partition(":")[0]
-
-
-class FrameFile:
-    """Frames in the state folder, in order: of a transaction, in memory while they are few, or of a copy, by a name."""
-
-    def __init__(self, folder: Path, name: str = "") -> None:
-        """Begin it; raise NoSpace or NeedsOperator, as all of it does where the disk refuses."""
-        self._path = folder / (name or "transaction")
-        self.count = 0
-        with self._on_disk():
-            self._file: IO[bytes]
-            if name:
-                self._file = os.fdopen(
-                    os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w+b"
-                )
-            else:
-                self._file = SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed below.
-
-    def add(self, kind: int, content: bytes) -> None:
-        """Add a frame."""
-        with self._on_disk():
-            self._file.write(frame(kind, content))
-        self.count += kind == RECORD
-
-    def keep(self) -> None:
-        """Make what was added durable."""
-        with self._on_disk():
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def frames(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the frames, and close it."""
-        self._file.seek(0)
-        with self._file as file:
-            yield from read_frames(file)
-
-    def close(self) -> None:
-        """Close it; what has no name is gone."""
-        self._file.close()
-
-    @contextmanager
-    def _on_disk(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise files.problem(self._path, "written", error) from error
 
 
 class EngineStream:
@@ -215,7 +163,7 @@ class EngineStream:
             self._take_of_place(record, content)
         elif record.topic == HEARTBEAT_TOPIC:
             if self._open is None:
-                self._mark(record)
+                self._reach(self._mark_of(record))
         elif record.topic == TRANSACTION_TOPIC:
             self._take_status(record)
         elif self._open is not None and (self._open.changes.count or not self._is_binlog):
@@ -357,11 +305,8 @@ class EngineStream:
         self._began = place_of(self._connector, offset[1])
         self._writing = self._transaction(frames, Mark(self._began, 0, offset), rows)
 
-    def _mark(self, record: EngineRecord) -> None:
-        """Note that all before a record is in the batcher."""
-        self._reach(self._mark_of(record))
-
     def _reach(self, mark: Mark) -> None:
+        """Note that all before a mark's record is in the batcher."""
         if mark.place > self.reached:
             self.reached = mark.place
             self._marks.add(mark)
