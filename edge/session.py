@@ -15,7 +15,7 @@ from edge.engine import Engine
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import Progress
 from edge.progress.passed import PassedTransactions
-from edge.progress.record_settings import RecordSettings
+from edge.progress.record_settings import UNKNOWN_END, RecordSettings
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch
 from edge.records.cloud_events import CloudEvents
@@ -213,6 +213,8 @@ class CaptureSession:
             if (reached := session.passed) > self._reached:
                 self._reached = self._figures.read_lsn = reached
                 self._outbox.note(reached)
+            if self._settings.lacks_end and self._outbox.empty and (end := session.log_end()) < UNKNOWN_END:
+                batcher.repeat_schema_until = self._settings.end_at(end)
             idle = now - self._put_at
             if idle < self._config.heartbeat_seconds:
                 return min(wait, self._config.heartbeat_seconds - idle)

@@ -85,8 +85,10 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
 
     connector: str
     #: The place of `offset`, or of a binlog where the transaction ends that begins there; less than that while the copy is not
-    #: acknowledged that comes ahead of it.
+    #: acknowledged that comes ahead of it, and at places that may have several transactions (edge/debezium/unproven.py).
     confirmed_place: int = 0
+    #: Whether rows were copied that come ahead of `offset`, and are not acknowledged; None in a checkpoint of before.
+    copy_ahead: bool | None = None
     #: Key and value of what Debezium's offset storage would have; None while the source is made.
     offset: tuple[str, str] | None = None
     #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
@@ -119,13 +121,20 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     @property
     def has_copy_ahead(self) -> bool:
         """Whether the copy comes before the log."""
-        return self.offset is not None and self.confirmed_place < place_of(self.connector, self.offset[1])
+        if self.copy_ahead is not None or self.offset is None:
+            return bool(self.copy_ahead)
+        place = place_of(self.connector, self.offset[1])
+        return self.confirmed_place < place and self.position.commit in {0, place - 1}
 
     def advanced(self, position: Position, place: int, offset: tuple[str, str] | None) -> Self:
         """Return the checkpoint moved to a position, and to a place with its offset, neither of them backward."""
+        confirmed, has_copy = max(place, self.confirmed_place), False
+        if self.has_copy_ahead and self.offset is not None:
+            has_copy = confirmed < place_of(self.connector, self.offset[1])
         return msgspec.structs.replace(
             self,
             acknowledged=str(max(position, self.position)),
-            confirmed_place=max(place, self.confirmed_place),
+            confirmed_place=confirmed,
+            copy_ahead=has_copy,
             offset=offset or self.offset,
         )

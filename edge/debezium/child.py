@@ -183,6 +183,11 @@ class EngineProcess:
         """Its process id."""
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
     def fileno(self) -> int:
         """Return the descriptor on which its frames arrive."""
         return self._out.fileno()

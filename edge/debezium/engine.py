@@ -7,7 +7,6 @@ same whenever it is sent again.
 
 import contextlib
 import select
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,10 +15,10 @@ import msgspec
 from edge.debezium.binlog import check_begun, check_history, check_log, check_settings, history_bytes, make_history
 from edge.debezium.checkpoint import BINLOGS, DebeziumCheckpoint, place_of, restart_offset
 from edge.debezium.child import EngineProcess, Server, class_path
-from edge.debezium.frames import RECORD, EngineRecord
+from edge.debezium.frames import RECORD, EngineRecord, FrameFile
 from edge.debezium.rows import Rows
 from edge.debezium.session import COPY, SILENCE_SECONDS, DebeziumSession, new_placeholder
-from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, FrameFile, Marks
+from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, Marks
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures
@@ -107,6 +106,7 @@ class DebeziumEngine:
             stage="made",
             connector=self._names.connector,
             confirmed_place=place - bool(rows),
+            copy_ahead=bool(rows),
             offset=offset,
             properties=self._names.fingerprint(),
             system_identifier=system,
@@ -271,16 +271,11 @@ def _check_system(system: str, checkpoint: DebeziumCheckpoint) -> None:
 
 
 def _frames(process: EngineProcess) -> Iterator[tuple[int, bytes]]:
-    """Yield frames as they come; raise NotConnected when none comes for long."""
+    """Yield frames as they come, however long it takes to look at all tables; `read` raises where it has ended."""
     poll = select.poll()
     poll.register(process.fileno(), select.POLLIN)
-    heard_at = time.monotonic()
     while True:
-        for frame in process.read():
-            heard_at = time.monotonic()
-            yield frame
-        if time.monotonic() - heard_at > SILENCE_SECONDS:
-            raise NotConnected(f"nothing was heard from Debezium's engine for {SILENCE_SECONDS:.0f} s")
+        yield from process.read()
         poll.poll(1000)
 
 

@@ -12,10 +12,15 @@
 Whatever is no frame raises CorruptInput.
 """
 
+import os
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
 from typing import IO, Final, NamedTuple, Self
 
+from headrace import files
 from headrace.errors import CorruptInput
 
 #: The version of the frames, which both sides have to have.
@@ -23,6 +28,8 @@ PROTOCOL: Final = 5
 #: No frame is larger: Java's arrays are not, and a record of a quarter of that could not be sent.
 _LARGEST = 1 << 30
 _CHUNK = 1 << 20
+#: Of a transaction, frames up to this size in all, in bytes, are kept in memory.
+_IN_MEMORY: Final = 8 << 20
 _INT32 = struct.Struct(">i").unpack_from
 _SCHEMAS = struct.Struct(">ii").unpack_from
 #: Kinds of frames.
@@ -105,3 +112,49 @@ def read_frames(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     while data := file.read(_CHUNK):
         yield from reader.feed(data)
     reader.end()
+
+
+class FrameFile:
+    """Frames in the state folder, in order: of a transaction, in memory while they are few, or of a copy, by a name."""
+
+    def __init__(self, folder: Path, name: str = "") -> None:
+        """Begin it; raise NoSpace or NeedsOperator, as all of it does where the disk refuses."""
+        self._path = folder / (name or "transaction")
+        self.count = 0
+        with self._on_disk():
+            self._file: IO[bytes]
+            if name:
+                self._file = os.fdopen(
+                    os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w+b"
+                )
+            else:
+                self._file = SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed below.
+
+    def add(self, kind: int, content: bytes) -> None:
+        """Add a frame."""
+        with self._on_disk():
+            self._file.write(frame(kind, content))
+        self.count += kind == RECORD
+
+    def keep(self) -> None:
+        """Make what was added durable."""
+        with self._on_disk():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def frames(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the frames, and close it."""
+        self._file.seek(0)
+        with self._file as file:
+            yield from read_frames(file)
+
+    def close(self) -> None:
+        """Close it; what has no name is gone."""
+        self._file.close()
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise files.problem(self._path, "written", error) from error

@@ -4,6 +4,7 @@ Called by the agent, through edge/debezium/engine.py.
 """
 
 import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +19,7 @@ from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
 from edge.snapshot.table_history import TableHistory
-from headrace.configuration.debezium import Debezium
+from headrace.configuration.debezium import UNPROVEN, Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator
 
@@ -59,13 +60,15 @@ class DebeziumSession:
         self._config, self._names, self._process, self._marks = config, names, process, marks
         self._folder = config.resolve(config.state.folder)
         self._arrived: Iterator[tuple[int, bytes]] = iter(())
+        self._found_running = 0
         self._placeholder = new_placeholder()
         self.fileno = process.fileno
         process.greet(names.settings("no_data", self._placeholder), offset=offset)
 
     def log_end(self) -> int:
-        """Return where the log ended when the process had started; raise NotConnected where it cannot say so."""
-        return self.server().log_end
+        """Return where the log ended at the process's start, or was found to end; raise NotConnected where it cannot say so."""
+        found = self._stream.end_found if hasattr(self, "_stream") else 0
+        return found or self.server().log_end
 
     def server(self) -> Server:
         """Return what the server is like; raise NotConnected where the process cannot say so."""
@@ -93,6 +96,7 @@ class DebeziumSession:
             self._folder,
             checkpoint.position.epoch,
             checkpoint.confirmed,
+            offset[1],
             self._rows,
             writer,
             self._marks,
@@ -117,8 +121,8 @@ class DebeziumSession:
 
     @property
     def frames(self) -> int:
-        """How many pieces came."""
-        return self._process.pieces
+        """How many pieces came, and how often a process that may be silent for long was found to run."""
+        return self._process.pieces + self._found_running
 
     def read(self, now_ms: int) -> int:
         """Take the frames that have arrived, up to the end of a transaction, or write a round of it."""
@@ -142,10 +146,14 @@ class DebeziumSession:
                 self._rows.add_schema(content)
             else:
                 stream.take(content)
+        if not fed:
+            stream.wait(time.monotonic())
         return fed
 
     def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:  # noqa: ARG002 - of the port.
         """Let Debezium report to the server what is durable in the checkpoint."""
+        # Db2 has no heartbeats, Oracle none while it mines, and nothing comes while a schema history is read.
+        self._found_running += wants_reply and self._names.connector in UNPROVEN and self._process.is_running
         if number := self._marks.number_at(place):
             self._process.acknowledge(number)
             (self._folder / COPY).unlink(missing_ok=True)

@@ -6,31 +6,27 @@ is that place less one: above all places before it and below its own, and the sa
 nothing of a transaction is sent whose end was not read, and that a place is reported only once all before it is in the batcher.
 """
 
-import os
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
-from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
+from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, FrameFile
 from edge.debezium.rows import Rows, Table
 from edge.debezium.source import Change
-from edge.debezium.unproven import source_place
+from edge.debezium.unproven import source_place, was_read
 from edge.records.transaction_writer import TransactionWriter
-from headrace import files
 from headrace.configuration.debezium import UNPROVEN
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.formats import UNREADABLE
 
-#: A transaction up to this size, in bytes, is kept in memory.
-_IN_MEMORY: Final = 8 << 20
 #: Changes, and their bytes, that are put into batches in one round.
 _ROUND, _ROUND_BYTES = 1000, 4 << 20
+#: After so many seconds without a frame a place of Db2's log is whole: it has no heartbeats but those behind changes.
+_WHOLE_SECONDS: Final = 30.0
 #: Debezium's topics for what is no change.
 TRANSACTION_TOPIC, HEARTBEAT_TOPIC = "headrace.transaction", "__debezium-heartbeat.headrace"
 
@@ -83,7 +79,7 @@ class Opened(NamedTuple):
     """A transaction whose end was not read yet."""
 
     id: str
-    changes: "FrameFile"
+    changes: FrameFile
     #: The mark of its beginning.
     mark: Mark | None
 
@@ -106,52 +102,6 @@ class TransactionStatus(msgspec.Struct):
         return self.id.partition(":")[0]
 
 
-class FrameFile:
-    """Frames in the state folder, in order: of a transaction, in memory while they are few, or of a copy, by a name."""
-
-    def __init__(self, folder: Path, name: str = "") -> None:
-        """Begin it; raise NoSpace or NeedsOperator, as all of it does where the disk refuses."""
-        self._path = folder / (name or "transaction")
-        self.count = 0
-        with self._on_disk():
-            self._file: IO[bytes]
-            if name:
-                self._file = os.fdopen(
-                    os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w+b"
-                )
-            else:
-                self._file = SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed below.
-
-    def add(self, kind: int, content: bytes) -> None:
-        """Add a frame."""
-        with self._on_disk():
-            self._file.write(frame(kind, content))
-        self.count += kind == RECORD
-
-    def keep(self) -> None:
-        """Make what was added durable."""
-        with self._on_disk():
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def frames(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the frames, and close it."""
-        self._file.seek(0)
-        with self._file as file:
-            yield from read_frames(file)
-
-    def close(self) -> None:
-        """Close it; what has no name is gone."""
-        self._file.close()
-
-    @contextmanager
-    def _on_disk(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise files.problem(self._path, "written", error) from error
-
-
 class EngineStream:
     """Takes frames of one process in their order, and writes transactions in rounds."""
 
@@ -161,22 +111,28 @@ class EngineStream:
         folder: Path,
         epoch: int,
         reached: int,
+        offset: str,
         rows: Rows,
         writer: TransactionWriter[Any],
         marks: Marks,
     ) -> None:
-        """`reached` is the place from which the log is read."""
+        """`reached` is the place from which the log is read, by an offset."""
         self._connector, self._folder, self._epoch, self._rows, self._writer = connector, folder, epoch, rows, writer
         self._marks = marks
         self._is_binlog, self._is_unproven = connector in BINLOGS, connector in UNPROVEN
+        self._offset: dict[str, Any] = msgspec.json.decode(offset)
         #: How many heartbeats came behind the newest change.
         self._heartbeats = 0
+        #: Since when no frame has come, by the monotonic clock; 0 while they come.
+        self._silent_since = 0.0
         #: Its number, and the place where the newest transaction of a binlog begins.
         self._number = self._begun = 0
         self._open: Opened | None = None
         self._writing: Iterator[int] | None = None
         #: Where all is read and in the batcher.
         self.reached = self._began = reached
+        #: Where nothing more was found of a log whose end Debezium does not name; 0 before.
+        self.end_found = 0
         #: When what is written was read, in milliseconds since 1970.
         self.now_ms = 0
 
@@ -201,12 +157,13 @@ class EngineStream:
     def take(self, content: bytes) -> None:
         """Take a record's frame; raise CorruptInput for what the engine would not write."""
         self._number += 1
+        self._silent_since = 0.0
         record = EngineRecord.parse(content)
         if self._is_unproven:
             self._take_of_place(record, content)
         elif record.topic == HEARTBEAT_TOPIC:
             if self._open is None:
-                self._mark(record)
+                self._reach(self._mark_of(record))
         elif record.topic == TRANSACTION_TOPIC:
             self._take_status(record)
         elif self._open is not None and (self._open.changes.count or not self._is_binlog):
@@ -220,6 +177,13 @@ class EngineStream:
                 "a row of a snapshot" if change.op == "r" else "a change outside of a transaction"
             )
 
+    def wait(self, now: float) -> None:
+        """Learn that there is no frame, at a time of the monotonic clock."""
+        self._silent_since = self._silent_since or now
+        if self._connector == "db2" and now - self._silent_since > _WHOLE_SECONDS:
+            self.end_found = self.end_found if self._open is not None else self.reached
+            self._end_place()
+
     @staticmethod
     def _without_place(kind: str) -> NeedsOperator:
         return NeedsOperator(
@@ -231,11 +195,12 @@ class EngineStream:
         """Take a record of a log whose transactions have no end: what is of one place is one (edge/debezium/unproven.py)."""
         if record.topic == HEARTBEAT_TOPIC:
             self._heartbeats += 1
-            if self._open is None:
+            mark = self._mark_of(record)
+            if self._open is None or self._open.mark is None:
                 # What is at its place may still come, unless it was sent.
-                mark = self._mark_of(record)
                 self._reach(mark._replace(place=mark.place - 1))
-            elif self._heartbeats > 1:
+                self.end_found = self.reached if self._heartbeats > 1 else self.end_found
+            elif mark.place > self._open.mark.place or (self._heartbeats > 1 and self._connector != "mongodb"):
                 self._end_place()
             return
         change = None if record.topic == TRANSACTION_TOPIC else self._rows.parse(record)
@@ -243,20 +208,30 @@ class EngineStream:
             return
         if change.op == "r":
             raise self._without_place("a row of a snapshot")
+        mark, offset = self._mark_of(record), msgspec.json.decode(record.offset)
+        former = self._open.mark if self._open is not None else None
         try:
-            place = source_place(change.source)
-        except ValueError as error:
+            place = source_place(change.source, mark.place)
+            if place <= self._began and was_read(change.source, offset, self._offset):
+                return
+            # SQL Server's changes of a commit may be out of the order by which Debezium passes over them.
+            is_before = former is not None and was_read(change.source, offset, msgspec.json.decode(former.offset[1]))
+        except (KeyError, TypeError, ValueError) as error:
             raise CorruptInput(f"a change of {record.topic} names no place in the log") from error
         self._heartbeats = 0
-        if self._open is None or self._open.mark is None or self._open.mark.place != place:
-            reached = max(self.reached, self._open.mark.place if self._open is not None and self._open.mark else 0)
-            if self._began < place <= reached:
-                raise CorruptInput(f"a change of {record.topic} comes behind those of a later place of the log")
+        if self._open is None or former is None or former.place != place:
+            if place <= max(self.reached, former.place if former is not None else 0):
+                raise CorruptInput(
+                    f"a change of {record.topic} comes behind those of a later place of the log, or when its place was sent",
+                    hint="Report it with the source block. To go on, move the checkpoint to another folder, and run 'headrace "
+                    "edge init': a new epoch begins, with a new copy.",
+                )
             self._end_place()
-            self._open = Opened(str(place), FrameFile(self._folder), None)
+            self._open, is_before = Opened(str(place), FrameFile(self._folder), None), False
         self._open.changes.add(RECORD, content)
         # From the newest change on the log is read again: Debezium passes over what its offset has.
-        self._open = self._open._replace(mark=self._mark_of(record)._replace(place=place))
+        newest = former.offset if former is not None and is_before else mark.offset
+        self._open = self._open._replace(mark=Mark(place, mark.number, newest))
 
     def _end_place(self) -> None:
         opened, self._open = self._open, None
@@ -326,13 +301,12 @@ class EngineStream:
 
     def write_copy(self, frames: Iterator[tuple[int, bytes]], offset: tuple[str, str], rows: Rows) -> None:
         """Begin with the rows that Debezium copied when the source was made, as one transaction ahead of the log's."""
-        self._writing = self._transaction(frames, Mark(place_of(self._connector, offset[1]), 0, offset), rows)
-
-    def _mark(self, record: EngineRecord) -> None:
-        """Note that all before a record is in the batcher."""
-        self._reach(self._mark_of(record))
+        # What the log has of that place is in the copy.
+        self._began = place_of(self._connector, offset[1])
+        self._writing = self._transaction(frames, Mark(self._began, 0, offset), rows)
 
     def _reach(self, mark: Mark) -> None:
+        """Note that all before a mark's record is in the batcher."""
         if mark.place > self.reached:
             self.reached = mark.place
             self._marks.add(mark)

@@ -2,11 +2,13 @@
 
 Their logs have no record of where a transaction ends, and two may commit at one place. So what is one transaction here is all
 changes of one place, in the order in which the connector reads them, which is that of the log: by change LSN and serial number,
-by SCN and redo address, or in MongoDB's by its resume token. It is whole once a change of a later place comes, or a second
-heartbeat in a row: Debezium sends one after a change at once, and the next when it has looked for more and found nothing.
+by SCN and redo address, or in MongoDB's by its resume token. It is whole once a change or a heartbeat of a later place comes, or
+a second heartbeat in a row: Debezium sends one after a change at once, and the next when it has looked and found nothing.
+MongoDB's cursor finds nothing between two parts of a large transaction too: its heartbeats have to be of a later place.
 """
 
 import re
+from base64 import b64decode
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +22,11 @@ from headrace.schema import Column
 
 #: Three parts, as SQL Server prints them; Db2's last part is longer on some platforms.
 _LSN: Final = re.compile(r"[0-9a-f]{8}:[0-9a-f]{8}:([0-9a-f]{4}|[0-9a-f]{16})")
+_NO_LSN: Final = (None, "NULL")
+#: The lowest place ahead of which a copy has positions.
+_FIRST: Final = 2
+#: MongoDB's resume token as BSON: a text of hexadecimal digits, which begins with a time of the cluster and its order.
+_TOKEN: Final = re.compile(rb"\x02_data\0.{4}(82[0-9A-F]{16}[0-9A-F]*)\0", re.DOTALL | re.IGNORECASE)
 #: What a record's source block has besides, where Debezium's has it.
 _OWN: Final = (
     "txId", "change_lsn", "commit_lsn", "event_serial_no", "scn", "commit_scn", "rs_id", "ssn", "redo_thread", "ord", "lsid",
@@ -43,30 +50,68 @@ def lsn(text: str) -> int:
     return int(text.replace(":", ""), 16)
 
 
+def _number(text: str | None) -> int:
+    return int((text or "0").replace(":", ""), 16)
+
+
 def commit_scn(text: str) -> int:
     """Return the newest commit of any redo thread: `SCN:THREAD:TRANSACTIONS,…`, or one SCN alone."""
     return max(int(each.partition(":")[0]) for each in text.split(","))
 
 
+def token(offset: dict[str, Any]) -> str:
+    """Return the digits of an offset's resume token, which sort as the log does; raise ValueError where it is none."""
+    match = _TOKEN.search(b64decode(offset["resume_token"]))
+    if match is None:
+        raise ValueError("no resume token")
+    return match[1].decode().upper()
+
+
 def offset_place(offset: dict[str, Any]) -> int:
     """Return the place of an offset of any of the four: up to there all is read, or a part of what is at it."""
     if "sec" in offset:
+        if int(offset["sec"]) < 0:
+            # Of an idle server the heartbeat has the token alone.
+            return int(token(offset)[2:18], 16)
         return int(offset["sec"]) << 32 | int(offset["ord"]) & 0xFFFFFFFF
     if "commit_lsn" in offset:
-        return lsn(offset["commit_lsn"])
+        # A SQL Server that has captured nothing yet has none: that is below all others.
+        return _FIRST if offset["commit_lsn"] == "NULL" else lsn(offset["commit_lsn"])
     # A server on which nothing was committed since the copy has the SCN of that.
     return commit_scn(offset.get("commit_scn") or offset.get("snapshot_commit_scn") or offset["scn"])
 
 
-def source_place(source: Source) -> int:
-    """Return where a change is committed: by its LSN, its SCN, or MongoDB's cluster time and order; raise ValueError for none."""
+def source_place(source: Source, offset: int) -> int:
+    """Return where a change is committed, by its LSN or SCN, or as MongoDB's by its offset; raise ValueError for none."""
     if source.commit_lsn is not None:
         return lsn(source.commit_lsn)
     if source.commit_scn is not None:
         return commit_scn(source.commit_scn)
     if source.ord is not None:
-        return source.ts_ms // 1000 << 32 | source.ord & 0xFFFFFFFF
+        # Its time in the source block is that of a clock, the offset's that of the cluster.
+        return offset
     raise ValueError("no place")
+
+
+def was_read(source: Source, own: dict[str, Any], offset: dict[str, Any]) -> bool:
+    """Whether a change, which has an offset of its own, is known to be one that an offset has as read."""
+    if "sec" in offset:
+        return "resume_token" in offset and token(own) <= token(offset)
+    if source.commit_lsn is not None:
+        place, upto, within = lsn(source.commit_lsn), lsn(offset["commit_lsn"]), offset.get("change_lsn")
+        # None in that behind a copy, which has all of its place.
+        return place < upto or (place == upto and (within in _NO_LSN or _number(source.change_lsn) <= _number(within)))
+    place, thread = source_place(source, 0), str(source.redo_thread)
+    handled = (each.split(":") for each in (offset.get("commit_scn") or "").split(",") if each.count(":") == 2)
+    return (
+        # It is in the copy.
+        place <= int(offset.get("snapshot_scn") or 0)
+        or (own.get("txId") == offset.get("txId") and own.get("txSeq", 0) <= offset.get("txSeq", -1))
+        or any(
+            thread == each and (place < int(scn) or (place == int(scn) and str(source.txId) in transactions.split("-")))
+            for scn, each, transactions in handled
+        )
+    )
 
 
 class _Transaction:

@@ -12,6 +12,7 @@ import hashlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,8 @@ from headrace.position import Position
 _log = logging.getLogger(__name__)
 
 _NAME = "records.json"
+#: The end of a log whose connector does not name it: beyond all places.
+UNKNOWN_END: Final = 1 << 128
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,6 +48,7 @@ class RecordSettings:
         self._settings = fingerprint(config)
         # The place up to which a former process may have sent, by its log; None before the first session.
         self._sent_until: int | None = None
+        self._others_until = 0
 
     def begin(self, acknowledged: Position, log_end: Callable[[], int]) -> int:
         """Return the place up to which each change needs its schema record, 0 for none; call it before anything is sent.
@@ -69,7 +73,19 @@ class RecordSettings:
         note = _Note(settings=self._settings, others_until=until)
         if note != former:
             self._write(note)
+        self._others_until = until
         return until
+
+    @property
+    def lacks_end(self) -> bool:
+        """Whether the log's end was not known when it was asked for."""
+        return max(self.sent_until, self._others_until) >= UNKNOWN_END
+
+    def end_at(self, place: int) -> int:
+        """Learn where that is, once all that was read up to there is acknowledged; return and raise as `begin` does."""
+        self._sent_until, self._others_until = min(self.sent_until, place), min(self._others_until, place)
+        self._write(_Note(settings=self._settings, others_until=self._others_until))
+        return self._others_until
 
     @property
     def sent_until(self) -> int:

@@ -76,7 +76,8 @@ class Batcher:
         self.dead_letters = 0
         #: Whether each change of the present transaction carries its schema record (edge/progress/record_settings.py).
         self.repeats_schema = False
-        self._repeat_schema_until = repeat_schema_until
+        #: Up to which place they do.
+        self.repeat_schema_until = repeat_schema_until
         #: What puts changes into Avro; None where records are JSON.
         self.avro = avro
         # What gives records the headers of CloudEvents; None where they have none.
@@ -117,7 +118,7 @@ class Batcher:
         self._commit, self._commit_ms = commit, commit_ms
         self._since, self._ordinal = len(self.values), 0
         self._in_transaction = True
-        self.repeats_schema = commit <= self._repeat_schema_until
+        self.repeats_schema = commit <= self.repeat_schema_until
 
     def add_ahead(self, value: bytes | None, ordinal: int, key: bytes | None = None) -> None:
         """Add a record, a schema record mostly, with the position of the change that is added next, whatever space there is."""

@@ -12,6 +12,7 @@ from msgspec import json
 
 from edge.records.envelope import AVRO_MARK, OLD_KEY
 from headrace.batch import Batch, Headers
+from headrace.position import commit_text
 from headrace.schema import SOURCE, find_names, schema_and_table
 
 #: The type of an event by the operation of its record.
@@ -55,7 +56,7 @@ class CloudEvents:
         for (commit, ordinal, count), time in zip(batch.segments, times, strict=True):
             if time != shared_ms:
                 shared_by_kind, shared_ms = {}, time
-            place = b"%08x/%016x/" % (batch.last.epoch, commit)
+            place = b"%08x/%b/" % (batch.last.epoch, commit_text(commit).encode())
             for number in range(begin, begin + count):
                 value = values[number]
                 if value is None:

@@ -6,12 +6,14 @@ settings kafka_broker_list = 'kafka:9092', kafka_topic_list = 'bank.public.accou
 
 create table accounts (
     id Int32, owner String, balance Nullable(Decimal(12, 2)), opened Nullable(Date32), active Nullable(Bool),
-    ratio Nullable(Float64), big Nullable(String), later Nullable(Int32), _version UInt128, _is_deleted UInt8
+    ratio Nullable(Float64), big Nullable(String), later Nullable(Int32), _version UInt256, _is_deleted UInt8
 ) engine = ReplacingMergeTree(_version, _is_deleted) order by id;
 
--- The version is the change's position, epoch/commit/ordinal in hexadecimal, as one number.
+-- The version is the change's position, epoch/commit/ordinal in hexadecimal, as one number; a commit above 64 bits is behind an x.
 create materialized view accounts_changes to accounts as
-with JSONExtractString(change, 'op') as op, JSONExtractRaw(change, if(op = 'd', 'before', 'after')) as row
+with JSONExtractString(change, 'op') as op, JSONExtractRaw(change, if(op = 'd', 'before', 'after')) as row,
+     splitByChar('/', JSONExtractString(change, 'source', 'position')) as place,
+     concat(place[1], leftPad(replaceAll(place[2], 'x', ''), 32, '0'), place[3]) as digits
 select JSONExtract(row, 'id', 'Int32') as id,
        JSONExtract(row, 'owner', 'String') as owner,
        toDecimal64OrNull(JSONExtractString(row, 'balance'), 2) as balance,
@@ -20,7 +22,7 @@ select JSONExtract(row, 'id', 'Int32') as id,
        JSONExtract(row, 'ratio', 'Nullable(Float64)') as ratio,
        JSONExtract(row, 'big', 'Nullable(String)') as big,
        JSONExtract(row, 'later', 'Nullable(Int32)') as later,
-       reinterpretAsUInt128(reverse(unhex(replaceAll(JSONExtractString(change, 'source', 'position'), '/', '')))) as _version,
+       reinterpretAsUInt256(reverse(unhex(digits))) as _version,
        op = 'd' as _is_deleted
 from accounts_topic
 where op in ('c', 'r', 'u', 'd');

@@ -71,6 +71,8 @@ _OF_TABLES: Final = {
     "time.precision.mode": "isostring",
     "include.schema.changes": "false",
     "schema.history.internal": "headrace.debezium.SchemaHistoryFile",
+    # Oracle's would read the definition of each table of the database.
+    "schema.history.internal.store.only.captured.tables.ddl": "true",
 }
 _BY_CONNECTOR: Final = {
     "postgres": _OF_POSTGRES, "mysql": _OF_BINLOGS, "mariadb": _OF_BINLOGS, "mongodb": dict[str, str](),
@@ -78,7 +80,7 @@ _BY_CONNECTOR: Final = {
 }  # fmt: skip
 #: And what is set elsewhere, or would change what is read from the log.
 _RESERVED: Final = {
-    "connector.class", "flush.lsn.source", "lsn.flush.mode", "predicates", "slot.drop.on.stop",
+    "connector.class", "flush.lsn.source", "lsn.flush.mode", "predicates", "skip.messages.without.change", "slot.drop.on.stop",
     "slot.seek.to.known.offset.on.start", "snapshot.mode", "tasks.max", "transaction.metadata.factory", "transforms",
     "unavailable.value.placeholder",
 } | _OURS.keys() | _OF_POSTGRES.keys() | _OF_BINLOGS.keys()  # fmt: skip
@@ -87,6 +89,8 @@ _RESERVED_FAMILIES: Final = (
     "column.mask.", "column.truncate.", "converters", "custom.", "incremental.", "message.key.columns", "offset.",
     "predicates.", "schema.history.", "signal.", "topic.", "transforms.",
 )  # fmt: skip
+#: How Oracle's log is read: a change by the others has no commit SCN.
+_ADAPTERS: Final = ("logminer", "logminer_unbuffered")
 #: What begins so sets how the server is reached and how much is read at once, and so changes no transaction.
 _OF_CONNECTION: Final = (
     "connection.", "database.hostname", "database.port", "database.server.id", "database.ssl", "database.tcpKeepAlive",
@@ -125,6 +129,10 @@ class Debezium(Section, frozen=True, kw_only=True):
         if "@" in str(self.properties.get("mongodb.connection.string", "")):
             raise ValueError(
                 "'mongodb.connection.string' has a user: name it by 'mongodb.user'; its password is a secret"
+            )
+        if str(self.properties.get("database.connection.adapter", _ADAPTERS[0])).lower() not in _ADAPTERS:
+            raise ValueError(
+                f"'database.connection.adapter' has to be one of {', '.join(_ADAPTERS)}: others have no commit SCN"
             )
         if "," in str(self.properties.get("database.names", "")):
             raise ValueError(

@@ -131,7 +131,8 @@ def _plain() -> Column:
 _RECORDS_PER_TASK = 250_000
 #: Spark requests both ends of a partition after each poll, of 500 records by default: a seventh of a load's time.
 _LARGE_POLLS = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024)}
-_POSITION_LENGTH = 34
+#: Bytes of a position, and of one whose commit has more than 64 bits: that begins with an x, which is the tenth.
+_POSITION_LENGTH, _WIDE_LENGTH, _MARK = 34, 51, 10
 #: Why a record is refused (errors.py), and the names of the columns with that and with the source of its partition.
 _NO_RECORD, _FOREIGN = "envelope", "source"
 _REASON, _OWNER = "_reason", "_owner"
@@ -277,7 +278,9 @@ def _owners(sources: Mapping[int, tuple[str, ...]]) -> Column:
 
 def _reason(position: Column, name: Column, owners: Column) -> Column:
     """Return why a record is refused; null for one that is not, and for a tombstone."""
-    ours = F.coalesce(F.octet_length(position) == _POSITION_LENGTH, F.lit(False)) & name.isNotNull()
+    length, is_wide = F.octet_length(position), F.substring(position, _MARK, 1) == "x"
+    right = F.when(length == _WIDE_LENGTH, is_wide).otherwise(length == _POSITION_LENGTH)
+    ours = F.coalesce(right, F.lit(False)) & name.isNotNull()
     foreign = F.coalesce(~F.array_contains(owners, name), F.lit(False))
     return F.when(F.col("value").isNull(), F.lit(None)).when(~ours, _NO_RECORD).when(foreign, _FOREIGN)
 

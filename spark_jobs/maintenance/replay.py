@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
+from headrace.position import Position
 from spark_jobs import storage
 from spark_jobs.bronze import avro_records, erased_records, erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
@@ -37,8 +38,6 @@ from spark_jobs.silver.types import Incompatible
 from spark_jobs.state import delta_log, offsets, publication, published
 from spark_jobs.state.offsets import Held, Progress
 from spark_jobs.state.published import Positions, Published, Table
-
-_POSITION_LENGTH = 34
 
 
 def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | None) -> BronzeReport:
@@ -156,7 +155,12 @@ def _before(lake: LakeFile, stream: str, since: str) -> Column:
         return (F.col("partition") != int(partition or 0)) | (F.col("offset") < int(offset))
     source, _, position = since.rpartition("=")
     sources = lake.stream(stream).sources
-    if len(position) != _POSITION_LENGTH or (source or sources[0]) not in sources or (not source and len(sources) > 1):
+    try:
+        Position.parse(position)
+        is_ours = (source or sources[0]) in sources and (bool(source) or len(sources) == 1)
+    except CorruptInput:
+        is_ours = False
+    if not is_ours:
         raise ConfigurationError(
             f"{since!r} is no position of a source of stream {stream!r}",
             hint="Write it as SOURCE=POSITION, as 'headrace lake positions' shows them.",

@@ -120,11 +120,11 @@ class Feed:
         rows = [change for change in changes if "op" in change or "_mark" in change]
         for change in changes:
             if "op" in change or "_mark" in change:
-                position = f"{EPOCH:08x}/{self._lsn:016x}/{self._ordinal:08x}"
+                position = self._position()
                 self._produce(change, position, last=ends and change is rows[-1])
                 self._ordinal += 1
             else:
-                self._produce(change, f"{EPOCH:08x}/{self._lsn:016x}/{self._ordinal:08x}", last=False)
+                self._produce(change, self._position(), last=False)
         if without:
             kept = f"{self.topic}.{without}"
             self._withheld = [record for record in self._records if record[0] == kept]
@@ -140,6 +140,15 @@ class Feed:
         self._producer.begin_transaction()
         self._records, self._withheld = self._withheld, []
         self._end(position)
+
+    def goes_on_at(self, lsn: int) -> None:
+        """Let what comes now commit from an LSN on."""
+        self._lsn = lsn
+
+    def _position(self) -> str:
+        """Return the position of the next change; one above 64 bits has a wider text behind an x."""
+        commit = f"{self._lsn:016x}" if self._lsn < 1 << 64 else f"x{self._lsn:032x}"
+        return f"{EPOCH:08x}/{commit}/{self._ordinal:08x}"
 
     def _begin(self) -> None:
         self._producer.begin_transaction()
@@ -191,7 +200,7 @@ class Feed:
         for table in change.get("tableChanges", ()):
             self._keys[change["_table"]] = tuple(table["table"]["primaryKeyColumnNames"])
         schema, _, name = change["_table"].partition(".")
-        lsn = int(position.split("/")[1], 16)
+        lsn = int(position.split("/")[1].removeprefix("x"), 16)
         source = {"version": "0.1.0", "connector": "postgresql", "name": self.source, "ts_ms": self._at}
         snapshot = change.get("_mark", "incremental" if change.get("op") == "r" else "false")
         source |= {"snapshot": snapshot, "db": "bank", "schema": schema, "table": name, "txId": 761, "lsn": lsn}

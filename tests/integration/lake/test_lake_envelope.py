@@ -7,6 +7,9 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
+from edge.debezium.connectors import CONNECTORS
+from edge.debezium.source import Change, Source
+from edge.debezium.unproven import source_place
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as debezium
 from edge.postgres import envelope as postgres
@@ -38,6 +41,15 @@ def of_mysql(rows, gtid, *, last=False):
     ending = LAST_END if last else END
     middle = table.middle(transaction) + b"0" + transaction.place + b"00000003" + mysql.end(b"u", transaction, 1)
     return b"{" + rows + b"," + middle + b"12" + ending
+
+
+def of_sqlserver(rows):
+    """Return a record as the edge puts it together of Debezium's for SQL Server, with an LSN of 80 bits."""
+    place = {"commit_lsn": "000443d8:0073d0da:0005", "change_lsn": "000443d8:0073d037:00a9", "event_serial_no": 1}
+    connector, source = CONNECTORS["sqlserver"], Source(ts_ms=STAMP, db="bank", schema="dbo", table="accounts", **place)
+    transaction = connector.transaction(0x692010C0, source_place(source, 0) - 1, source, STAMP)
+    table = connector.table("jakarta/bank", source)
+    return b"{" + rows + b"," + connector.rest(table, Change(source=source, op="c"), transaction, 3, 1, STAMP)
 
 
 def of_debezium(rows, op=b"u", number=1, *, last=False, last_end=0x19FFFF0, origin=None):
@@ -91,6 +103,7 @@ OTHERS = {
     "names with commas and quotes": of_postgres(ROW, schema="a,b", table='c"d\\é'),
     "a very long name": of_postgres(ROW + UNCHANGED, table="é" * 200),
     "spaces": json.dumps(WHOLE).encode(),
+    "a wide position": of_sqlserver(ROW),
     "source first": json.dumps({"source": WHOLE["source"]} | WHOLE, **COMPACT).encode(),
     "row last": json.dumps(
         {k: WHOLE[k] for k in ("source", "op", "transaction", "before", "after")}, **COMPACT

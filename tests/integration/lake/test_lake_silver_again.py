@@ -6,8 +6,9 @@ from decimal import Decimal
 
 import pytest
 
-from headrace.errors import Retryable
+from headrace.errors import ConfigurationError, Retryable
 from spark_jobs import preflight
+from spark_jobs.maintenance import replay
 from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_load, table_task
@@ -56,6 +57,22 @@ def test_load_that_died_before_publishing_is_done_again_without_harm(bank):
     # then
     assert bank.rows("id") == [(J, 3), (J, 4)]
     assert bank.rows("entry", table="public.log") == [(J, "one"), (J, "three"), (J, "two")]
+
+
+def test_positions_of_more_than_64_bits_follow_all_others(spark, bank):
+    # given changes of a source that had narrower positions before
+    source, _ = bank.feeds
+    source.goes_on_at(1 << 64)
+    first = source.commit(source.update(id=1, name="b", balance="2.00"))
+    second = source.commit(source.delete(id=2))
+    # then
+    assert bank.load().problems == {}
+    assert bank.rows("id", "name") == [(J, 1, "b")]
+    # and silver can be done again from there
+    assert replay.positions(spark, bank.file, "bank", f"{J}={second}") == {J: first}
+    for wrong in (f"{J}={'x' * 34}", f"{J}={second[:-1]}", f"x={second}", second):
+        with pytest.raises(ConfigurationError, match="is no position of a source"):
+            replay.positions(spark, bank.file, "bank", wrong)
 
 
 def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed, lake_file, loaded):

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from edge.debezium.checkpoint import DebeziumCheckpoint
+from edge.debezium.checkpoint import DebeziumCheckpoint, place_of
 from edge.debezium.engine import DebeziumEngine
 from edge.debezium.session import COPY
 from edge.debezium.stream import Mark
@@ -107,6 +107,9 @@ def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depend
         ('"slot.seek.to.known.offset.on.start" = true', "", "the edge sets it"),
         ('"transaction.metadata.factory" = "x"', "", "the edge sets it"),
         ('"event.converting.failure.handling.mode" = "warn"', "", "the edge sets it"),
+        ('"skip.messages.without.change" = true', "", "the edge sets it"),
+        ('"database.connection.adapter" = "xstream"', "", "one of logminer, logminer_unbuffered"),
+        ('"database.connection.adapter" = "olr"', "", "one of logminer, logminer_unbuffered"),
         ('"database.ssl.password" = "x"', "", "give its reference in 'secrets'"),
         ('"database.names" = "a,b"', "", "each its own edge"),
         ('"mongodb.connection.string" = "mongodb://u:p@h/"', "", "its password is a secret"),
@@ -149,7 +152,9 @@ def test_a_source_that_was_never_tried_is_made_from_what_debezium_copies(read, t
         load(tmp_path / "1.toml", EdgeFile)
     config = load(tmp_path / "0.toml", EdgeFile)
     names = config.source.debezium
-    assert names.settings("initial", "p")["schema.history.internal"] == "headrace.debezium.SchemaHistoryFile"
+    settings = names.settings("initial", "p")
+    assert settings["schema.history.internal"] == "headrace.debezium.SchemaHistoryFile"
+    assert settings["schema.history.internal.store.only.captured.tables.ddl"] == "true"
     assert names.not_for_production() != []
     source = DebeziumEngine(config, names)
     made = source.initialise(None, None, lambda _words: None)
@@ -186,6 +191,7 @@ def test_a_new_source_begins_behind_its_copy_or_where_the_log_is(engine, tmp_pat
     assert (tmp_path / "state" / COPY).stat().st_size > 0
     again = engine("").initialise(made, None, lambda _words: None)
     assert again == made
+    assert made.advanced(Position(made.position.epoch, 499, 1), 499, None).has_copy_ahead is True
     assert made.advanced(Position(made.position.epoch, 499, 2), 500, None).has_copy_ahead is False
 
 
@@ -294,7 +300,8 @@ def test_a_session_knows_where_the_log_ends_before_it_reads(engine):
     ("changes", "stopped_at"),
     [
         pytest.param({"acknowledged": str(Position(1, 599, 3))}, str(Position(1, 599, 3)), id="within a transaction"),
-        pytest.param({"confirmed_place": 499}, None, id="a copy ahead"),
+        pytest.param({"confirmed_place": 499, "copy_ahead": True}, None, id="a copy ahead"),
+        pytest.param({"confirmed_place": 499}, None, id="a copy ahead, as it was noted before"),
         pytest.param({"acknowledged": str(Position(1, 499, 3))}, "", id="after an unclean stop"),
         pytest.param({}, "", id="before the first acknowledgement"),
         pytest.param(
@@ -375,11 +382,27 @@ def test_the_checkpoint_moves_to_acknowledged_places_alone():
         acknowledged=str(Position(1, 4, 0)),
         connector="postgres",
         confirmed_place=5,
+        copy_ahead=False,
         offset=("key", "old"),
     )
     assert debezium_checkpoint.advanced(Position(1, 3, 0), 4, None) == debezium_checkpoint
     moved = debezium_checkpoint.advanced(Position(1, 9, 0), 10, ("key", "new"))
     assert (moved.confirmed, moved.place, moved.position) == (10, "new", Position(1, 9, 0))
+
+
+@pytest.mark.parametrize("copy_ahead", [None, False])
+def test_an_idle_heartbeat_at_whose_place_more_may_come_is_no_copy_ahead(copy_ahead):
+    """An edge of SQL Server, Oracle, Db2 or MongoDB that had been idle asked for a copy at its next start."""
+    lsns = "00000027:00000758:0005", "00000027:00000ac0:0007"
+    first, second = (("key", json.dumps({"commit_lsn": lsn, "change_lsn": None})) for lsn in lsns)
+    places = [place_of("sqlserver", offset) for _, offset in (first, second)]
+    fields = {"connector": "sqlserver", "confirmed_place": places[0], "offset": first, "copy_ahead": copy_ahead}
+    idle = checkpoint(acknowledged=str(Position(1, places[0] - 1, 2)), **fields).advanced(
+        Position.start(1), places[1] - 1, second
+    )
+    assert (idle.confirmed, idle.offset, idle.has_copy_ahead) == (places[1] - 1, second, False)
+    # As it was noted before.
+    assert not msgspec.structs.replace(idle, copy_ahead=None).has_copy_ahead
 
 
 @pytest.mark.parametrize(

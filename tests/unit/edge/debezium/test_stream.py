@@ -25,7 +25,9 @@ PLACEHOLDER = "headrace-unavailable-1"
 class Stream:
     """A stream over a batcher that a test reads."""
 
-    def __init__(self, folder, policy=None, columns=wire.COLUMNS, key=("id",), reached=100, connector="postgres"):
+    def __init__(
+        self, folder, policy=None, columns=wire.COLUMNS, key=("id",), reached=100, connector="postgres", offset="{}"
+    ):
         self.batcher = Batcher(source="a/b", tail=Position.start(1))
         self.marks = Marks()
         self.rows = Rows(connector, "a/b", Policy(policy or PolicySection()), PLACEHOLDER)
@@ -36,7 +38,7 @@ class Stream:
             records=Records(),
             no_table=Table(source="a/b", database="", schema="", table=""),
         )
-        self.stream = EngineStream(connector, folder, 1, reached, self.rows, writer, self.marks)
+        self.stream = EngineStream(connector, folder, 1, reached, offset, self.rows, writer, self.marks)
         for content in wire.schemas(columns, key):
             self.rows.add_schema(content)
 

@@ -1,13 +1,23 @@
 """SQL Server, Oracle, Db2 and MongoDB, by source blocks and offsets as Debezium's documentation and its code show them."""
 
 import json
+from base64 import b64encode
+from types import SimpleNamespace
 
 import pytest
 
-from edge.debezium.checkpoint import place_of, restart_offset
+from edge.debezium.checkpoint import DebeziumCheckpoint, place_of, restart_offset
+from edge.debezium.frames import RECORD, SCHEMA
+from edge.debezium.session import DebeziumSession
 from edge.debezium.source import Source
-from edge.debezium.unproven import source_place
+from edge.debezium.stream import Marks
+from edge.debezium.unproven import source_place, was_read
+from edge.progress.record_settings import UNKNOWN_END
+from edge.records.batcher import Batcher
+from edge.records.cloud_events import CloudEvents
 from headrace.batch import decode
+from headrace.configuration.edge import EdgeFile
+from headrace.configuration.load import load
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 from tests.unit.edge.debezium import engine_frames as wire
@@ -20,6 +30,18 @@ MONGODB = {"ts_ms": 1558965508000, "snapshot": False, "db": "inventory", "rs": "
 LSID = '{"id": {"$binary": "FA7YEzXgQXSX9OxmzllH2w==","$type": "04"}}'
 
 
+#: A token of a change and one of an idle cursor, as Debezium's own tests have them.
+CHANGED = "82647A41A6000000012B022C0100296E5A10042409C0859BCF45ABBE0E0BD72AB4040346465F696400461E666F6F002B021E626172002B04000004"
+IDLE = "8263515EAC000000022B0429296E1404"
+
+
+def token(digits):
+    """Return a resume token as an offset has it: BSON in base64."""
+    text = digits.encode() + b"\0"
+    document = b"\x02_data\0" + len(text).to_bytes(4, "little") + text + b"\0"
+    return b64encode((len(document) + 4).to_bytes(4, "little") + document).decode()
+
+
 def change(source, op="c", before=None, after=None, key=None, offset=None):
     value = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1559729471739}
     return wire.record(wire.TABLE, offset or {}, key or {"id": 1}, value, (wire.KEY_SCHEMA, wire.VALUE_SCHEMA))
@@ -29,6 +51,12 @@ def sqlserver(commit, change_lsn, serial=1, number=1):
     own = {"commit_lsn": commit, "change_lsn": change_lsn, "event_serial_no": serial}
     offset = own | {"transaction_id": commit, "transaction_data_collection_order_testDB.dbo.t": 1}
     return change(SQLSERVER | own, after={"id": number, "note": "n"}, key={"id": number}, offset=offset)
+
+
+def mongodb(sec, order, number, wall_ms):
+    """Return an insert of MongoDB 6 or newer, whose source block has the time of a clock."""
+    source = MONGODB | {"ts_ms": wall_ms, "wallTime": wall_ms, "ord": order}
+    return change(source, after="{}", key={"id": str(number)}, offset={"sec": sec, "ord": order})
 
 
 def heartbeat(offset):
@@ -43,20 +71,20 @@ def heartbeat(offset):
         ({"commit_lsn": "000443d8:0073d0da:0005", "change_lsn": "000443d8:0073d037:00a8"}, 0x443D80073D0DA0005),
         ({"commit_lsn": "00000000:0000150f:0000000000124a5c"}, 0x150F0000000000124A5C),
         ({"commit_scn": "2122185", "scn": "2122185", "rs_id": "001234.00012345.0124", "ssn": 1}, 2122185),
-        ({"ord": 31}, 1558965508 << 32 | 31),
-        ({"ord": 1, "lsid": LSID, "txnNumber": 1}, 1558965508 << 32 | 1),
+        ({"ord": 31}, 7 << 32 | 31),
+        ({"ord": 31, "lsid": LSID, "txnNumber": 1}, 7 << 32 | 31),
     ],
 )
 def test_a_change_has_the_place_where_it_was_committed(source, place):
-    assert source_place(Source(ts_ms=1558965508000, **source)) == place
+    assert source_place(Source(ts_ms=1558965508000, **source), 7 << 32 | 31) == place
 
 
 @pytest.mark.parametrize(
     "source", [{}, {"commit_lsn": "NULL"}, {"commit_lsn": "27:758:5"}, {"commit_scn": ""}, {"commit_scn": "x"}]
 )
 def test_a_source_block_without_a_place_is_an_error(tmp_path, source):
-    with pytest.raises(CorruptInput, match="names no place"):
-        Stream(tmp_path, connector="oracle").take(change(ORACLE | source, after={"id": 1}))
+    with pytest.raises(CorruptInput, match=r"a change of headrace\.public\.t names no place"):
+        Stream(tmp_path, connector="oracle").take(change(ORACLE | source, after={"id": 1}, offset={"scn": "5"}))
 
 
 @pytest.mark.parametrize(
@@ -68,9 +96,12 @@ def test_a_source_block_without_a_place_is_an_error(tmp_path, source):
             0x2700000AC00007,
         ),
         ("db2", {"commit_lsn": "00000027:00000ac0:0007"}, 0x2700000AC00007),
+        ("sqlserver", {"commit_lsn": "NULL", "change_lsn": "NULL", "event_serial_no": 1}, 2),
         ("oracle", {"scn": "2122180", "commit_scn": "2122185:1:06001c00,2122190:2:0a00-0b00"}, 2122190),
         ("oracle", {"scn": "1513734", "commit_scn": None, "snapshot_scn": "1513700"}, 1513734),
-        ("mongodb", {"sec": 1558965508, "ord": 31, "resume_token": "82A0"}, 1558965508 << 32 | 31),
+        ("mongodb", {"sec": 1685733798, "ord": 1, "resume_token": token(CHANGED)}, 0x647A41A6 << 32 | 1),
+        ("mongodb", {"sec": -1, "ord": -1, "resume_token": token(CHANGED)}, 0x647A41A6 << 32 | 1),
+        ("mongodb", {"sec": -1, "ord": -1, "resume_token": token(IDLE)}, 0x63515EAC << 32 | 2),
     ],
 )
 def test_an_offset_has_a_place_and_is_read_again_from(connector, offset, place):
@@ -82,7 +113,19 @@ def test_an_offset_has_a_place_and_is_read_again_from(connector, offset, place):
         assert restart_offset(connector, json.dumps(offset | mark).encode()) is None
 
 
-@pytest.mark.parametrize("offset", ["{}", '{"commit_lsn":null}', '{"sec":1}', '{"commit_scn":"x"}', '{"scn":"0"}'])
+@pytest.mark.parametrize(
+    "offset",
+    [
+        "{}",
+        '{"commit_lsn":null}',
+        '{"sec":1}',
+        '{"sec":-1,"ord":-1}',
+        '{"sec":-1,"ord":-1,"resume_token":"eyJf"}',
+        '{"sec":-1,"ord":-1,"resume_token":7}',
+        '{"commit_scn":"x"}',
+        '{"scn":"0"}',
+    ],
+)
 def test_an_offset_without_a_place_is_damaged(offset):
     with pytest.raises(CorruptInput, match="names no place"):
         place_of("sqlserver", offset)
@@ -113,7 +156,11 @@ def test_changes_of_one_commit_are_one_transaction_once_a_later_one_comes(tmp_pa
         "event_serial_no": 1,
     }
     sealed = stream.batcher.seal()
-    assert decode(sealed.properties, "zstd", sealed.body).last == Position(1, 0x443D80073D0DA0004, 1)
+    batch = decode(sealed.properties, "zstd", sealed.body)
+    assert batch.last == Position(1, 0x443D80073D0DA0004, 1)
+    # As an event of CloudEvents it has its position.
+    events = CloudEvents("a/b").headers(batch, [1] * len(batch.segments))
+    assert dict(events[len(batch.keys) - 1])["ce_id"].decode() == str(batch.last)
 
 
 def test_the_newest_commit_is_sent_once_debezium_has_found_nothing_behind_it(tmp_path):
@@ -132,8 +179,10 @@ def test_the_newest_commit_is_sent_once_debezium_has_found_nothing_behind_it(tmp
 
 
 def test_what_is_read_again_is_not_sent_again_and_what_is_out_of_order_ends_the_edge(tmp_path):
-    stream = Stream(tmp_path, connector="sqlserver", reached=0x27000007580005)
+    at = {"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003", "event_serial_no": 1}
+    stream = Stream(tmp_path, connector="sqlserver", reached=0x27000007580005, offset=json.dumps(at))
     stream.take(
+        sqlserver("00000027:00000758:0005", "00000027:00000758:0002"),
         sqlserver("00000027:00000758:0005", "00000027:00000758:0003"),
         sqlserver("00000027:00000ac0:0007", "00000027:00000ac0:0002", number=2),
         sqlserver("00000027:00000ac1:0007", "00000027:00000ac0:0002", number=3),
@@ -143,15 +192,119 @@ def test_what_is_read_again_is_not_sent_again_and_what_is_out_of_order_ends_the_
         stream.take(sqlserver("00000027:00000ac0:0007", "00000027:00000ac0:0003"))
 
 
+@pytest.mark.parametrize("connector", ["sqlserver", "db2"])
+def test_what_comes_of_a_place_that_was_sent_ends_the_edge_in_each_session_and_is_not_passed_over(tmp_path, connector):
+    """After a restart it was dropped without a word."""
+    stream = Stream(tmp_path, connector=connector)
+    at = {"commit_lsn": "00000027:00000758:0005", "change_lsn": "00000027:00000758:0003", "event_serial_no": 1}
+    stream.take(sqlserver("00000027:00000758:0005", "00000027:00000758:0003"), heartbeat(at), heartbeat(at))
+    late = sqlserver("00000027:00000758:0005", "00000027:00000758:0004")
+    place = stream.stream.reached
+    again = Stream(tmp_path, connector=connector, reached=place, offset=stream.marks.offset_at(place)[1])
+    for session in (stream, again):
+        with pytest.raises(CorruptInput, match="or when its place was sent"):
+            session.take(late)
+
+
+def test_changes_out_of_their_order_that_come_again_are_known(tmp_path):
+    # As SQL Server has some of a commit: Debezium then sends those behind the second one again.
+    commit = "00000027:00000758:0005"
+    changes = [sqlserver(commit, f"00000027:00000758:{n:04x}", number=n) for n in (2, 4, 3)]
+    stream = Stream(tmp_path, connector="sqlserver").take(
+        *changes, sqlserver("00000027:00000759:0001", "00000027:00000759:0001")
+    )
+    assert [each["after"]["id"] for each in stream.changes] == [2, 4, 3]
+    place = stream.stream.reached
+    offset = stream.marks.offset_at(place)[1]
+    assert json.loads(offset)["change_lsn"] == "00000027:00000758:0004"
+    again = Stream(tmp_path, connector="sqlserver", reached=place, offset=offset).take(*changes)
+    assert (again.changes, again.stream.reached) == ([], place)
+
+
+@pytest.mark.parametrize("none", [None, "NULL"])
+def test_what_the_log_has_of_the_place_of_the_copy_is_in_the_copy(tmp_path, none):
+    """The first `run` of SQL Server and Db2 behind a copy ended: a new process reads from that place on, and not behind it."""
+    commit, offset = "00000027:00000758:0005", {"commit_lsn": "00000027:00000758:0005", "change_lsn": none}
+    place = place_of("sqlserver", json.dumps(offset))
+    stream = Stream(tmp_path, connector="sqlserver", reached=place - 1, offset=json.dumps(offset))
+    copied = change(SQLSERVER | {"commit_lsn": commit, "snapshot": "last"}, "r", after={"id": 1, "note": "n"})
+    stream.stream.write_copy(iter([(RECORD, copied)]), ("k", json.dumps(offset)), stream.rows)
+    stream.write()
+    log = (
+        sqlserver(commit, "00000027:00000758:0003"),
+        sqlserver("00000027:00000ac0:0007", "00000027:00000ac0:0002", number=2),
+    )
+    stream.take(*log, heartbeat({"commit_lsn": "00000027:00000ac1:0001", "change_lsn": none}))
+    assert [(each["op"], each["after"]["id"]) for each in stream.changes] == [("r", 1), ("c", 2)]
+    # And in the session behind the one that has sent the copy.
+    later = Stream(tmp_path, connector="sqlserver", reached=place, offset=json.dumps(offset))
+    later.take(*log, heartbeat({"commit_lsn": "00000027:00000ac1:0001", "change_lsn": none}))
+    assert [(each["op"], each["after"]["id"]) for each in later.changes] == [("c", 2)]
+
+
+@pytest.mark.parametrize(
+    ("source", "own", "read"),
+    [
+        ({"commit_scn": "90", "txId": "a"}, {}, True),
+        ({"commit_scn": "2122184", "txId": "a"}, {}, True),
+        ({"commit_scn": "2122185", "txId": "0a00"}, {}, True),
+        ({"commit_scn": "2122185", "txId": "0b01"}, {}, False),
+        # Of another redo thread, of which less is read.
+        ({"commit_scn": "2122184", "txId": "0a00", "redo_thread": 2}, {}, False),
+        ({"commit_scn": "2122186", "txId": "0c00"}, {"txId": "0c00", "txSeq": 3}, True),
+        ({"commit_scn": "2122186", "txId": "0c00"}, {"txId": "0c00", "txSeq": 4}, False),
+    ],
+)
+def test_what_an_offset_of_oracle_has_as_read(source, own, read):
+    offset = {
+        "scn": "100",
+        "commit_scn": "2122185:1:0a00-0b00,2122180:2:",
+        "snapshot_scn": "90",
+        "txId": "0c00",
+        "txSeq": 3,
+    }
+    assert was_read(Source(**{"ts_ms": 1, "redo_thread": 1} | source), own, offset) is read
+
+
+def test_what_an_offset_of_mongodb_has_as_read():
+    offset, later = ({"sec": 1, "ord": 1, "resume_token": token(each)} for each in (CHANGED, f"{CHANGED}04"))
+    source = Source(ts_ms=1, ord=1)
+    assert was_read(source, offset, offset)
+    assert not was_read(source, later, offset)
+    assert not was_read(source, later, {"sec": 1, "ord": 1})
+
+
+def test_a_transaction_of_mongodb_ends_by_a_heartbeat_of_a_later_time_alone(tmp_path):
+    stream = Stream(tmp_path, connector="mongodb", reached=5)
+    stream.take(mongodb(0x647A41A6, 1, 1, 5), *[heartbeat({"sec": -1, "ord": -1, "resume_token": token(CHANGED)})] * 3)
+    stream.take(mongodb(0x647A41A6, 1, 2, 5))
+    assert stream.changes == []
+    stream.take(heartbeat({"sec": -1, "ord": -1, "resume_token": token("82647A41A7000000012B0429296E1404")}))
+    assert [each["after"]["id"] for each in stream.changes] == ["1", "2"]
+
+
 def test_a_heartbeat_lets_all_be_confirmed_that_is_below_its_place(tmp_path):
     stream = Stream(tmp_path, connector="mongodb", reached=5)
-    stream.take(heartbeat({"sec": 1558965508, "ord": 31, "resume_token": "82A0"}))
-    assert stream.stream.reached == (1558965508 << 32 | 31) - 1
+    stream.take(heartbeat({"sec": -1, "ord": -1, "resume_token": token(IDLE)}))
+    assert stream.stream.reached == (0x63515EAC << 32 | 2) - 1
     # One at its place may come still.
+    stream.take(mongodb(0x63515EAC, 2, 1, 1))
+    assert stream.stream.reached == (0x63515EAC << 32 | 2) - 1
+
+
+def test_a_change_of_mongodb_has_its_place_by_the_time_of_the_cluster(tmp_path):
+    # A clock that is a second ahead: by its times the second one comes behind the third, and the edge ended.
+    stream = Stream(tmp_path, connector="mongodb", reached=5)
     stream.take(
-        change(MONGODB | {"ord": 31}, after='{"_id": 1}', key={"id": "1"}, offset={"sec": 1558965508, "ord": 31})
+        mongodb(100, 5, 1, 101_000),
+        mongodb(101, 1, 2, 101_001),
+        mongodb(102, 1, 3, 102_500),
+        mongodb(103, 1, 4, 103_500),
     )
-    assert stream.stream.reached == (1558965508 << 32 | 31) - 1
+    assert [each["after"]["id"] for each in stream.changes] == ["1", "2", "3"]
+    assert [each["source"]["ts_ms"] for each in stream.changes] == [101_000, 101_001, 102_500]
+    assert stream.stream.reached == 102 << 32 | 1
+    assert stream.changes[1]["source"]["position"] == str(Position(1, 101 << 32, 0))
 
 
 def test_two_transactions_of_oracle_that_commit_at_one_scn_are_one(tmp_path):
@@ -225,3 +378,114 @@ def test_rows_of_a_snapshot_are_refused_next_to_the_log(tmp_path):
     }
     with pytest.raises(NeedsOperator, match="a row of a snapshot"):
         Stream(tmp_path, connector="db2").take(change(DB2 | own, "r", after={"id": 1}))
+
+
+class Process:
+    """An engine's process that sends what a test gives it."""
+
+    pieces, is_running = 0, True
+
+    def __init__(self):
+        self.frames = [(SCHEMA, content) for content in wire.schemas(wire.COLUMNS)]
+        self.server = SimpleNamespace(log_end=UNKNOWN_END)
+
+    def read(self):
+        frames, self.frames = self.frames, []
+        return iter(frames)
+
+    def fileno(self):
+        return 0
+
+    def hello(self, _seconds):
+        return self.server
+
+    def greet(self, *_args, **_named):
+        pass
+
+    def begin(self, _offset):
+        pass
+
+
+@pytest.fixture
+def session(tmp_path, monkeypatch):
+    """Return what makes a session of a connector, its process, and its clock."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr("edge.debezium.session.time.monotonic", lambda: clock.now)
+
+    def make(connector, offset):
+        path = tmp_path / "edge.toml"
+        path.write_text(FILE.format(connector=connector))
+        config, process = load(path, EdgeFile), Process()
+        fields = {"source": "a/b", "stage": "made", "acknowledged": str(Position.start(1)), "connector": connector}
+        place = place_of(connector, json.dumps(offset))
+        checkpoint = DebeziumCheckpoint(
+            **fields, confirmed_place=place, copy_ahead=False, offset=("k", json.dumps(offset))
+        )
+        made = DebeziumSession(config, config.source.debezium, process, Marks(), checkpoint.offset[1])
+        made.start(checkpoint, Batcher(source="a/b", tail=Position.start(1)))
+        return made, process, clock
+
+    return make
+
+
+FILE = """
+[source]
+name = "a/b"
+[source.debezium]
+connector = "{connector}"
+[source.debezium.properties]
+"database.hostname" = "db"
+[interconnect]
+url = "amqp://127.0.0.1:1"
+[state]
+folder = "."
+[spool]
+megabytes = 0
+"""
+
+
+def test_the_newest_commit_of_db2_which_has_no_idle_heartbeats_is_sent_after_half_a_minute(session):
+    source, process, clock = session("db2", {"commit_lsn": "00000027:00000758:0001", "change_lsn": None})
+    process.frames += [(RECORD, sqlserver("00000027:00000758:0005", "00000027:00000758:0003"))]
+    place, reached = 0x27000007580005, []
+    for later in (0, 1, 29, 2, 0):
+        clock.now += later
+        source.read(1)
+        reached.append(source.passed == place)
+    assert reached == [False, False, False, False, True]
+
+
+def test_where_nothing_more_is_found_the_log_ends(session):
+    source, process, _ = session("sqlserver", {"commit_lsn": "00000027:00000758:0001", "change_lsn": "NULL"})
+    assert source.log_end() == UNKNOWN_END
+    idle = (RECORD, heartbeat({"commit_lsn": "00000027:00000758:0005", "change_lsn": "NULL"}))
+    for frames in ([idle], [(RECORD, sqlserver("00000027:00000758:0005", "00000027:00000758:0003"))], [idle], [idle]):
+        process.frames += frames
+        source.read(1)
+    assert source.log_end() == UNKNOWN_END
+    while source.in_transaction:
+        source.read(1)
+    process.frames = [idle]
+    source.read(1)
+    assert source.log_end() == source.passed == 0x27000007580005
+    db2, _, clock = session("db2", {"commit_lsn": "00000027:00000758:0001", "change_lsn": "NULL"})
+    db2.read(1)
+    for later in (0, 31):
+        assert db2.log_end() == UNKNOWN_END
+        clock.now += later
+        db2.read(1)
+    assert db2.log_end() == 0x27000007580001
+
+
+@pytest.mark.parametrize(("connector", "counts"), [("oracle", True), ("postgres", False)])
+def test_a_process_that_may_be_silent_is_watched_by_itself(session, connector, counts):
+    source, process, _ = session(connector, {"scn": "5"} if connector == "oracle" else {"lsn": 5})
+    before = source.frames
+    source.confirm(1, 1)
+    assert source.frames == before
+    source.confirm(1, 1, wants_reply=True)
+    assert (source.frames > before) is counts
+    process.is_running = False
+    after = source.frames
+    source.confirm(1, 1, wants_reply=True)
+    assert source.frames == after

@@ -5,7 +5,7 @@ import pytest
 
 from bridge.model.chain import Next, judge
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.progress.record_settings import RecordSettings, fingerprint
+from edge.progress.record_settings import UNKNOWN_END, RecordSettings, fingerprint
 from headrace.configuration.edge import ColumnRule, EdgeFile, Policy
 from headrace.configuration.load import load
 from headrace.position import Position
@@ -145,6 +145,25 @@ def test_without_a_note_nothing_is_known_but_in_a_new_epoch_there_is_nothing_bef
     assert process().begin(100, 500) == 500
     (tmp_path / "records.json").write_text("{")
     assert process().begin(100, 500) == 500
+
+
+def test_a_log_whose_end_is_not_known_ends_where_it_was_found_to_end(process):
+    """After one crash each change had a schema record ahead of it for good, and no stop was clean."""
+    process().begin(0, UNKNOWN_END)
+    changed = process(decimal="precise")
+    assert changed.begin(100, UNKNOWN_END) == UNKNOWN_END
+    assert changed.settings.lacks_end
+    changed.stop(600, confirmed=650)
+    again = process(decimal="precise")
+    assert again.begin(600, UNKNOWN_END) == UNKNOWN_END
+
+    assert again.settings.end_at(700) == 700
+
+    assert (again.settings.lacks_end, again.settings.sent_until) == (False, 700)
+    again.stop(800, confirmed=801)
+    last = process()
+    assert last.begin(800, UNKNOWN_END) == 800
+    assert not last.settings.lacks_end
 
 
 def test_the_sum_over_settings_knows_each_of_them_and_no_secret(config, monkeypatch):
