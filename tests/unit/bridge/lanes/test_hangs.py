@@ -141,3 +141,25 @@ def test_a_session_that_a_lane_takes_while_it_is_given_up_is_nobody_s_for_long(s
             lane.turn(0.01)
     assert lane.given_up
     assert not any(session.held for source in (ONE, TWO) if (session := served.session(source)) is not None)
+
+
+def test_a_session_that_waits_for_a_producer_that_does_not_open_is_the_successors(monkeypatch):
+    """The isolated lane connects when it is needed: it held the session meanwhile, and its source rested for good."""
+    monkeypatch.setattr(transaction, "HUNG_SECONDS", 0.05)
+    parts, hanging = BridgeParts(ONE), Hanging()
+    lane = parts.lanes[1]
+    lane.turn(0)
+    parts.registry.assigned([ONE], metadata())
+    parts.registry.states[ONE].isolated = True
+    parts.recover()
+    parts.kafka.fail("open", hanging)
+    thread = threading.Thread(target=lambda: lane.turn(0.01))
+    thread.start()
+    assert hanging.entered.wait(10)
+    eventually(lane.hangs, every=0.01, saying="it is seen that the call hangs")
+    successor = lane.give_up()
+    for _ in range(3):
+        successor.turn(0.01)
+    hanging.go_on.set()
+    thread.join(10)
+    assert (len(parts.kafka.transactions), parts.session(ONE).dirty, parts.session(ONE).held) == (1, False, False)

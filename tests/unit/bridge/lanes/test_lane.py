@@ -145,7 +145,8 @@ def test_a_partition_that_kafka_refuses_sets_its_source_aside_and_the_others_go_
     ] * 2
     assert 11 not in parts.deliverer.outcomes
     parts.kafka.fail("flush", PartitionsFailed({(TOPIC, 1): NeedsOperator("topic is not there")}))
-    parts.lanes[1].turn(0)
+    for _ in ("it connects", "it commits"):
+        parts.lanes[1].turn(0)
     assert (parts.deliverer.outcomes[11], states[TWO].isolated) == (Release(), True)
     # when it can be written again, then it is as the others
     parts.recover()
@@ -166,8 +167,9 @@ def test_an_error_that_names_no_partition_is_traced_to_its_source_by_isolating_a
     parts.recover()
     for number, source in enumerate(SOURCES):
         put(parts, source, 10 + number)
-    parts.kafka.fail("commit", None, NeedsOperator("not allowed"))
-    for _ in range(3):
+    # the first goes behind the others while the lane connects
+    parts.kafka.fail("commit", NeedsOperator("not allowed"))
+    for _ in range(4):
         parts.lanes[1].turn(0)
     isolated = {source: state.isolated for source, state in parts.registry.states.items()}
     assert isolated == {ONE: False, TWO: True, THREE: False}
