@@ -66,7 +66,7 @@ def place_of(error: BaseException) -> str:
     return f"{path.relative_to(_ROOT) if ours else path.name}:{frame.lineno}"
 
 
-#: Frames, properties and conditions of AMQP: the connection is closed.
+#: Frames, properties and conditions of AMQP: the connection is closed; a rejected delivery is a dead letter without its words.
 AMQP = Door("amqp", "an AMQP frame")
 #: Encoded messages: the delivery is rejected.
 MESSAGE = Door("message", "an AMQP message")

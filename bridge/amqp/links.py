@@ -90,8 +90,7 @@ class Links:
         """Take a source's links again; where the bridge connected out, attach to its address."""
         self._refused.pop(source, None)
         self._admitted.add(source)
-        if self.credit.of(source) is None:
-            self._attach(source)
+        self._attach(source)
 
     def use(self, sources: Collection[str]) -> None:
         """Go on with the sources of a changed file, and who may send for them; close the links that it allows no more."""
@@ -223,8 +222,8 @@ class Links:
         feed = self.credit.of(source or "")
         if feed is not None and feed.link == link:
             self._drop(feed)
-        if self._outgoing is not None and source is not None:
-            self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach, source))
+        if source is not None:
+            self._attach_later(source)
 
     def delivered(self, link: Any, delivery: Any) -> None:
         """Pass a delivery on to its source once it is complete."""
@@ -307,8 +306,12 @@ class Links:
     def _log_exceeded(self, feed: Feed, reason: str) -> None:
         self._exceeded("%s: link closed: %s", feed.source, reason)
 
+    def _attach_later(self, source: str) -> None:
+        if self._outgoing is not None:
+            self._later(_ATTACH_AGAIN_SECONDS, partial(self._attach, source))
+
     def _attach(self, source: str) -> None:
-        if source not in self._admitted or self._outgoing is None or self._parting:
+        if source not in self._admitted or self._outgoing is None or self._parting or self.credit.of(source):
             return
         self._attached += 1
         address = PREFIX + source
@@ -319,6 +322,8 @@ class Links:
     def _close(self, feed: Feed, condition: str, description: str) -> None:
         self._drop(feed)
         close(feed.link, condition, description)
+        # Not once the other side answers: mostly it names no reason, and then Proton reports neither error nor closing.
+        self._attach_later(feed.source)
 
 
 def _address_of(link: Any) -> str:

@@ -191,10 +191,9 @@ class RequestLinks:
         source = link.answering
         if self._answers.get(source) == link:
             del self._answers[source]
-        if self._outgoing is not None:
-            if reason:
-                _log.warning("answers of %s: link closed by the other side: %s", source, reason)
-            self._later(_ATTACH_AGAIN_SECONDS, partial(self._listen_again, source))
+        if self._outgoing is not None and reason:
+            _log.warning("answers of %s: link closed by the other side: %s", source, reason)
+        self._listen_later(source)
 
     def delivered(self, link: Any, delivery: Any) -> None:
         """Take a part of an answer in, once it is complete."""
@@ -251,6 +250,7 @@ class RequestLinks:
         link = self._answers.pop(source, None)
         if link is not None:
             close(link, condition, description)
+            self._listen_later(source)
 
     def drop(self, connection: Any) -> None:
         """Forget the links of a connection that is gone."""
@@ -271,6 +271,10 @@ class RequestLinks:
         self._tickets_of.clear()
         self._waiting = 0
         self.senders.drop_all()
+
+    def _listen_later(self, source: str) -> None:
+        if self._outgoing is not None:
+            self._later(_ATTACH_AGAIN_SECONDS, partial(self._listen_again, source))
 
     def _listen_again(self, source: str) -> None:
         if self._pending is not None and source in self._pending.sources():

@@ -188,9 +188,10 @@ class SenderLinks:
         outcome = delivery.remote_state
         if sender is None or not (delivery.settled or outcome in {ACCEPTED, REJECTED, RELEASED, MODIFIED}):
             return
-        entry = sender.sent.pop(delivery.tag, None)
+        entry = sender.sent.get(delivery.tag)
         if entry is not None:
             self._report(sender, entry, outcome, delivery.remote)
+            del sender.sent[delivery.tag]
         delivery.settle()
         self._send(sender.outbox, sender.address)
 
@@ -277,9 +278,7 @@ class SenderLinks:
         if outcome == ACCEPTED:
             sender.outbox.accepted(entry)
         elif outcome == REJECTED:
-            condition = remote.condition
-            name, description = (condition.name, condition.description) if condition is not None else ("", "")
-            sender.outbox.rejected(entry, name or "amqp:rejected", description or "")
+            sender.outbox.rejected(entry, *_words_of(remote, sender.outbox.name))
         elif outcome == MODIFIED and remote.undeliverable:
             sender.outbox.rejected(entry, "amqp:modified", "undeliverable here, by its receiver")
         else:
@@ -329,3 +328,14 @@ class SenderLinks:
 
     def _all(self) -> list[SenderLink]:
         return [sender for links in self._links.values() for sender in links]
+
+
+def _words_of(remote: Any, whose: str) -> tuple[str, str]:
+    """Return the condition of a rejection, and its sentence."""
+    try:
+        condition = remote.condition
+        name, description = (condition.name, condition.description) if condition is not None else ("", "")
+    except Exception as caught:  # noqa: BLE001 - behind a router there are other receivers, and sources.
+        doors.AMQP.refuse(caught, whose)
+        name, description = "", "in words that are no text"
+    return name or "amqp:rejected", description or ""

@@ -12,7 +12,7 @@ A record as an AMQP message (docs/deliveries.md): id, address, its place in Kafk
 
 import heapq
 import itertools
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 
@@ -55,8 +55,8 @@ class _Line:
 
     def __init__(self) -> None:
         self.by_key: dict[OrderKey, deque[Entry]] = {}
-        #: Keys whose first record may be sent, in turn.
-        self.ready: deque[OrderKey] = deque()
+        #: Keys whose first record may be sent, in turn; only such as have records.
+        self.ready: OrderedDict[OrderKey, None] = OrderedDict()
         #: Keys whose first record came back, by the time at which it is sent again.
         self.paused: list[tuple[float, int, OrderKey]] = []
         #: How many are in transit.
@@ -81,7 +81,7 @@ class Pending:
             line.by_key[key].append(entry)
         else:
             line.by_key[key] = deque([entry])
-            line.ready.append(key)
+            line.ready[key] = None
 
     def take(self, address: str, now: float) -> Entry | None:
         """Return the next record to send to an address, None while there is none or the window is full."""
@@ -89,12 +89,13 @@ class Pending:
         if line is None:
             return None
         while line.paused and line.paused[0][0] <= now:
-            line.ready.append(heapq.heappop(line.paused)[2])
+            # Its partition may have been dropped.
+            if (key := heapq.heappop(line.paused)[2]) in line.by_key:
+                line.ready[key] = None
         while line.ready and line.sent < self._window:
-            entries = line.by_key.get(line.ready.popleft())
-            # A key whose partition was dropped, or whose first record was condemned meanwhile, is passed over.
-            if entries and entries[0].state is State.WAITING:
-                entry = entries[0]
+            entry = line.by_key[line.ready.popitem(last=False)[0]][0]
+            # A key whose first record was condemned meanwhile is passed over.
+            if entry.state is State.WAITING:
                 entry.state = State.SENT
                 entry.sends += 1
                 line.sent += 1
@@ -117,7 +118,9 @@ class Pending:
         """Have a record whose link was lost without an outcome sent again, before others."""
         line = self._back(entry)
         if line is not None:
-            line.ready.appendleft(entry.record.order_key)
+            key = entry.record.order_key
+            line.ready[key] = None
+            line.ready.move_to_end(key, last=False)
 
     def condemn(self, entry: Entry) -> bool:
         """Note that a record becomes a dead letter; False when it is no more of ours. Its key waits until it is finished."""
@@ -139,10 +142,11 @@ class Pending:
             entries.popleft()
         if not entries:
             del line.by_key[key]
+            line.ready.pop(key, None)
             if not line.by_key and not line.sent:
                 del self._lines[entry.address]
         elif entries[0].state is State.WAITING:
-            line.ready.append(key)
+            line.ready[key] = None
         return True
 
     def drop(self, partition: int) -> None:
@@ -153,6 +157,7 @@ class Pending:
                     if entry.state is State.SENT:
                         line.sent -= 1
                     entry.state = State.DROPPED
+                line.ready.pop(key, None)
             if not line.by_key:
                 del self._lines[address]
 

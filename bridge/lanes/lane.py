@@ -91,9 +91,11 @@ class Lane:
         session = self._registry.ready.take(seconds, isolated=self.isolated)
         if session is None:
             return
-        if self._producer is None and not self._open(0):
+        if self._producer is None:
+            # It waits there, for the next turn: a call that hangs would hold it.
             self._registry.ready.give_back([session])
-            time.sleep(min(seconds, 0.1))
+            if not self._open(0):
+                time.sleep(min(seconds, 0.1))
             return
         self._commit(session)
 

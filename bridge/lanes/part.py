@@ -16,7 +16,7 @@ from bridge.model.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.model.ports import Partition, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import WithheldTable, position_text
 from bridge.routing.partitioner import TableRefused, share_out_whole
-from bridge.routing.registered_schemas import SchemaIds
+from bridge.routing.registered_schemas import BatchSchemas, BridgeSchemas
 from bridge.routing.withheld_records import Divided, divide
 from bridge.source.session import Released, Session
 from bridge.source.state import SourceState
@@ -46,7 +46,7 @@ class _NotTaken(Exception):  # noqa: N818 - an outcome, and no error of ours.
 class Part:
     """The deliveries of one session in one transaction."""
 
-    def __init__(self, session: Session, state: SourceState, limits: RecordLimits, schemas: SchemaIds) -> None:
+    def __init__(self, session: Session, state: SourceState, limits: RecordLimits, schemas: BridgeSchemas) -> None:
         self.session = session
         self._schemas = schemas
         #: Why its session has to end after this transaction: the schemas of a batch in Avro are not registered.
@@ -63,7 +63,8 @@ class Part:
         self.unpacked = 0
         #: The partitions that records go to.
         self.partitions: set[Partition] = set()
-        self._outcomes: list[tuple[int, Outcome]] = []
+        #: By ticket.
+        self._outcomes: dict[int, Outcome] = {}
         self._complete: Complete | None = None
         # Why tables are withheld since this transaction, by table.
         self._reasons: dict[str, str] = {}
@@ -97,7 +98,7 @@ class Part:
         if step.batch is not None:
             complete = step.batch.last
             try:
-                shares = share_out_whole(step.batch, 0, self._state.route, self._schemas)
+                shares = share_out_whole(step.batch, 0, self._state.route, BatchSchemas(self._schemas))
             except TableRefused as refused:
                 # Its schema was altered once more, while it was withheld.
                 self._reasons[step.table] = refused.message
@@ -123,16 +124,18 @@ class Part:
                 return ()
         # As long as this transaction withholds more of it, its end is not known.
         is_done = step.next >= self.session.withheld.end and self._state.route.withheld_place not in self.partitions
+        self.partitions |= _places_of(shares)
         if is_done:
             self.withheld = self.withheld.without(step.table)
         else:
             self.withheld = self.withheld.put(step.table, WithheldTable(complete, step.next))
         self.bytes += step.size
-        self.partitions |= {(share.topic, share.partition) for share in shares}
         return shares
 
     def take(self, delivery: Delivery) -> Sequence[Share]:
         """Judge one delivery; return the records to write. Whatever is raised becomes its outcome."""
+        # Where its lane is given up meanwhile, its edge sends it again.
+        self._outcomes[delivery.ticket] = Release()
         outcome: Outcome = Accept()
         shares: Sequence[Share] = ()
         try:
@@ -143,7 +146,7 @@ class Part:
             outcome = Release(_MEMORY_SECONDS)
         except Exception as error:  # noqa: BLE001 - nothing is changed before all of the batch was checked.
             outcome = self._refuse(error, "headrace:unreadable")
-        self._outcomes.append((delivery.ticket, outcome))
+        self._outcomes[delivery.ticket] = outcome
         return shares
 
     def _take(self, delivery: Delivery) -> Sequence[Share]:
@@ -168,12 +171,12 @@ class Part:
         if verdict.starts_epoch:
             _log.warning("%s: epoch %08x begins after %s", batch.source, batch.last.epoch, self.tail or "nothing")
         self._state.next_link(batch.follows)
-        self.tail, self.withheld = batch.last, withheld
-        self._reasons |= reasons
+        partitions, reasons = self.partitions | _places_of(shares), self._reasons | reasons
+        # From here on there is nothing for which memory may lack: the position would be committed without the records.
+        self.tail, self.withheld, self.partitions, self._reasons = batch.last, withheld, partitions, reasons
         self.bytes += len(delivery.body)
         self.unpacked += unpacked
         self.records += len(batch) - verdict.begin
-        self.partitions |= {(share.topic, share.partition) for share in shares}
         return shares
 
     def has_end(self, ends: Mapping[Partition, int]) -> bool:
@@ -210,16 +213,13 @@ class Part:
             self._state.withhold(session, self._reasons)
             self._state.committed(session, self.records, self.unpacked, seconds, wrote=bool(self.partitions))
         figures.settle(self._complete)
-        settled, self._outcomes = self._outcomes, []
-        return settled
+        outcomes, self._outcomes = list(self._outcomes.items()), {}
+        return outcomes
 
     def abort(self) -> list[tuple[int, Outcome]]:
         """Return the outcomes after an abort: nothing is accepted; what was rejected stays rejected."""
-        outcomes: list[tuple[int, Outcome]] = [
-            (ticket, outcome if isinstance(outcome, Reject) else Release()) for ticket, outcome in self._outcomes
-        ]
-        self._outcomes = []
-        return outcomes
+        outcomes, self._outcomes = list(self._outcomes.items()), {}
+        return [(ticket, outcome if isinstance(outcome, Reject) else Release()) for ticket, outcome in outcomes]
 
     def _decode(self, delivery: Delivery) -> tuple[Batch, int]:
         """Return the batch of a delivery, and the size of its body once it is unpacked; note that it came."""
@@ -269,7 +269,8 @@ class Part:
         route = self._state.route
         try:
             # An empty batch starts an epoch, too: then the position moves without records.
-            divided = divide(batch, begin, route, self._schemas, self.withheld, self.tail or batch.follows)
+            schemas = BatchSchemas(self._schemas)
+            divided = divide(batch, begin, route, schemas, self.withheld, self.tail or batch.follows)
         except (NotConnected, Retryable, NeedsOperator) as error:
             self.refused = error
             raise _NotTaken(Release()) from error
@@ -302,3 +303,7 @@ class Part:
         self._state.figures.rejected += 1
         _log.error("%s: batch rejected at %s: %s", self.session.source, self.tail or "no position", description)
         return Reject(condition, description)
+
+
+def _places_of(shares: Sequence[Share]) -> set[Partition]:
+    return {(share.topic, share.partition) for share in shares}

@@ -1,11 +1,12 @@
 """What Kafka holds for each source of a file, whether or not a bridge runs; moving and forgetting a source."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec, TopicPartition
+from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, OffsetSpec, TopicPartition
 from bridge.kafka.entries import NOBODY, Entries, commit_offsets, committed_of, read_entries, read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.model.ports import Committed, Partition
@@ -17,6 +18,35 @@ from headrace.errors import NeedsOperator, ReplicationError
 from headrace.position import Position
 
 _MOVE = "headrace bridge move"
+#: Seconds for which a bridge that has ended may be a member of its group: its session's time.
+STOPPING_SECONDS = 20.0
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class _Running(NeedsOperator):
+    """Bridges of the group are running."""
+
+
+def once_stopped(step: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Have a step that reads positions, and commits others, done from its beginning again while the group has members.
+
+    What they commit until they end is read then. Raises NeedsOperator when they run for longer than `STOPPING_SECONDS`.
+    """
+
+    @wraps(step)
+    def done(*arguments: _P.args, **named: _P.kwargs) -> _T:
+        until = time.monotonic() + STOPPING_SECONDS
+        while True:
+            try:
+                return step(*arguments, **named)
+            except _Running:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.5)
+
+    return done
 
 
 def survey(file: BridgeFile) -> list[dict[str, Any]]:
@@ -47,13 +77,14 @@ def _shown(committed: Committed | ReplicationError | None) -> dict[str, Any]:
     }
 
 
-def positions_of(file: BridgeFile) -> dict[str, Committed | ReplicationError | None]:
-    """Return what the group of bridges, or that of a former release, has committed for each source; it may still change.
+def positions_of(file: BridgeFile, *, stable: bool = False) -> dict[str, Committed | ReplicationError | None]:
+    """Return what the group of bridges, or that of a former release, has committed for each source.
 
-    In its place, what is wrong with the partitions of one source, or with those in which it may have been.
+    Unless `stable`, an open transaction may still change it. In its place, what is wrong with the partitions of one source, or
+    with those in which it may have been.
     """
     by_source, refused = routes(file), dict[Partition, ReplicationError]()
-    with reading(file.kafka, file.group, stable=False) as client:
+    with reading(file.kafka, file.group, stable=stable) as client:
         entries = read_topics(
             client, file.group, {route.topic for route in by_source.values()}, refused, by_source.values()
         )
@@ -80,7 +111,8 @@ def withheld_tables(held: Committed | None) -> Collection[str]:
     return held.withheld.tables.keys() if held is not None and held.withheld is not None else ()
 
 
-def move(file: BridgeFile, admin: Any, sources: Collection[str], *, seconds: float = 20.0) -> dict[str, Committed]:
+@once_stopped
+def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Committed]:
     """Commit sources' positions in the partitions that the file names; return what was committed before.
 
     All of them are committed at once, so sources can swap partitions. Before anything changes, raises NeedsOperator when one of
@@ -104,7 +136,7 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str], *, seconds: flo
         if place not in taken
     ]
     positions = {source: each.position for source, each in held.items() if each.position is not None}
-    commit_positions(file, admin, positions, _MOVE, former, seconds=seconds)
+    commit_positions(file, admin, positions, _MOVE, former)
     for each in held.values():
         _delete_withheld(file, admin, each)
     return held
@@ -141,18 +173,12 @@ def _check_leaving(route: SourceRoute, entries: Entries, moving: Collection[str]
 
 
 def commit_positions(
-    file: BridgeFile,
-    admin: Any,
-    positions: Mapping[str, Position],
-    by: str,
-    former: Sequence[Any] = (),
-    *,
-    seconds: float = 20.0,
+    file: BridgeFile, admin: Any, positions: Mapping[str, Position], by: str, former: Sequence[Any] = ()
 ) -> None:
     """Commit positions at the ends of the partitions that the file gives their sources, with what `former` ones then hold.
 
-    One request commits all of them, and what Kafka then holds is read back. `by` is noted as the bridge that did it. Raises
-    NeedsOperator when bridges of the group run for longer than `seconds`, and when Kafka holds something else afterwards.
+    One request commits all of them, and what Kafka then holds is read back. `by` is noted as the bridge that did it. Part of a
+    step of `once_stopped`; raises NeedsOperator when Kafka holds something else afterwards.
     """
     by_source = {source: route for source, route in routes(file).items() if source in positions}
     wanted = {
@@ -162,7 +188,7 @@ def commit_positions(
     if wanted:
         with translated("read the ends of topics"):
             asked = admin.list_offsets(
-                {TopicPartition(*place): OffsetSpec.latest() for place in wanted}, request_timeout=seconds
+                {TopicPartition(*place): OffsetSpec.latest() for place in wanted}, request_timeout=TIMEOUT
             )
             ends = {(place.topic, place.partition): answer.result().offset for place, answer in asked.items()}
     offsets = list(former)
@@ -171,12 +197,11 @@ def commit_positions(
         withheld = Withheld(ends[route.withheld_place]) if route.withheld_place is not None else NOTHING
         text = position_text(source, positions[source], by, withheld, route.partitions)
         offsets += [TopicPartition(*place, ends[place], metadata=text) for place in route.places]
-    _commit(file, offsets, seconds)
+    _commit(file, offsets)
 
 
-def forget(
-    file: BridgeFile, admin: Any, source: str, *, discard_withheld: bool = False, seconds: float = 20.0
-) -> Committed:
+@once_stopped
+def forget(file: BridgeFile, admin: Any, source: str, *, discard_withheld: bool = False) -> Committed:
     """Forget the committed position of a source that the file has no more; return what was committed.
 
     Its records stay, but for withheld ones. Raises NeedsOperator when the file still has the source, when the group holds nothing
@@ -212,7 +237,7 @@ def forget(
             "'headrace bridge positions' shows none; or give the records up with --discard-withheld.",
         )
     nobody = position_text(NOBODY, None, "headrace bridge forget")
-    _commit(file, [TopicPartition(*place, offset, metadata=nobody) for place, offset in held.offsets.items()], seconds)
+    _commit(file, [TopicPartition(*place, offset, metadata=nobody) for place, offset in held.offsets.items()])
     _delete_withheld(file, admin, held)
     return held
 
@@ -229,30 +254,23 @@ def _delete_withheld(file: BridgeFile, admin: Any, held: Committed) -> None:
                 answer.result()
 
 
-def _commit(file: BridgeFile, offsets: list[Any], seconds: float) -> None:
-    """Commit offsets for the group while it has no members; a bridge that has just ended is one for its session's time.
+def _commit(file: BridgeFile, offsets: list[Any]) -> None:
+    """Commit offsets for the group, which has to be without members.
 
     Reads back what the group then holds: Kafka may refuse some partitions and take others.
     """
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            commit_offsets(file.kafka, file.group, offsets)
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code not in {
-                KafkaError.UNKNOWN_MEMBER_ID,
-                KafkaError.ILLEGAL_GENERATION,
-                KafkaError.REBALANCE_IN_PROGRESS,
-            }:
-                with translated(f"commit positions of group {file.group}"):
-                    raise
-            if time.monotonic() > until:
-                raise _running(file) from error
-            time.sleep(0.5)
-        else:
-            _check_committed(file, offsets)
-            return
+    try:
+        commit_offsets(file.kafka, file.group, offsets)
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code in {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}:
+            raise _Running(
+                f"bridges of the group {file.group} are running",
+                hint="Stop all of them, change their files, run this again, and start them. Edges keep what they have meanwhile.",
+            ) from error
+        with translated(f"commit positions of group {file.group}"):
+            raise
+    _check_committed(file, offsets)
 
 
 def _check_committed(file: BridgeFile, offsets: Collection[Any]) -> None:
@@ -267,10 +285,3 @@ def _check_committed(file: BridgeFile, offsets: Collection[Any]) -> None:
             f"Kafka does not hold what was committed for {named} of group {file.group}",
             hint="Look at 'headrace bridge positions', and at the rights of the bridge's user; then run this again.",
         )
-
-
-def _running(file: BridgeFile) -> ReplicationError:
-    return NeedsOperator(
-        f"bridges of the group {file.group} are running",
-        hint="Stop all of them, change their files, run this again, and start them. Edges keep what they have meanwhile.",
-    )

@@ -15,7 +15,7 @@ from bridge.model.ports import Committed
 from bridge.model.route import learn, routes
 from bridge.positions.last_record import read_last_record
 from bridge.positions.read import check_free, check_order
-from bridge.positions.survey import commit_positions, positions_of, withheld_tables
+from bridge.positions.survey import commit_positions, once_stopped, positions_of, withheld_tables
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError
 from headrace.formats import EXPORTED_POSITIONS, UNREADABLE
@@ -73,6 +73,7 @@ def read_export(data: bytes, where: str) -> Export:
     return export
 
 
+@once_stopped
 def import_positions(
     file: BridgeFile, admin: Any, export: Export, *, only: Sequence[str] = (), accept_gap: bool = False
 ) -> list[tuple[str, str]]:
@@ -90,7 +91,7 @@ def import_positions(
             hint="Add these sources to the bridge's file, or name those to import with --source.",
         )
     held: dict[str, Committed | None] = {}
-    for source, committed in positions_of(file).items():
+    for source, committed in positions_of(file, stable=True).items():
         if source in wanted:
             if isinstance(committed, ReplicationError):
                 raise committed

@@ -77,7 +77,7 @@ class State(Enum):
 class Asked:
     """A request and what became of it."""
 
-    __slots__ = ("due_at", "entry", "request", "state", "until", "written")
+    __slots__ = ("due_at", "entry", "last", "request", "state", "until", "written")
 
     def __init__(self, request: Request, entry: Entry, until: float) -> None:
         self.request = request
@@ -89,6 +89,8 @@ class Asked:
         self.due_at = 0.0
         #: The parts of the answer that are in Kafka.
         self.written: set[tuple[str, str, int]] = set()
+        #: The number of its last part, by who answers and the outcome, once that is in Kafka.
+        self.last: dict[tuple[str, str], int] = {}
 
 
 class PendingRequests:
@@ -170,8 +172,13 @@ class PendingRequests:
         with self._lock:
             asked = self._by_source.get(part.source, {}).get(part.id)
             if asked is not None:
-                asked.written.add((part.by, part.outcome, part.part))
+                answer = part.by, part.outcome
+                asked.written.add((*answer, part.part))
                 if part.last:
+                    asked.last[answer] = part.part
+                # Those ahead of the last one may come again after it.
+                last = asked.last.get(answer)
+                if last is not None and all((*answer, number) in asked.written for number in range(last + 1)):
                     self._end(asked)
 
     def expire(self) -> None:

@@ -2,13 +2,16 @@
 
 A thread of its own asks the registry, so a registry that is slow or away holds up nothing but sources whose schemas it has to
 register first. What is registered stays known while the bridge runs, and is looked up again now and then: a registry that was
-emptied, or in which an id is another schema's now, stops the records that hold the id.
+emptied, or in which an id is another schema's now, stops the records that hold the id. What is not registered is known as long as
+somebody asks for it, so what one source asks for in vain, however much, takes neither time nor room from others.
 """
 
 import logging
+import math
 import threading
 import time
 from collections import deque
+from itertools import islice
 from typing import NamedTuple
 
 from headrace import doors
@@ -22,12 +25,15 @@ _log = logging.getLogger(__name__)
 
 #: Seconds for which a lane waits for a registry that answers: a new schema then costs its source no new session.
 _WAIT_SECONDS = 0.5
-#: Seconds until a registry that failed or refused is asked again.
-_AGAIN_SECONDS = 2.0
+#: Seconds for which it waits for all that one batch needs: one that waits for long counts as one whose call hangs.
+_BATCH_SECONDS = 2.0
+#: Seconds until a registry that failed or refused is asked again; and for how many schemas before it is for new ones.
+_AGAIN_SECONDS, _AGAIN_AT_ONCE = 2.0, 10
 #: Seconds between two checks of a table's ids; and between those of two tables, so that many cost no more than some.
 _LOOK_SECONDS, _LEAST_SECONDS = 30.0, 0.1
-#: Most schemas that wait to be registered.
-_MOST_MISSING = 10_000
+#: Seconds for which schemas that are not registered are known after somebody asked for them; their size in bytes; and what each
+#: costs besides its texts.
+_ASKED_SECONDS, _MOST_BYTES, _BESIDES_BYTES = 60.0, 32 << 20, 1024
 
 
 class Ids(NamedTuple):
@@ -55,6 +61,17 @@ class NeededSchemas(NamedTuple):
         parts = ((self.schemas.key, "Key"), (self.schemas.value, "Envelope"))
         return all(text is None or avro.is_of_table(text, self.namespace, name) for text, name in parts)
 
+    @property
+    def changes(self) -> list[tuple[str, str]]:
+        """Each subject with the schema for it."""
+        subjects = zip((self.key_subject, self.value_subject), self.schemas, strict=True)
+        return [(subject, schema) for subject, schema in subjects if schema is not None]
+
+    @property
+    def size(self) -> int:
+        """What it takes in memory, in bytes."""
+        return _BESIDES_BYTES + sum(len(schema) for _, schema in self.changes)
+
 
 def find_needed(topic: str, written: WrittenWith, prefix: str, rule: str, *, of_one_table: bool) -> NeededSchemas:
     """Return what a table's records need in a topic; `of_one_table`: no other table's records are there.
@@ -73,6 +90,18 @@ class _Lost(NeedsOperator):
     """The registry does not have what was registered."""
 
 
+class _Missing:
+    """What is known of schemas that are not registered."""
+
+    __slots__ = ("again_at", "asked_at", "error")
+
+    def __init__(self, now: float) -> None:
+        #: When they were last asked for, and when they are tried again, by the monotonic clock.
+        self.asked_at = self.again_at = now
+        #: Why they are not registered; None before the first answer.
+        self.error: ReplicationError | None = None
+
+
 class RegisteredSchemas:
     """What is registered, for all lanes; `turn` is for one thread."""
 
@@ -82,17 +111,17 @@ class RegisteredSchemas:
         self._known: dict[NeededSchemas, Ids] = {}
         # The order in which they are looked up again.
         self._order: deque[NeededSchemas] = deque()
-        # What is to be registered, with why it is not; None before the first answer.
-        self._missing: dict[NeededSchemas, ReplicationError | None] = {}
+        # What is to be registered, and its size in bytes; what was asked for last is at the end.
+        self._missing: dict[NeededSchemas, _Missing] = {}
+        self._bytes = 0
         # What was registered and is not there any more: it never gets other ids.
         self._lost: dict[NeededSchemas, Ids] = {}
         # Subjects and schemas that their rule does not allow: what an operator sets there meanwhile is left alone.
         self._incompatible: set[tuple[str, str]] = set()
         self._look_at = time.monotonic() + _LOOK_SECONDS
-        self._again_at = 0.0
 
-    def ids(self, needed: NeededSchemas) -> Ids:
-        """Return the ids of schemas.
+    def ids(self, needed: NeededSchemas, until: float = math.inf) -> Ids:
+        """Return the ids of schemas, waiting for them no longer than `until` by the monotonic clock.
 
         Raises NotConnected while the registry does not answer, NeedsOperator when it refuses them, Retryable before it has
         answered, CorruptInput where they are not of their table.
@@ -103,18 +132,22 @@ class RegisteredSchemas:
         if not needed.is_of_its_table:
             raise CorruptInput("a schema of records in Avro is not of the table that the batch names")
         with self._changed:
-            if needed not in self._missing:
-                if len(self._missing) >= _MOST_MISSING:
-                    raise Retryable("too many schemas wait for the registry")
-                self._missing[needed] = None
+            now = time.monotonic()
+            missing = self._missing.pop(needed, None)
+            if missing is None:
+                missing = _Missing(now)
+                self._bytes += needed.size
                 self._changed.notify_all()
+            missing.asked_at = now
+            self._missing[needed] = missing
+            while self._bytes > _MOST_BYTES and len(self._missing) > 1:
+                self._forget(next(iter(self._missing)))
             self._changed.wait_for(
-                lambda: needed in self._known or self._missing.get(needed) is not None, _WAIT_SECONDS
+                lambda: needed in self._known or missing.error is not None, min(_WAIT_SECONDS, until - now)
             )
             if (ids := self._known.get(needed)) is not None:
                 return ids
-            error = self._missing.get(needed)
-        raise error or Retryable(f"the schemas of {needed.value_subject} are not registered yet")
+        raise missing.error or Retryable(f"the schemas of {needed.value_subject} are not registered yet")
 
     def turn(self, seconds: float) -> None:
         """Register what is missing, and look up again what is known, waiting for something to do at most `seconds`."""
@@ -122,13 +155,11 @@ class RegisteredSchemas:
             if not self._due() and (left := self._look_at - time.monotonic()) > 0:
                 self._changed.wait(min(seconds, left))
             due = self._due()
-        if due:
-            for needed in due:
-                if needed in self._lost:
-                    self._look(needed, self._lost[needed])
-                else:
-                    self._register(needed)
-            self._again_at = time.monotonic() + _AGAIN_SECONDS
+        for needed in due:
+            if needed in self._lost:
+                self._look(needed, self._lost[needed])
+            else:
+                self._register(needed)
         if time.monotonic() >= self._look_at:
             # One of them: new schemas wait for no more.
             self._look_at_next()
@@ -149,9 +180,21 @@ class RegisteredSchemas:
             self._look(needed, ids)
 
     def _due(self) -> list[NeededSchemas]:
-        """Return what is to be registered, or checked, now."""
-        is_time = time.monotonic() >= self._again_at
-        return [needed for needed, error in self._missing.items() if error is None or is_time]
+        """Return what is to be registered, or checked, now: first what was not yet. Forget what nobody asks for any more."""
+        now = time.monotonic()
+        while self._missing:
+            needed, oldest = next(iter(self._missing.items()))
+            if now - oldest.asked_at < _ASKED_SECONDS:
+                break
+            self._forget(needed)
+        fresh = [needed for needed, each in self._missing.items() if each.error is None]
+        again = (needed for needed, each in self._missing.items() if each.error is not None and each.again_at <= now)
+        return [*fresh, *islice(again, _AGAIN_AT_ONCE)]
+
+    def _forget(self, needed: NeededSchemas) -> None:
+        if self._missing.pop(needed, None) is not None:
+            self._bytes -= needed.size
+            self._incompatible.difference_update(needed.changes)
 
     def _look(self, needed: NeededSchemas, ids: Ids) -> None:
         try:
@@ -224,18 +267,22 @@ class RegisteredSchemas:
                 if needed not in self._known:
                     self._order.append(needed)
                 self._known[needed] = ids
-                self._missing.pop(needed, None)
+                self._forget(needed)
             else:
                 if self._known.pop(needed, None) is not None:
                     self._order.remove(needed)
-                self._missing[needed] = error
+                missing = self._missing.get(needed)
+                if missing is None:
+                    missing = self._missing[needed] = _Missing(time.monotonic())
+                    self._bytes += needed.size
+                missing.error, missing.again_at = error, time.monotonic() + _AGAIN_SECONDS
             self._changed.notify_all()
 
 
 class Unregistered:
     """In place of the schemas of a bridge without `[registry]`."""
 
-    def ids(self, needed: NeededSchemas) -> Ids:
+    def ids(self, needed: NeededSchemas, _until: float = math.inf) -> Ids:
         """Raise NeedsOperator."""
         raise NeedsOperator(
             f"the records of {needed.topic} are in Avro, and this bridge's file has no [registry]",
@@ -244,4 +291,19 @@ class Unregistered:
         )
 
 
-SchemaIds = RegisteredSchemas | Unregistered
+BridgeSchemas = RegisteredSchemas | Unregistered
+
+
+class BatchSchemas:
+    """What one batch needs: its lane waits for all of it together no longer than `_BATCH_SECONDS`."""
+
+    def __init__(self, schemas: BridgeSchemas) -> None:
+        self._schemas = schemas
+        self._until = time.monotonic() + _BATCH_SECONDS
+
+    def ids(self, needed: NeededSchemas) -> Ids:
+        """Return the ids of schemas, as those of the bridge do."""
+        return self._schemas.ids(needed, self._until)
+
+
+SchemaIds = BridgeSchemas | BatchSchemas

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from bridge.model.delivery import Deliverer, Outcome, Release
 from bridge.model.ports import Committed, GroupMetadata
 from bridge.model.route import SourceRoute
-from bridge.routing.registered_schemas import SchemaIds, Unregistered
+from bridge.routing.registered_schemas import BridgeSchemas, Unregistered
 from bridge.source.session import ReadyQueue, Session
 from bridge.source.state import SourceState
 from headrace.errors import ReplicationError, Retryable
@@ -115,7 +115,7 @@ class SourceRegistry:
         self.ownership = Ownership()
         self.ready = ReadyQueue()
         #: The ids of the schemas of records in Avro.
-        self.schemas: SchemaIds = Unregistered()
+        self.schemas: BridgeSchemas = Unregistered()
         self._deliverer = deliverer
         #: Has the position of a source read, for a lease, after some seconds.
         self._recover = recover

@@ -15,7 +15,7 @@ from bridge.kafka.errors import translated
 from bridge.model.ports import Partition
 from bridge.model.route import SourceRoute
 from bridge.routing import withheld_records as records
-from bridge.routing.registered_schemas import SchemaIds, find_needed
+from bridge.routing.registered_schemas import BridgeSchemas, find_needed
 from bridge.routing.withheld_records import record_key
 from bridge.source.registry import SourceRegistry
 from bridge.source.session import Released, Session
@@ -155,7 +155,7 @@ class Releaser:
     def __init__(
         self,
         registry: SourceRegistry,
-        schemas: SchemaIds,
+        schemas: BridgeSchemas,
         reader: ReadsWithheld,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -19,7 +19,7 @@ from bridge.withheld.releaser import KafkaReader
 from headrace import doors, requests
 from headrace.amqp.transport import Message
 from headrace.configuration.sections import Delivery, Registry
-from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
+from headrace.errors import CorruptInput, NeedsOperator, ReplicationError, Retryable
 from headrace.receive.message import Received
 from headrace.receive.message import decode as decode_received
 from headrace.registry.client import RegistryClient
@@ -339,7 +339,8 @@ def test_what_the_registrys_client_raises_is_about_one_schema():
 
     schemas = RegisteredSchemas(Client())
     needed = NeededSchemas("t", "t-key", "t-value", "", Schemas(None, _OURS), "s.public.t")
-    schemas._missing[needed] = None
+    with pytest.raises(Retryable):
+        schemas.ids(needed, until=0.0)
     schemas.turn(0)
     with pytest.raises(CorruptInput, match="KeyError at"):
         schemas.ids(needed)

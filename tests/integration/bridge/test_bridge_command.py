@@ -141,7 +141,7 @@ def test_positions_show_what_is_committed_and_by_whom(kafka, topic, inside, tmp_
 
 
 def test_a_source_whose_partitions_were_changed_is_moved_and_a_retired_one_forgotten_on_purpose_only(
-    kafka, topic, inside, tmp_path, caplog
+    kafka, topic, inside, tmp_path, caplog, monkeypatch
 ):
     name, source, retired, other = topic(partitions=3), "moving/bank", "moving/retired", "moving/other"
     rows = log(source, 40)
@@ -153,8 +153,10 @@ def test_a_source_whose_partitions_were_changed_is_moved_and_a_retired_one_forgo
     # a source that may be served is not forgotten
     without = load(bridge_file(tmp_path, kafka.bootstrap, {source: [1]}, topic=name), BridgeFile)
     client = admin(without.kafka)
+    monkeypatch.setattr("bridge.positions.survey.STOPPING_SECONDS", 0.1)
     with pytest.raises(NeedsOperator, match=r"bridges of the group .* are running"):
-        forget(without, client, retired, seconds=0.1)
+        forget(without, client, retired)
+    monkeypatch.undo()
     with pytest.raises(NeedsOperator, match=f"{source} is in "):
         forget(without, client, source)
     former.stop()

@@ -1,13 +1,15 @@
 """Events of Proton's that come in an order which only a busy machine or a lost connection shows; without sockets."""
 
 import pytest
+from cproton_ffi import lib
 from proton import Collector, Connection, Event, Transport
 
 from bridge.amqp.connections import MOST_LINKS_IN_VAIN
 from bridge.amqp.listener import Listener
 from bridge.amqp.receiver import Receiver
+from bridge.amqp.sender_links import REJECTED
 from bridge.deliveries.outbox import Outbox
-from bridge.deliveries.record import DeliveryMetrics
+from bridge.deliveries.record import DeliveryMetrics, Record
 from bridge.requests.pending import PendingRequests
 from headrace.configuration.bridge import Interconnect
 from headrace.configuration.sections import Delivery
@@ -121,3 +123,51 @@ def test_a_connection_that_is_lost_costs_no_look_at_the_others_x3(monkeypatch):
     assert attached() == ([sources[-1]],) * 3
     assert len(comparisons) < 5 * len(sources)
     assert list(listener._connections) == [edges[-1][1]]
+
+
+def test_an_outcome_whose_words_cannot_be_read_leaves_no_record_on_the_way():
+    """Its record was neither sent again nor a dead letter, and nothing behind it was committed."""
+    interconnect = Interconnect(listen="127.0.0.1:5672")
+    receiver = Receiver(interconnect, [SOURCE], "bridge")
+    outbox = Outbox("alerts", Delivery(address="alerts/{region}"), DeliveryMetrics())
+    receiver.links.deliveries.outboxes = [outbox]
+    outbox.assign(0)
+    outbox.read(Record("alerts", 0, 0, b"jakarta/1", b"v"))
+    listener = Listener(interconnect, receiver._identities, receiver.links, receiver.pending, "bridge")
+    collector, connection, transport = Collector(), Connection(), Transport(Transport.SERVER)
+    connection.collect(collector)
+    transport.bind(connection)
+    client, its_transport = Connection(), Transport()
+    client.container = "branch"
+    its_transport.bind(client)
+    client.open()
+    session = client.session()
+    session.open()
+    link = session.receiver("alerts")
+    link.source.address = link.target.address = "alerts/jakarta"
+    link.open()
+    link.flow(5)
+
+    def exchange():
+        for one, other in ((its_transport, transport), (transport, its_transport)):
+            if (size := one.pending()) > 0:
+                other.push(one.peek(size))
+                one.pop(size)
+            dispatch(collector, listener)
+
+    for _ in range(3):
+        exchange()
+    # when a description is no UTF-8
+    delivery = link.current
+    condition = lib.pn_disposition_condition(lib.pn_delivery_local(delivery._impl))
+    lib.pn_condition_set_name(condition, b"amqp:rejected")
+    lib.pn_condition_set_description(condition, b"\xff\xfe")
+    lib.pn_delivery_update(delivery._impl, REJECTED)
+    exchange()
+    # then it is a rejection as any other
+    (letter,) = outbox.take_condemned()
+    assert (outbox.on_the_way, letter.condition, letter.description) == (
+        0,
+        "amqp:rejected",
+        "in words that are no text",
+    )

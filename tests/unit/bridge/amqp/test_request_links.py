@@ -69,3 +69,24 @@ def test_a_bridge_that_carries_no_requests_refuses_all():
     identities = Identities({}, demanded=False)
     bare = RequestLinks("bridge", {SOURCE}, identities, {}, lambda _seconds, _step: None)
     assert bare.refusal(link(f"requests/{SOURCE}", is_sender=True), SOURCE, None) == NOT_CARRIED
+
+
+def test_a_link_for_answers_that_is_closed_for_its_size_is_attached_again(links):
+    """Where the bridge connected out, nothing followed the other side's answer: no answer came until the next request."""
+    attached, timers = [], []
+    links._later = lambda _seconds, step: timers.append(step)
+    links._pending.sources = lambda: [SOURCE]
+
+    class Outgoing:
+        def attach_receiver(self, _connection, _address, _name):
+            attached.append(SimpleNamespace(connection=self, flow=lambda _count: None, credit=8, close=lambda: None))
+            return attached[-1]
+
+    outgoing = Outgoing()
+    outgoing.connection = outgoing.loop = outgoing
+    links.attach_by(outgoing)
+    attached[0].recv = lambda size: b"x" * size
+    links.delivered(attached[0], SimpleNamespace(aborted=False, readable=True, pending=300_000, partial=True))
+    while timers:
+        timers.pop(0)()
+    assert len(attached) == 2

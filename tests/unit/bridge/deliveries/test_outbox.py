@@ -173,6 +173,26 @@ def test_old_records_become_dead_letters_in_order_but_none_that_is_on_the_way():
     assert outbox.take("alerts/jakarta").record.offset == 3
 
 
+@pytest.mark.parametrize("keys", [1, 5, 1000])
+@pytest.mark.parametrize("region", [b"jakarta", b"no address"])
+def test_what_nobody_takes_costs_no_memory_once_it_is_a_dead_letter(keys, region):
+    """Each record, and each key, that came back was noted as ready to be sent, for good."""
+    outbox, _, _ = made(dead_letter_after_hours=1)
+    outbox.read(record(0, b"jakarta/first", timestamp=1 << 40))
+    for offset in range(1, 1000):
+        outbox.read(record(offset, region + b"/%d" % (offset % keys), timestamp=offset))
+        outbox.expire(offset - 10)
+        for letter in outbox.take_condemned():
+            outbox.note_buried(letter)
+    assert sum(len(line.ready) for line in outbox._pending._lines.values()) <= 12
+    for partition in range(1, 1000):
+        outbox.assign(partition)
+        outbox.read(record(0, partition=partition))
+        outbox.revoke(partition)
+    assert sum(len(line.ready) for line in outbox._pending._lines.values()) <= 12
+    assert outbox.take("alerts/jakarta").record.key == b"jakarta/first"
+
+
 def test_what_becomes_of_a_record_whose_partition_was_taken_away_is_not_ours():
     outbox, _, figures = made()
     for offset in range(3):

@@ -1,14 +1,16 @@
 """K3: a call of a lane to Kafka that does not return, whichever it is, leaves no source without a lane."""
 
 import threading
+import time
 
 import pytest
+from msgspec import structs
 
 from bridge.lanes import transaction
 from bridge.lanes.transaction import LaneState, Phase
 from bridge.model.delivery import Delivery, Release
 from bridge.model.ports import Fenced, OldGeneration
-from headrace.batch import CONTENT_ENCODING, encode
+from headrace.batch import CONTENT_ENCODING, WrittenWith, encode
 from headrace.errors import NotConnected, Retryable
 from tests.edge.source_log import cut, log
 from tests.rules.waiting import eventually
@@ -101,6 +103,36 @@ def test_whichever_call_hangs_its_sources_go_on_in_a_successor(served, call, lat
     assert not any(served.session(source).held for source in (ONE, TWO))
 
 
+def test_a_delivery_that_waits_for_the_registry_goes_back_where_its_lane_is_given_up(served):
+    """Its edge waited for its outcome, and sent nothing more."""
+    lane, hanging = served.lanes[0], Hanging()
+    hanging.error = Retryable("not registered")
+    waits = []
+
+    class Schemas:
+        def ids(self, _needed, until):
+            waits.append(until - time.monotonic())
+            hanging(None)
+
+    served.registry.schemas = Schemas()
+    batch = cut(ONE, log(ONE, 40), lambda: 20)[0]
+    written = WrittenWith(1, "public", "t", None, "{}")
+    values = [b"\0\0\0\0\1" + value for value in batch.values]
+    properties, body = encode(structs.replace(batch, keys=[None] * 20, values=values, written=[written]))
+    served.session(ONE).inbox.take()
+    served.session(ONE).inbox.put(Delivery(7, 1, properties, CONTENT_ENCODING, body))
+    thread = threading.Thread(target=lambda: lane.turn(0))
+    thread.start()
+    assert hanging.entered.wait(10)
+    eventually(lane.hangs, every=0.01, saying="it is seen that it waits")
+    lane.give_up()
+    assert served.deliverer.outcomes[7] == Release()
+    hanging.go_on.set()
+    thread.join(10)
+    # all that one batch needs is waited for much less long than what counts as hung
+    assert 0 < waits[0] < 5
+
+
 def test_a_call_that_returns_in_the_last_moment_is_no_successors(served):
     """The lane's thread has the outcome, and answers the edges."""
     lane, hanging = served.lanes[0], Hanging()
@@ -141,3 +173,25 @@ def test_a_session_that_a_lane_takes_while_it_is_given_up_is_nobody_s_for_long(s
             lane.turn(0.01)
     assert lane.given_up
     assert not any(session.held for source in (ONE, TWO) if (session := served.session(source)) is not None)
+
+
+def test_a_session_that_waits_for_a_producer_that_does_not_open_is_the_successors(monkeypatch):
+    """The isolated lane connects when it is needed: it held the session meanwhile, and its source rested for good."""
+    monkeypatch.setattr(transaction, "HUNG_SECONDS", 0.05)
+    parts, hanging = BridgeParts(ONE), Hanging()
+    lane = parts.lanes[1]
+    lane.turn(0)
+    parts.registry.assigned([ONE], metadata())
+    parts.registry.states[ONE].isolated = True
+    parts.recover()
+    parts.kafka.fail("open", hanging)
+    thread = threading.Thread(target=lambda: lane.turn(0.01))
+    thread.start()
+    assert hanging.entered.wait(10)
+    eventually(lane.hangs, every=0.01, saying="it is seen that the call hangs")
+    successor = lane.give_up()
+    for _ in range(3):
+        successor.turn(0.01)
+    hanging.go_on.set()
+    thread.join(10)
+    assert (len(parts.kafka.transactions), parts.session(ONE).dirty, parts.session(ONE).held) == (1, False, False)

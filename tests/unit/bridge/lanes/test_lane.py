@@ -2,8 +2,11 @@
 
 import pytest
 
+from bridge.lanes import part
 from bridge.model.delivery import Accept, Delivery, Release
 from bridge.model.ports import Fenced, OldGeneration, PartitionsFailed
+from bridge.model.position_text import NOTHING
+from bridge.routing.withheld_records import Divided
 from headrace.batch import CONTENT_ENCODING, Batch, encode
 from headrace.errors import NeedsOperator, NotConnected, Retryable
 from headrace.position import Position
@@ -145,7 +148,8 @@ def test_a_partition_that_kafka_refuses_sets_its_source_aside_and_the_others_go_
     ] * 2
     assert 11 not in parts.deliverer.outcomes
     parts.kafka.fail("flush", PartitionsFailed({(TOPIC, 1): NeedsOperator("topic is not there")}))
-    parts.lanes[1].turn(0)
+    for _ in ("it connects", "it commits"):
+        parts.lanes[1].turn(0)
     assert (parts.deliverer.outcomes[11], states[TWO].isolated) == (Release(), True)
     # when it can be written again, then it is as the others
     parts.recover()
@@ -166,8 +170,9 @@ def test_an_error_that_names_no_partition_is_traced_to_its_source_by_isolating_a
     parts.recover()
     for number, source in enumerate(SOURCES):
         put(parts, source, 10 + number)
-    parts.kafka.fail("commit", None, NeedsOperator("not allowed"))
-    for _ in range(3):
+    # the first goes behind the others while the lane connects
+    parts.kafka.fail("commit", NeedsOperator("not allowed"))
+    for _ in range(4):
         parts.lanes[1].turn(0)
     isolated = {source: state.isolated for source, state in parts.registry.states.items()}
     assert isolated == {ONE: False, TWO: True, THREE: False}
@@ -212,6 +217,27 @@ def test_a_lane_that_hangs_is_given_up_and_what_its_call_returns_later_is_nobody
     assert parts.recovering == {}
     successor.turn(0)
     assert (set(parts.recovering), parts.kafka.opened.count("b.0")) == ({ONE}, 2)
+
+
+def test_a_batch_for_which_memory_lacks_in_the_last_moment_moves_no_position(parts, monkeypatch):
+    """The position after it was committed without its records, and the edge never sent them again."""
+    batch = put(parts, ONE, 1)
+
+    class Lacking:
+        values = batch.values
+
+        @property
+        def topic(self):
+            raise MemoryError
+
+    monkeypatch.setattr(part, "divide", lambda *_: Divided([Lacking()], NOTHING, {}))
+    monkeypatch.setattr(parts.lanes[0]._limits, "exceeded_by", lambda _share: False)
+    parts.lanes[0].turn(0)
+    assert (parts.deliverer.outcomes, parts.kafka.transactions) == ({1: Release(1.0)}, [])
+    monkeypatch.undo()
+    put(parts, ONE, 2)
+    parts.lanes[0].turn(0)
+    assert (parts.deliverer.outcomes[2], parts.kafka.values(0)) == (Accept(), batch.values)
 
 
 def test_revoked_sources_finish_what_is_open_and_the_rest_goes_back(parts):

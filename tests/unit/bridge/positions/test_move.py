@@ -10,10 +10,11 @@ from click.testing import CliRunner
 from bridge import command, doctor
 from bridge.command import read_status
 from bridge.kafka import entries
+from bridge.kafka.client import KafkaError, KafkaException
 from bridge.kafka.entries import NOBODY
-from bridge.model.position_text import parse, position_text
+from bridge.model.position_text import Withheld, WithheldTable, parse, position_text
 from bridge.model.route import SourceRoute
-from bridge.positions import survey
+from bridge.positions import survey, transfer
 from bridge.positions.transfer import Export, SourcePosition, export_positions, import_positions
 from headrace.errors import NeedsOperator
 from headrace.position import Position
@@ -30,6 +31,9 @@ class Group:
         self.held = {("bank", each): (9, position_text(*self.held[each], "b")) for each in self.held}
         self.takes = lambda _place: True
         self.commits = 0
+        #: Positions that a bridge commits for a/one before it ends, in partition 0: the group has a member until then.
+        self.bridge = []
+        monkeypatch.setattr("bridge.positions.survey.time.sleep", lambda _seconds: None)
         sources = {f"a/{name}": owned for name, owned in partitions.items()}
         self.file = SimpleNamespace(
             kafka=None,
@@ -47,12 +51,12 @@ class Group:
         monkeypatch.setattr(survey, "read_former", lambda *_: None)
 
     def move(self, *sources):
-        admin = SimpleNamespace(
-            list_offsets=lambda asked, **_: {
-                place: SimpleNamespace(result=lambda: SimpleNamespace(offset=300)) for place in asked
-            }
-        )
-        return survey.move(self.file, admin, sources)
+        return survey.move(self.file, self.admin, sources)
+
+    @property
+    def admin(self):
+        answer = SimpleNamespace(result=lambda: SimpleNamespace(offset=300))
+        return SimpleNamespace(list_offsets=lambda asked, **_: dict.fromkeys(asked, answer))
 
     def holders(self):
         return {place[1]: (parse(text).source, parse(text).position) for place, (_, text) in self.held.items()}
@@ -71,6 +75,9 @@ class Group:
         yield self
 
     def _commit(self, _connection, _group, offsets):
+        if self.bridge:
+            self.held["bank", 0] = (9, self.bridge.pop(0))
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
         self.commits += 1
         places = {(each.topic, each.partition): (each.offset, each.metadata) for each in offsets}
         self.held |= {place: entry for place, entry in places.items() if self.takes(place)}
@@ -114,6 +121,40 @@ def test_a_source_may_take_partitions_from_another_one_that_grows_elsewhere(monk
     back = Group(monkeypatch, one=(5,), two=(1,))
     back.move("a/one")
     assert back.holders()[0] == (NOBODY, None)
+
+
+def test_what_a_bridge_commits_until_it_ends_is_read_again(monkeypatch):
+    """The position that was read while it ran was committed over a newer one: records were written twice."""
+    newer, newest = Position(7, 11, 0), Position(7, 12, 0)
+    group = Group(monkeypatch, one=(3,))
+    group.bridge = [position_text("a/one", each, "b") for each in (newer, newest)]
+    assert group.move("a/one")["a/one"].position == newest
+    assert (group.holders()[3], group.holders()[0], group.commits) == (("a/one", newest), (NOBODY, None), 1)
+    # nor is a position imported over the one that a bridge has found meanwhile
+    group = Group(monkeypatch, one=(0,))
+    del group.held["bank", 0]
+    group.bridge = [position_text("a/one", newer, "b")]
+    monkeypatch.setattr(transfer, "routes", survey.routes)
+    monkeypatch.setattr(transfer, "_check", lambda *_, **_named: None)
+    with pytest.raises(NeedsOperator, match="other positions are committed in group g: a/one is at"):
+        import_positions(group.file, group.admin, Export(1, "g", [SourcePosition("a/one", str(ONE))]))
+    assert group.holders()[0] == ("a/one", newer)
+    # nor are tables given up that were withheld meanwhile
+    group = Group(monkeypatch, two=(1,))
+    withheld = Withheld(5, {"public.t": WithheldTable(ONE, 0)})
+    group.bridge = [position_text("a/one", newer, "b", withheld)]
+    with pytest.raises(NeedsOperator, match=r"withheld tables, .*public\.t"):
+        survey.forget(group.file, None, "a/one")
+    assert group.commits == 0
+
+
+def test_bridges_that_do_not_end_keep_a_source_where_it_is(monkeypatch):
+    monkeypatch.setattr(survey, "STOPPING_SECONDS", 0.0)
+    group = Group(monkeypatch, one=(3,))
+    group.bridge = [position_text("a/one", ONE, "b")] * 100
+    with pytest.raises(NeedsOperator, match="bridges of the group g are running"):
+        group.move("a/one")
+    assert (group.commits, group.holders()[0]) == (0, ("a/one", ONE))
 
 
 def test_what_kafka_did_not_take_is_named(monkeypatch):

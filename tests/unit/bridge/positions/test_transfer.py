@@ -31,7 +31,7 @@ def test_a_newer_export_is_refused_by_its_version():
 def test_partitions_in_another_order_than_at_the_export_are_refused_as_keys_would_move(monkeypatch, order, is_taken):
     position, committed = Position(7, 5, 0), []
     held = {"a/b": Committed(position, "", "b", {}, None, order)}
-    monkeypatch.setattr(transfer, "positions_of", lambda _file: held)
+    monkeypatch.setattr(transfer, "positions_of", lambda _file, **_: held)
     exported, _ = export_positions(SimpleNamespace(group="g"))
     assert exported.sources[0].partitions == list(order)
     # into another group, whose file has them in this order

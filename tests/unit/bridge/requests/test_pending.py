@@ -63,6 +63,19 @@ def test_a_request_is_sent_once_and_its_answer_is_written_once(setup):
     assert (setup.answers, setup.pending.sources()) == ([], [])
 
 
+def test_parts_that_come_again_after_the_last_one_are_written(setup):
+    """The answer was over with its last part, and was never whole: its caller waited for nothing."""
+    request = setup.ask()
+    setup.pending.accepted(setup.pending.take(ADDRESS))
+    first, *rest = done(request, "x" * 60_000)
+    for part in (*rest, first):
+        assert setup.pending.judge(SOURCE, part) == ""
+        setup.pending.wrote(part)
+    assert setup.pending.sources() == []
+    (other,) = parts(request, "failed", Content(message="no"))
+    assert setup.pending.judge(SOURCE, other) == "the request is answered"
+
+
 def test_what_the_edge_does_not_receive_in_time_gets_a_clear_answer(setup):
     request = setup.ask()
     setup.pending.note(ADDRESS, "nobody receives from it")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.routing.registered_schemas import RegisteredSchemas, find_needed
+from bridge.routing.registered_schemas import BatchSchemas, RegisteredSchemas, find_needed
 from headrace.batch import WrittenWith
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, Retryable
 from headrace.registry.client import Incompatible, NotThere
@@ -51,6 +51,14 @@ def registry():
 
 
 @pytest.fixture
+def now(monkeypatch):
+    """The time, which passes when it is told to."""
+    time = [1000.0]
+    monkeypatch.setattr("bridge.routing.registered_schemas.time.monotonic", lambda: time[0])
+    return time
+
+
+@pytest.fixture
 def registered(registry, monkeypatch):
     """Registered schemas that ask again at once, and whose lanes wait for nothing."""
     monkeypatch.setattr("bridge.routing.registered_schemas._AGAIN_SECONDS", 0.0)
@@ -59,6 +67,10 @@ def registered(registry, monkeypatch):
 
 
 NEEDED = find_needed("s.public.t", WRITTEN, "s", "FULL", of_one_table=True)
+
+
+def tables_of(count, name="t"):
+    return [find_needed(f"s.public.{name}{n}", WRITTEN, "s", "", of_one_table=True) for n in range(count)]
 
 
 def ask(registered, needed=NEEDED):
@@ -187,13 +199,9 @@ def test_subjects_are_named_by_the_table_alone():
     assert needed.value_subject == "s-s.public.t.Envelope"
 
 
-def test_tables_are_looked_up_one_after_the_other_and_a_new_one_waits_for_no_more_than_one(
-    registry, registered, monkeypatch
-):
+def test_tables_are_looked_up_one_after_the_other_and_a_new_one_waits_for_no_more_than_one(now, registry, registered):
     """K8: 1,000 tables took longer than the 30 s between two looks, and a new schema waited for all of them."""
-    now = [1000.0]
-    monkeypatch.setattr("bridge.routing.registered_schemas.time.monotonic", lambda: now[0])
-    tables = [find_needed(f"s.public.t{n}", WRITTEN, "s", "", of_one_table=True) for n in range(300)]
+    tables = tables_of(300)
     for each in tables:
         ask(registered, each)
     registry.requests, registered._look_at = 0, now[0]
@@ -214,3 +222,65 @@ def test_tables_are_looked_up_one_after_the_other_and_a_new_one_waits_for_no_mor
     for each in tables:
         with pytest.raises(NeedsOperator, match="has lost schema"):
             registered.ids(each)
+
+
+def test_all_that_one_batch_needs_is_waited_for_no_longer_than_for_some(now, registered, monkeypatch):
+    """Seventy new tables and a registry that answers in 0.3 s: their lane counted as one whose call hangs."""
+    monkeypatch.setattr("bridge.routing.registered_schemas._WAIT_SECONDS", 0.5)
+
+    def wait(_is_there, seconds):
+        now[0] += max(0.0, min(seconds, 0.3))
+        if seconds >= 0.3:
+            registered.turn(0)
+
+    monkeypatch.setattr(registered._changed, "wait_for", wait)
+    batch, tables = BatchSchemas(registered), tables_of(70)
+    for each in tables[:6]:
+        assert batch.ids(each) == (1, 2)
+    for each in tables[6:]:
+        with pytest.raises(Retryable):
+            batch.ids(each)
+    assert now[0] < 1003
+    # the next one waits for the rest
+    assert BatchSchemas(registered).ids(tables[6]) == (1, 2)
+
+
+def test_what_the_registry_refused_is_forgotten_once_nobody_asks_for_it(now, registry, registered):
+    """It was registered again every two seconds for as long as the bridge ran."""
+    registry.refused = NEEDED.schemas.value
+    ask(registered)
+    for _ in range(5):
+        now[0] += 50
+        with pytest.raises(Incompatible):
+            registered.ids(NEEDED)
+    registry.requests = 0
+    registered.turn(0)
+    assert registry.requests > 0
+    now[0] += 61
+    registry.requests = 0
+    registered.turn(0)
+    assert (registry.requests, registered._missing, registered._bytes, registered._incompatible) == (0, {}, 0, set())
+
+
+def test_what_is_asked_for_in_vain_takes_neither_time_nor_room_from_new_schemas(now, registry, registered, monkeypatch):
+    """One source used up the room of all; and what was new waited until all of it was refused once more."""
+    refused, new = tables_of(50, "refused"), find_needed("s.public.new", WRITTEN, "s", "", of_one_table=True)
+    monkeypatch.setattr("bridge.routing.registered_schemas._MOST_BYTES", 20 * refused[0].size)
+    registry.error = NeedsOperator("no")
+    for each in refused:
+        now[0] += 0.1
+        ask(registered, each)
+    assert len(registered._missing) == 20
+    asked = []
+
+    def register(subject, _schema):
+        asked.append(subject)
+        if "refused" in subject:
+            raise NeedsOperator("no")
+        return len(asked)
+
+    registry.error = None
+    monkeypatch.setattr(registry, "register", register)
+    ask(registered, new)
+    assert registered.ids(new) == (1, 2)
+    assert len(asked) == 2 + 10

@@ -129,7 +129,7 @@ class Registry:
         self.refused: set[str] = set()
         self.asked: list[str] = []
 
-    def ids(self, needed):
+    def ids(self, needed, _until=0.0):
         self.asked.append(needed.schemas.value)
         if needed.schemas.value in self.refused:
             raise Incompatible(f"{needed.value_subject} is refused", hint="Allow it.")
