@@ -13,8 +13,18 @@ from typing import Any
 
 import msgspec
 
-from edge.debezium.binlog import check_begun, check_history, check_log, check_settings, history_bytes, make_history
-from edge.debezium.checkpoint import BINLOGS, DebeziumCheckpoint, place_of, restart_offset
+from edge.debezium.checkpoint import (
+    BINLOGS,
+    DebeziumCheckpoint,
+    check_begun,
+    check_history,
+    check_log,
+    check_settings,
+    history_bytes,
+    make_history,
+    place_of,
+    restart_offset,
+)
 from edge.debezium.child import EngineProcess, Server, class_path
 from edge.debezium.frames import RECORD, EngineRecord
 from edge.debezium.rows import Rows

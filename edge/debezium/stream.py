@@ -17,10 +17,9 @@ from typing import IO, Any, Final, NamedTuple
 import msgspec
 
 from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
-from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, frame, read_frames
+from edge.debezium.connectors import source_place
+from edge.debezium.frames import RECORD, SCHEMA, Change, EngineRecord, frame, read_frames
 from edge.debezium.rows import Rows, Table
-from edge.debezium.source import Change
-from edge.debezium.unproven import source_place
 from edge.records.transaction_writer import TransactionWriter
 from headrace import files
 from headrace.configuration.debezium import UNPROVEN
@@ -228,7 +227,7 @@ class EngineStream:
         )
 
     def _take_of_place(self, record: EngineRecord, content: bytes) -> None:
-        """Take a record of a log whose transactions have no end: what is of one place is one (edge/debezium/unproven.py)."""
+        """Take a record of a log whose transactions have no end: what is of one place is one (edge/debezium/connectors.py)."""
         if record.topic == HEARTBEAT_TOPIC:
             self._heartbeats += 1
             if self._open is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from edge.debezium.binlog import compared_settings
+from edge.debezium.checkpoint import compared_settings
 from edge.debezium.child import EngineProcess, class_path
 from edge.debezium.session import SILENCE_SECONDS
 from edge.doctor import machine

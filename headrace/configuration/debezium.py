@@ -27,7 +27,7 @@ CONNECTORS: Final[dict[str, dict[str, str]]] = {
     "db2": {"connector.class": "io.debezium.connector.db2.Db2Connector"},
     "mongodb": {"connector.class": "io.debezium.connector.mongodb.MongoDbConnector"},
 }
-#: Those that were never run against a server here (edge/debezium/unproven.py).
+#: Those that were never run against a server here (edge/debezium/connectors.py).
 UNPROVEN: Final = frozenset({"sqlserver", "oracle", "db2", "mongodb"})
 #: Ports where the file names none.
 _PORTS: Final = {"postgres": 5432, "mysql": 3306, "mariadb": 3306, "sqlserver": 1433, "oracle": 1521, "db2": 50_000}

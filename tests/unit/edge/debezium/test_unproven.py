@@ -5,8 +5,8 @@ import json
 import pytest
 
 from edge.debezium.checkpoint import place_of, restart_offset
-from edge.debezium.source import Source
-from edge.debezium.unproven import source_place
+from edge.debezium.connectors import source_place
+from edge.debezium.frames import Source
 from headrace.batch import decode
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
