@@ -34,7 +34,7 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
-from edge.progress.record_settings import all_acknowledged
+from edge.progress.notes import all_acknowledged
 from headrace.configuration.debezium import Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator, NotConnected

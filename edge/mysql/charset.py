@@ -16,7 +16,7 @@ from msgspec import json
 
 from edge.mysql import values
 from edge.mysql.table_map import Field
-from edge.records.form_limits import NoForm
+from edge.records.column_policy import NoForm
 
 #: Character sets whose bytes are UTF-8 already.
 UTF8: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})

@@ -13,8 +13,7 @@ from edge.mysql import charset, values
 from edge.mysql.charset import Shown, Wire, wire_of
 from edge.mysql.jsonb import json_text
 from edge.mysql.table_map import Field
-from edge.records.column_policy import Treatment
-from edge.records.form_limits import NoForm
+from edge.records.column_policy import NoForm, Treatment
 
 
 class ColumnCodec(NamedTuple):

@@ -23,10 +23,10 @@ from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
 from edge.mysql.table_map import parse_names
-from edge.progress.passed import PREFIX, Passed
+from edge.progress.notes import PREFIX, Passed
 from edge.records.batcher import Batcher
+from edge.records.column_policy import UNDECODABLE, NoForm
 from edge.records.envelope import History
-from edge.records.form_limits import UNDECODABLE, NoForm
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator

@@ -23,8 +23,7 @@ from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.table_map import Field, TableMap, parse_names, readings, signs, year_has_sign
 from edge.records.alterations import Catalog
-from edge.records.column_policy import LeftOut, Policy
-from edge.records.form_limits import NoForm
+from edge.records.column_policy import LeftOut, NoForm, Policy
 from headrace.configuration.edge import Records
 from headrace.errors import NeedsOperator
 

@@ -11,8 +11,7 @@ from edge.mysql.envelope import Table as Shared
 from edge.mysql.envelope import Transaction
 from edge.mysql.rows import Table
 from edge.mysql.table_map import Field, TableMap
-from edge.records.column_policy import Treatment
-from edge.records.form_limits import UNDECODABLE
+from edge.records.column_policy import UNDECODABLE, Treatment
 
 CHARSETS = {1: "utf8mb4", 2: "latin1", 3: "cp866", 6: "ascii", 7: "koi8u", 63: "binary", 4: "sjis", 5: "swe7"}
 _KNOWN_CHARSETS = (1, 2, 3, 6, 7, 63)
