@@ -21,7 +21,7 @@ from edge.debezium.connectors import offset_place
 from edge.mysql.checkpoint import MysqlGtids, listed_gtid
 from edge.progress.checkpoint import Checkpoint
 from headrace import files
-from headrace.configuration.debezium import UNPROVEN
+from headrace.configuration.databases import UNPROVEN
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.formats import UNREADABLE
 from headrace.position import Position

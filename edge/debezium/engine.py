@@ -35,7 +35,7 @@ from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
 from edge.progress.notes import all_acknowledged
-from headrace.configuration.debezium import Debezium
+from headrace.configuration.databases import Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position, new_epoch

@@ -17,7 +17,7 @@ from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
 from edge.snapshot.table_history import TableHistory
-from headrace.configuration.debezium import Debezium
+from headrace.configuration.databases import Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator
 

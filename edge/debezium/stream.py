@@ -22,7 +22,7 @@ from edge.debezium.frames import RECORD, SCHEMA, Change, EngineRecord, frame, re
 from edge.debezium.rows import Rows, Table
 from edge.records.transaction_writer import TransactionWriter
 from headrace import files
-from headrace.configuration.debezium import UNPROVEN
+from headrace.configuration.databases import UNPROVEN
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.formats import UNREADABLE
 

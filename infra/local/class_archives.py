@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace import java
+from headrace import process
 from headrace.errors import ReplicationError
 from infra.local import jars
 from infra.local.kafka import Kafka
@@ -24,7 +24,7 @@ _SECONDS = 600
 
 def make(console: Console) -> None:
     """Make the archive if there is none."""
-    archive = java.class_archive(jars.spark())
+    archive = process.class_archive(jars.spark())
     if archive.exists():
         return
     console.print("headrace: rehearsing a load, so that Spark starts with less work (once)")
@@ -46,7 +46,7 @@ def _rehearse(scratch: Path, archive: Path) -> None:
         kafka.start()
         with subprocess.Popen(
             [sys.executable, "-m", "spark_jobs.jvm_warmup", kafka.bootstrap, str(scratch)],
-            env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(java.options_to_make(archive))},
+            env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(process.jvm_options_to_archive(archive))},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,

@@ -17,7 +17,7 @@ import pyspark
 from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
-from headrace.java import jar_folder
+from headrace.process import jar_folder
 from infra.local.ivy import Group
 from infra.local.jars import DEBEZIUM_POSTGRES, fetch_all, object_store, present, read_sums, spark
 

@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from headrace import java
+from headrace import process
 from headrace.errors import NeedsOperator
 from infra.local import files
 from infra.local.airflow import Airflow, DagRun
@@ -125,7 +125,7 @@ class Demo:
                 ending.callback(self._unless_kept, self._stack.stop)
                 self._stack.start()
             regions = self._regions()
-            airflow = Airflow(self._folder / "airflow", self._lake_file, jars=java.jar_folder())
+            airflow = Airflow(self._folder / "airflow", self._lake_file, jars=process.jar_folder())
             ending.callback(airflow.stop)
             airflow.start()
             # It does the loads, and starts meanwhile.
