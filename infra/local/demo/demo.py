@@ -21,9 +21,8 @@ from headrace.errors import NeedsOperator
 from infra.local import files
 from infra.local.airflow import Airflow, DagRun
 from infra.local.demo.bank import Bank, Pay
-from infra.local.demo.clients import Addresses, command_lines
 from infra.local.demo.region import Part, Region, headrace
-from infra.local.demo.screen import Screen
+from infra.local.demo.screen import Addresses, Screen, command_lines
 from infra.local.server import free_port
 from infra.local.stack import Stack
 
