@@ -61,8 +61,8 @@ setup: .setup/python ## Install Python packages into .venv and fetch the jars (o
 	@$(BIN)/python -m infra.release.java_build serve
 	@touch $@
 
-.setup/demo: .setup/jars-demo .setup/serve spark_jobs/jvm_warmup.py infra/local/class_archives.py
-	@$(BIN)/python -m infra.local.class_archives
+.setup/demo: .setup/jars-demo .setup/serve spark_jobs/jvm_warmup.py infra/release/java_build.py
+	@$(BIN)/python -m infra.release.java_build archive
 	@touch $@
 
 demo: .setup/demo ## The main job on real input: three regions, edges, bridge, Kafka, Spark, Airflow, proof

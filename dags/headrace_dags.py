@@ -140,7 +140,7 @@ def _jars(document: dict[str, Any]) -> list[Path]:
 
 
 def _jar_folder() -> Path:
-    """Return where jars are: the same places as headrace/java.py has."""
+    """Return where jars are: the same places as headrace/process.py has."""
     if home := os.environ.get("HEADRACE_JARS"):
         return Path(home)
     checkout = _spark_jobs().resolve().parent

@@ -15,7 +15,7 @@ from edge.engine import CheckpointChanged, LogTaken, StreamFailed
 from edge.engine_registry import engine_of
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import Checkpoint, Progress
-from edge.progress.record_settings import RecordSettings
+from edge.progress.notes import RecordSettings
 from edge.progress.spool import Spool, spool_limit
 from edge.progress.spooler import Spooler
 from edge.session import CaptureSession

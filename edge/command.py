@@ -14,7 +14,7 @@ import click
 
 from edge.commands.snapshot import snapshot
 from edge.engine_registry import engine_of
-from edge.progress.passed import Passed, PassedTransactions
+from edge.progress.notes import Passed, PassedTransactions
 from edge.snapshot.store import SnapshotStore
 from edge.snapshot.table_history import TableHistory
 from headrace import logs

@@ -14,8 +14,7 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Engine
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import Progress
-from edge.progress.passed import PassedTransactions
-from edge.progress.record_settings import UNKNOWN_END, RecordSettings
+from edge.progress.notes import UNKNOWN_END, PassedTransactions, RecordSettings
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch
 from edge.records.cloud_events import CloudEvents

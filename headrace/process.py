@@ -1,11 +1,14 @@
-"""This process on its machine: how many files it may have open, memory that it gives back, and what it takes.
+"""Processes on their machine: what this one may have open, gives back and takes; and what a JVM is started with.
 
 Systems give a process 1,024 descriptors by themselves and let it have more; Kafka's clients and a few hundred sources need more.
-
 The allocator of glibc has an arena for each thread and keeps there what was freed. With large batches once in each lane, in the
-receiver and in Kafka's threads, a bridge came to 710 MB of which it used less than 440 at any one time.
+receiver and in Kafka's threads, a bridge came to 710 MB of which it used less than 440 at any one time. Prometheus has
+`process_…` by its own library.
 
-Prometheus has `process_…` by its own library.
+Spark's and Kafka's jars are in `HEADRACE_JARS`, in the set-up of a checkout, or in the user's own data folder. The DAG file has
+the same list and imports nothing of ours. A JVM maps the classes in an archive, and neither reads nor verifies them again (JEP
+350). Where the archive does not fit, because Java or the jars are others, the JVM starts without it. `make setup` makes Spark's
+(infra/release/java_build.py).
 """
 
 import ctypes
@@ -20,7 +23,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from headrace.findings import Finding
-
 
 _FIX = (
     "Raise the limit of open files: LimitNOFILE= of a systemd unit, ulimits of a container, or 'ulimit -n' in a shell."
@@ -110,3 +112,31 @@ class ProcessUse:
 
 #: Of this process.
 PROCESS = ProcessUse()
+
+
+def jar_folder() -> Path:
+    """Return the folder that holds, or will hold, a folder of jars for each purpose."""
+    if folder := os.environ.get("HEADRACE_JARS"):
+        return Path(folder).absolute()
+    checkout = Path(__file__).resolve().parents[1]
+    if (checkout / "pyproject.toml").exists():
+        return checkout / ".setup" / "jars"
+    # An installed package: `headrace jars` fetches them.
+    data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(data) / "headrace" / "jars"
+
+
+def class_archive(jars: list[Path]) -> Path:
+    """Return where the archive of these jars is, whether there is one or not."""
+    return jars[0].parent / "classes.jsa"
+
+
+def jvm_options(jars: list[Path]) -> list[str]:
+    """Return the JVM's options that use the archive; none while there is none."""
+    archive = class_archive(jars)
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"] if archive.exists() else []
+
+
+def jvm_options_to_archive(archive: Path) -> list[str]:
+    """Return the JVM's options that make an archive when it ends."""
+    return [f"-XX:ArchiveClassesAtExit={archive}", "-Xlog:cds*=off"]

@@ -1,7 +1,7 @@
 """A small load and queries of its tables: `make setup` runs it for an archive of the classes that its JVM uses.
 
 `python -m spark_jobs.jvm_warmup BOOTSTRAP FOLDER`: a broker that lets topics be made by those who write to them, and a folder to
-work in. A process of its own, since a JVM leaves its archive when it ends. Called by infra/local/class_archives.py.
+work in. A process of its own, since a JVM leaves its archive when it ends. Called by infra/release/java_build.py.
 """
 
 import json

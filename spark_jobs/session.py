@@ -27,7 +27,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headrace import java
+from headrace import process
 from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.errors import NeedsOperator
 from spark_jobs import java_names, sizes
@@ -124,7 +124,7 @@ _APPENDING = {
 
 def jars() -> list[Path]:
     """Return the jars of Delta and of Spark's Kafka source; raise NeedsOperator when they were not fetched."""
-    folder = java.jar_folder() / "spark"
+    folder = process.jar_folder() / "spark"
     jar_files = sorted(folder.glob("*.jar"))
     if not jar_files:
         raise NeedsOperator(
@@ -173,7 +173,7 @@ def session(
         settings |= _launch(lake, scratch, more_jars, few=few)
     if not sizes.is_local(master):
         settings[_EXECUTOR_JAVA] = _QUIET_EXECUTORS
-    settings |= log_store.settings(lake.root, java.jar_folder(), given)
+    settings |= log_store.settings(lake.root, process.jar_folder(), given)
     for setting in {_JAVA, _EXECUTOR_JAVA} & given.keys() & settings.keys():
         # Added to ours, not in their place: ours name the log settings.
         given[setting] = f"{settings[setting]} {given[setting]}"
@@ -263,7 +263,7 @@ def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path], *, few: boo
     settings = {
         "spark.master": lake.spark.master,
         "spark.driver.memory": lake.spark.driver_memory,
-        _JAVA: " ".join([*options, *java.options(jar_files)]),
+        _JAVA: " ".join([*options, *process.jvm_options(jar_files)]),
         # The archive holds classes of this path alone, none of `spark.jars`, which executors elsewhere need.
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jar_files)),
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",

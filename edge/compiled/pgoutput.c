@@ -3,7 +3,7 @@
    A message is measured first: column by column, each bound checked before a byte behind it is read. Then key and value are
    written into bytes of exactly that size. All that is not ordinary (an unchanged or larger column, NaN, a date before year 1, no
    UTF-8, no tuple) goes to the function in Python, which raises all errors. Between measuring and writing no Python code runs.
-   Plans are made by edge/postgres/rows_in_c.py. */
+   Plans are made by edge/postgres/rows.py. */
 
 #include "plan.h"
 

@@ -23,7 +23,7 @@ import java.util.function.Consumer;
 
 /**
  * What tables were like, for connectors whose logs do not say it: a line for each change, in the state folder of the edge, which
- * makes the file and knows how long it has to be (edge/debezium/binlog.py). A change is durable before any row behind it is sent.
+ * makes the file and knows how long it has to be (edge/debezium/checkpoint.py). A change is durable before any row behind it is sent.
  */
 public final class SchemaHistoryFile extends AbstractSchemaHistory {
     /** In the folder of this process, which is the edge's state folder. */

@@ -24,7 +24,7 @@ from edge.debezium.frames import END, HELLO, PROTOCOL, FrameReader
 from edge.engine import StreamFailed
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected
 from headrace.formats import UNREADABLE
-from headrace.java import jar_folder
+from headrace.process import jar_folder
 
 _CLASS = "headrace.debezium.RecordEngine"
 #: What is compiled of ours: next to this file in an installed package, among the jars in a checkout.

@@ -12,8 +12,18 @@ from typing import Any
 
 import msgspec
 
-from edge.debezium.binlog import check_begun, check_history, check_log, check_settings, history_bytes, make_history
-from edge.debezium.checkpoint import BINLOGS, DebeziumCheckpoint, place_of, restart_offset
+from edge.debezium.checkpoint import (
+    BINLOGS,
+    DebeziumCheckpoint,
+    check_begun,
+    check_history,
+    check_log,
+    check_settings,
+    history_bytes,
+    make_history,
+    place_of,
+    restart_offset,
+)
 from edge.debezium.child import EngineProcess, Server, class_path
 from edge.debezium.frames import RECORD, EngineRecord, FrameFile
 from edge.debezium.rows import Rows
@@ -23,8 +33,8 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
-from edge.progress.record_settings import all_acknowledged
-from headrace.configuration.debezium import Debezium
+from edge.progress.notes import all_acknowledged
+from headrace.configuration.databases import Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position, new_epoch

@@ -1,4 +1,5 @@
-"""What the engine's process writes to its standard output (RecordEngine.java): frames, each of a length, a kind and its content.
+"""What the engine's process writes to its standard output (RecordEngine.java), and what is read of the records in it: frames,
+each of a length, a kind and its content.
 
     Int32(length of what follows) Byte1('H') JSON {"protocol":5,"server":{"system_identifier":"7000000000000000001",
         "log_end":26738688,"has_slot":false}}: what the server is like before anything is made there (edge/debezium/child.py,
@@ -18,7 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import IO, Final, NamedTuple, Self
+from typing import IO, Any, Final, NamedTuple, Self
+
+import msgspec
 
 from headrace import files
 from headrace.errors import CorruptInput
@@ -158,3 +161,60 @@ class FrameFile:
             yield
         except OSError as error:
             raise files.problem(self._path, "written", error) from error
+
+
+_TYPE: Final = "__debezium.source.column."
+_UNLIMITED: Final = 2_147_483_647
+
+
+class Source(msgspec.Struct):
+    """What a record's source block has that is needed here."""
+
+    ts_ms: int
+    snapshot: str | bool | None = None
+    db: str = ""
+    schema: str = ""
+    table: str = ""
+    txId: int | str | None = None  # noqa: N815 - Debezium's name.
+    server_id: int = 0
+    gtid: str | None = None
+    file: str = ""
+    row: int = 0
+    commit_lsn: str | None = None
+    change_lsn: str | None = None
+    event_serial_no: int | str | None = None
+    scn: str | None = None
+    commit_scn: str | None = None
+    rs_id: str | None = None
+    ssn: int | None = None
+    redo_thread: int | None = None
+    collection: str | None = None
+    ord: int | None = None
+    lsid: str | None = None
+    txnNumber: int | None = None  # noqa: N815 - as above.
+
+    def __post_init__(self) -> None:
+        """Take a collection of MongoDB's for a table."""
+        self.table = self.collection or self.table
+
+
+class Change(msgspec.Struct):
+    """A change as Debezium's envelope has it."""
+
+    source: Source
+    op: str
+    #: Rows; MongoDB's are documents as text.
+    before: Any = None
+    after: Any = None
+
+
+def described(field: dict[str, Any]) -> tuple[str, int | None, int | None]:
+    """Return the source's name of a column's type, its length and its scale."""
+    parameters = field.get("parameters") or {}
+    length, scale = (_number(parameters.get(f"{_TYPE}{each}")) for each in ("length", "scale"))
+    return str(parameters.get(f"{_TYPE}type", "text")), length, scale
+
+
+def _number(text: str | None) -> int | None:
+    number = int(text) if text is not None and text.lstrip("-").isdigit() else None
+    return None if number is None or number < 0 or number == _UNLIMITED else number

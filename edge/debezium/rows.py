@@ -13,10 +13,8 @@ from uuid import UUID
 
 from msgspec import json
 
-from edge.debezium.connectors import CONNECTORS, Connector
-from edge.debezium.frames import EngineRecord
-from edge.debezium.source import Change, Source
-from edge.debezium.unproven import Documents
+from edge.debezium.connectors import CONNECTORS, Connector, Documents
+from edge.debezium.frames import Change, EngineRecord, Source
 from edge.debezium.values import Convert
 from edge.records.alterations import TableDescription
 from edge.records.column_policy import LeftOut, Policy

@@ -11,15 +11,14 @@ from typing import Any, Final
 
 from edge.debezium.checkpoint import DebeziumCheckpoint
 from edge.debezium.child import EngineProcess, Server
-from edge.debezium.frames import SCHEMA, read_frames
+from edge.debezium.frames import SCHEMA, Source, read_frames
 from edge.debezium.rows import Rows
-from edge.debezium.source import Source
 from edge.debezium.stream import EngineStream, Marks
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
 from edge.snapshot.table_history import TableHistory
-from headrace.configuration.debezium import UNPROVEN, Debezium
+from headrace.configuration.databases import UNPROVEN, Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator
 

@@ -14,12 +14,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
-from edge.debezium.frames import RECORD, SCHEMA, EngineRecord, FrameFile
+from edge.debezium.connectors import source_place, was_read
+from edge.debezium.frames import RECORD, SCHEMA, Change, EngineRecord, FrameFile
 from edge.debezium.rows import Rows, Table
-from edge.debezium.source import Change
-from edge.debezium.unproven import source_place, was_read
 from edge.records.transaction_writer import TransactionWriter
-from headrace.configuration.debezium import UNPROVEN
+from headrace.configuration.databases import UNPROVEN
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.formats import UNREADABLE
 
@@ -192,7 +191,7 @@ class EngineStream:
         )
 
     def _take_of_place(self, record: EngineRecord, content: bytes) -> None:
-        """Take a record of a log whose transactions have no end: what is of one place is one (edge/debezium/unproven.py)."""
+        """Take a record of a log whose transactions have no end: what is of one place is one (edge/debezium/connectors.py)."""
         if record.topic == HEARTBEAT_TOPIC:
             self._heartbeats += 1
             mark = self._mark_of(record)

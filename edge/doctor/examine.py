@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from edge.debezium.binlog import compared_settings
+from edge.debezium.checkpoint import compared_settings
 from edge.debezium.child import EngineProcess, class_path
 from edge.debezium.session import SILENCE_SECONDS
 from edge.doctor import machine
 from edge.engine_registry import engine_of
 from edge.snapshot.ports import Database as AnyDatabase
-from headrace.configuration.debezium import UNPROVEN, Debezium
+from headrace.configuration.databases import UNPROVEN, Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ReplicationError
 from headrace.findings import Finding, run

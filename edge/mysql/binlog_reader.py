@@ -3,7 +3,7 @@
 Guarantees that the stream is not disturbed: the server does not take this reader for the replica that the edge is. A search goes
 from a place backward, file by file, and so reads no more of the log than is between; what was found in a file that is whole
 is kept. Yields None after each round of reading, and when nothing has arrived for a moment: the capturing thread, in which
-edge/mysql/xa.py calls it, has other duties, and reading many files takes minutes.
+edge/mysql/deferred_transactions.py calls it, has other duties, and reading many files takes minutes.
 """
 
 import select
@@ -16,8 +16,8 @@ from edge.mysql.checkpoint import file_name, place
 from edge.mysql.checks import FIRST, log
 from edge.mysql.connection import Database
 from edge.mysql.ddl import Kind, read_statement
+from edge.mysql.deferred_transactions import Event
 from edge.mysql.replication import LogEnded, ReplicationStream
-from edge.mysql.xa import Event
 from headrace.configuration.edge import Mysql
 from headrace.errors import CorruptInput, NotConnected
 

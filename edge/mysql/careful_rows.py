@@ -20,7 +20,7 @@ from edge.mysql import events
 from edge.mysql.column_codec import ColumnCodec, blank
 from edge.mysql.rows_compiled import Images
 from edge.records import envelope
-from edge.records.form_limits import UNDECODABLE
+from edge.records.column_policy import UNDECODABLE
 from headrace.schema import TableSchema
 
 

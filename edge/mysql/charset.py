@@ -1,4 +1,5 @@
-"""Character sets by the server's names, as Python decodes them (MariaDB manual, "Supported Character Sets").
+"""How a column's bytes become text: character sets by the server's names, as Python decodes them (MariaDB manual, "Supported
+Character Sets"), and what edge/compiled/row_images.c makes the same JSON of, by their letters and by columns' types.
 
 Everything in the log is as the table stores it; records are UTF-8. Texts of a character set that no codec of Python's equals
 are not guessed: they cannot be decoded. Servers store bytes that are no characters of a column's set: in records U+FFFD takes
@@ -6,10 +7,16 @@ their place.
 """
 
 import codecs
+import struct
 from collections.abc import Callable
-from typing import Final
+from functools import cache
+from typing import Final, NamedTuple
 
-from edge.records.form_limits import NoForm
+from msgspec import json
+
+from edge.mysql import values
+from edge.mysql.table_map import Field
+from edge.records.column_policy import NoForm
 
 #: Character sets whose bytes are UTF-8 already.
 UTF8: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
@@ -104,3 +111,92 @@ def _find(name: str) -> codecs.CodecInfo | None:
 
 
 codecs.register(_find)
+
+
+class Wire(NamedTuple):
+    """A column as C reads it."""
+
+    #: How it makes JSON of the value; empty where it does not.
+    form: str = ""
+    #: The value's bytes, or of `is_sized` those of its length ahead of it; 0 for an unknown type.
+    size: int = 0
+    is_sized: bool = False
+    #: Digits of a decimal or of a fraction, bits, or bytes with the zeros that the log leaves out.
+    length: int = 0
+    scale: int = 0
+    #: The JSON of an ENUM's members by number, of a SET's without quotes, or of the character that each byte is.
+    members: tuple[bytes, ...] = ()
+
+
+#: Forms of columns of a fixed size; those of integers depend on their sign.
+_FIXED: Final = {
+    values.FLOAT: "f", values.DOUBLE: "g", values.YEAR: "y", values.NEWDECIMAL: "d", values.BIT: "b", values.DATE: "D",
+    values.NEWDATE: "D", values.DATETIME2: "m", values.TIMESTAMP2: "s", values.TIME2: "h", values.ENUM: "e", values.SET: "S",
+}  # fmt: skip
+_INTEGERS: Final = frozenset({values.TINY, values.SHORT, values.INT24, values.LONG, values.LONGLONG})
+_STRINGS: Final = frozenset({values.STRING, values.VARCHAR, values.VAR_STRING, values.VARCHAR_COMPRESSED})
+_CHARACTERS: Final = frozenset(
+    {
+        values.STRING,
+        values.VARCHAR,
+        values.VAR_STRING,
+        values.BLOB,
+        values.TINY_BLOB,
+        values.MEDIUM_BLOB,
+        values.LONG_BLOB,
+    }
+)
+#: The length ahead of a string that may be longer has two bytes.
+_SHORT: Final = 255
+
+
+class Shown(NamedTuple):
+    """What the codec in Python has found of a column."""
+
+    fixed: str
+    length: int | None
+    scale: int | None
+    members: tuple[str, ...]
+
+
+def wire_of(field: Field, of: Callable[[], str], kind: str, shown: Shown) -> Wire:
+    """Return how C reads a column; `of` names the character set of one with characters, `kind` is the server's type."""
+    number = field.type
+    if shown.fixed:
+        size = struct.calcsize(f"<{shown.fixed}")
+        form = ("u" if field.unsigned else "i") if number in _INTEGERS else _FIXED.get(number, "")
+        return Wire(form, size, False, shown.length or 0, shown.scale or 0, _members(number, shown.members))
+    size = field.meta if number not in _STRINGS else 1 if field.meta <= _SHORT else 2
+    form, length = "", 0
+    letters: tuple[bytes, ...] = ()
+    if number == values.GEOMETRY:
+        form = "x"
+    elif number == values.STRING and kind in values.ADDRESSES:
+        form = "U" if kind == "uuid" else ""
+    elif number in _CHARACTERS:
+        name = BINARY if field.collation == values.BINARY else of()
+        if name == BINARY:
+            form, length = "x", field.meta if number == values.STRING else 0
+        elif name in UTF8:
+            form = "t"
+        elif letters := _letters(name):
+            form = "l"
+    return Wire(form, size, is_sized=True, length=length, members=letters)
+
+
+def _members(number: int, texts: tuple[str, ...]) -> tuple[bytes, ...]:
+    if number == values.ENUM:
+        return values.members(texts)
+    return tuple(json.encode(text)[1:-1] for text in texts)
+
+
+@cache
+def _letters(name: str) -> tuple[bytes, ...]:
+    """Return the JSON of each byte of a character set of single bytes, empty for one that is no character; else nothing."""
+    if width(name) != 1:
+        return ()
+    try:
+        codec = decoder(name, "")
+    except NoForm:
+        return ()
+    return tuple(json.encode(codecs.decode(bytes([byte]), codec, "ignore"))[1:-1] for byte in range(256))

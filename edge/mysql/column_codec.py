@@ -9,12 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from edge.mysql import charset, types, values
+from edge.mysql import charset, values
+from edge.mysql.charset import Shown, Wire, wire_of
 from edge.mysql.jsonb import json_text
 from edge.mysql.table_map import Field
-from edge.mysql.wire import Shown, Wire, wire_of
-from edge.records.column_policy import Treatment
-from edge.records.form_limits import NoForm
+from edge.records.column_policy import NoForm, Treatment
 
 
 class ColumnCodec(NamedTuple):
@@ -56,9 +55,9 @@ SHARED: dict[str, Any] = {
     "inflated": values.inflated, "plain": values.plain, "dated": values.dated, "json_text": json_text,
     "seconds": values.SECONDS,
 }  # fmt: skip
-_INTEGERS = {types.TINY: "bB", types.SHORT: "hH", types.LONG: "iI", types.LONGLONG: "qQ"}
+_INTEGERS = {values.TINY: "bB", values.SHORT: "hH", values.LONG: "iI", values.LONGLONG: "qQ"}
 _QUOTED = '"%b"'
-_BLOBS = {types.BLOB, types.TINY_BLOB, types.MEDIUM_BLOB, types.LONG_BLOB}
+_BLOBS = {values.BLOB, values.TINY_BLOB, values.MEDIUM_BLOB, values.LONG_BLOB}
 _BLOB_NAMES = {
     1: ("TINYBLOB", "TINYTEXT"),
     2: ("BLOB", "TEXT"),
@@ -90,18 +89,18 @@ def code(field: Field, charset_of: Callable[[int], str], kind: str, where: Place
 
 def _python(field: Field, charset_of: Callable[[int], str], kind: str, where: Place) -> ColumnCodec:
     number = field.type
-    if number in {types.STRING, types.VARCHAR, types.VAR_STRING, types.VARCHAR_COMPRESSED}:
+    if number in {values.STRING, values.VARCHAR, values.VAR_STRING, values.VARCHAR_COMPRESSED}:
         return _string(field, charset_of, kind, where)
-    if number in _INTEGERS or number == types.INT24:
+    if number in _INTEGERS or number == values.INT24:
         return _integer(field)
-    if number in _BLOBS or number == types.BLOB_COMPRESSED:
+    if number in _BLOBS or number == values.BLOB_COMPRESSED:
         blob, text = _BLOB_NAMES.get(field.meta, _BLOB_NAMES[4])
         size = field.meta
         read = (f"n = number(m[p:p + {size}], 'little')", f"p += {size}", "{v} = m[p:(p := p + n)]")
-        codec = _characters(field, charset_of, where, read, (blob, text), compressed=number == types.BLOB_COMPRESSED)
-        plain = number != types.BLOB_COMPRESSED and (codec.is_text or codec.type_name == blob)
+        codec = _characters(field, charset_of, where, read, (blob, text), compressed=number == values.BLOB_COMPRESSED)
+        plain = number != values.BLOB_COMPRESSED and (codec.is_text or codec.type_name == blob)
         return codec._replace(length_bytes=size) if plain else codec
-    if number in {types.ENUM, types.SET}:
+    if number in {values.ENUM, values.SET}:
         return _with_members(field, charset_of, where)
     if (simple := _SIMPLE.get(number)) is not None:
         return simple(field)
@@ -155,19 +154,19 @@ def treated(codec: ColumnCodec, treatment: Treatment) -> ColumnCodec:
 
 
 def _string(field: Field, charset_of: Callable[[int], str], kind: str, where: Place) -> ColumnCodec:
-    if kind in values.ADDRESSES and field.type == types.STRING:
+    if kind in values.ADDRESSES and field.type == values.STRING:
         scope = {"address_{v}": values.ADDRESSES[kind]}
         return ColumnCodec(
             kind.upper(), read=_short(field.meta), lines=("{v} = address_{v}({v})",), form=_QUOTED, scope=scope
         )
-    names = ("BINARY", "CHAR") if field.type == types.STRING else ("VARBINARY", "VARCHAR")
-    compressed = field.type == types.VARCHAR_COMPRESSED
+    names = ("BINARY", "CHAR") if field.type == values.STRING else ("VARBINARY", "VARCHAR")
+    compressed = field.type == values.VARCHAR_COMPRESSED
     return _characters(field, charset_of, where, _short(field.meta), names, compressed=compressed)
 
 
 def _integer(field: Field) -> ColumnCodec:
-    name = types.INTEGER_NAMES[field.type] + (" UNSIGNED" if field.unsigned else "")
-    if field.type == types.INT24:
+    name = values.INTEGER_NAMES[field.type] + (" UNSIGNED" if field.unsigned else "")
+    if field.type == values.INT24:
         return ColumnCodec(name, "3s", lines=(f"{{v}} = number({{v}}, 'little', signed={not field.unsigned})",))
     return ColumnCodec(name, _INTEGERS[field.type][field.unsigned])
 
@@ -189,12 +188,12 @@ def _characters(
 ) -> ColumnCodec:
     inflate = ("{v} = inflated({v})",) if compressed else ()
     binary, text = names
-    of = charset.BINARY if field.collation == types.BINARY else charset_of(field.collation)
+    of = charset.BINARY if field.collation == values.BINARY else charset_of(field.collation)
     # As declared, in characters.
     length = field.meta // charset.width(of) if binary not in {name for name, _ in _BLOB_NAMES.values()} else None
     if of == charset.BINARY:
         # The log leaves zeros at the end of a BINARY out.
-        padded = f".ljust({field.meta}, b'\\0')" if field.type == types.STRING else ""
+        padded = f".ljust({field.meta}, b'\\0')" if field.type == values.STRING else ""
         encode = f"{{v}} = base64({{v}}{padded}, newline=False)"
         return ColumnCodec(binary, read=read, lines=(*inflate, encode), form=_QUOTED, length=length)
     if of in charset.UTF8:
@@ -223,7 +222,7 @@ def _with_members(field: Field, charset_of: Callable[[int], str], where: Place) 
     codec = "utf-8" if of in charset.UTF8 else "latin1" if of == charset.BINARY else charset.decoder(of, where.name)
     texts = tuple(map(where.text(codec), field.members))
     scope: dict[str, Any]
-    if field.type == types.ENUM:
+    if field.type == values.ENUM:
         scope = {"members_{v}": values.members(texts)}
         line, fixed = "{v} = members_{v}[{v}]", "BH"[field.meta - 1]
         return ColumnCodec("ENUM", fixed, lines=(line,), form="%b", scope=scope, members=texts)
@@ -303,20 +302,20 @@ def _with_size(type_name: str, line: str, form: str) -> Callable[[Field], Column
 
 
 _SIMPLE: dict[int, Callable[[Field], ColumnCodec]] = {
-    types.FLOAT: lambda _: ColumnCodec("FLOAT", "f", (), ("{v} = float_json({v})",), "%b"),
-    types.DOUBLE: lambda _: ColumnCodec("DOUBLE", "d", (), ("{v} = double_json({v})",), "%b"),
-    types.YEAR: lambda _: ColumnCodec("YEAR", "B", (), ("{v} = {v} + 1900 if {v} else 0",)),
-    types.NEWDECIMAL: _decimal,
-    types.BIT: _bit,
-    types.DATE: lambda _: ColumnCodec("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
-    types.NEWDATE: lambda _: ColumnCodec("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
-    types.DATETIME2: _moment,
-    types.TIMESTAMP2: _timestamp,
-    types.TIME2: _time,
-    types.DATETIME: lambda _: ColumnCodec("DATETIME", "Q", (), ("{v} = old_moment({v})",), _QUOTED, length=0),
-    types.TIMESTAMP: lambda _: ColumnCodec("TIMESTAMP", "I", (), ("{v} = old_timestamp({v})",), _QUOTED, length=0),
-    types.TIME: lambda _: ColumnCodec("TIME", "3s", (), ("{v} = old_duration({v})",), _QUOTED, length=0),
-    types.GEOMETRY: _with_size("GEOMETRY", "{v} = base64({v}, newline=False)", _QUOTED),
-    types.VECTOR: _with_size("VECTOR", "{v} = vector({v})", _QUOTED),
-    types.JSON: _with_size("JSON", "{v} = encode(json_text({v}))", "%b"),
+    values.FLOAT: lambda _: ColumnCodec("FLOAT", "f", (), ("{v} = float_json({v})",), "%b"),
+    values.DOUBLE: lambda _: ColumnCodec("DOUBLE", "d", (), ("{v} = double_json({v})",), "%b"),
+    values.YEAR: lambda _: ColumnCodec("YEAR", "B", (), ("{v} = {v} + 1900 if {v} else 0",)),
+    values.NEWDECIMAL: _decimal,
+    values.BIT: _bit,
+    values.DATE: lambda _: ColumnCodec("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
+    values.NEWDATE: lambda _: ColumnCodec("DATE", "3s", (), ("{v} = dates[number({v}, 'little')]",), _QUOTED),
+    values.DATETIME2: _moment,
+    values.TIMESTAMP2: _timestamp,
+    values.TIME2: _time,
+    values.DATETIME: lambda _: ColumnCodec("DATETIME", "Q", (), ("{v} = old_moment({v})",), _QUOTED, length=0),
+    values.TIMESTAMP: lambda _: ColumnCodec("TIMESTAMP", "I", (), ("{v} = old_timestamp({v})",), _QUOTED, length=0),
+    values.TIME: lambda _: ColumnCodec("TIME", "3s", (), ("{v} = old_duration({v})",), _QUOTED, length=0),
+    values.GEOMETRY: _with_size("GEOMETRY", "{v} = base64({v}, newline=False)", _QUOTED),
+    values.VECTOR: _with_size("VECTOR", "{v} = vector({v})", _QUOTED),
+    values.JSON: _with_size("JSON", "{v} = encode(json_text({v}))", "%b"),
 }

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from edge.mysql.column_codec import ColumnCodec
-from edge.records.form_limits import check_keys_differ, never_null, within
+from edge.records.column_policy import check_keys_differ, never_null, within
 from headrace.configuration.edge import Records
 
 _CONNECT, _TIME_NAMES, _DATA = "org.apache.kafka.connect.data.", "io.debezium.time.", "io.debezium.data."

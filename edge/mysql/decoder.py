@@ -4,7 +4,7 @@ Sans-I/O: edge/mysql/replication.py feeds one event at a time, whole and checked
 its GTID event ends, which is known when it begins; the ordinal counts its changes from 0. So positions depend on the log alone.
 Whatever is not an event, or not one that can be passed over, raises CorruptInput or NeedsOperator with the place in the log. An
 event that cannot be decoded adds nothing to the batch; after an error the decoder is of no more use. XA transactions are
-followed by edge/mysql/xa.py.
+followed by edge/mysql/deferred_transactions.py.
 """
 
 import logging
@@ -16,18 +16,17 @@ from itertools import chain
 from edge.mysql import errors, events
 from edge.mysql.checkpoint import COUNTED, Mark, file_name, place, split_name
 from edge.mysql.ddl import Kind, Name, Statement
+from edge.mysql.deferred_transactions import ROUND_BYTES, PassedEvents, PreparedReader, XaTransactions
 from edge.mysql.envelope import DebeziumTransaction, Transaction, message
 from edge.mysql.events import Group, tagged_group
-from edge.mysql.passed_events import PassedEvents
 from edge.mysql.rows import MissingColumns, Table
 from edge.mysql.single_rows import SingleRows
 from edge.mysql.table_cache import TableCache
 from edge.mysql.table_map import parse_names
-from edge.mysql.xa import ROUND_BYTES, PreparedReader, XaTransactions
-from edge.progress.passed import PREFIX, Passed
+from edge.progress.notes import PREFIX, Passed
 from edge.records.batcher import Batcher
+from edge.records.column_policy import UNDECODABLE, NoForm
 from edge.records.envelope import History
-from edge.records.form_limits import UNDECODABLE, NoForm
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator

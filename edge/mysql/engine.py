@@ -24,7 +24,7 @@ from edge.mysql.snapshot_table import condition
 from edge.mysql.table_cache import TableCache
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
-from edge.progress.passed import PassedTransactions
+from edge.progress.notes import PassedTransactions
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy, PolicyTable
 from edge.snapshot.table_history import TableHistory

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import json
 
-from edge.mysql import types, values
+from edge.mysql import values
 
 _OBJECT, _LARGE_OBJECT, _ARRAY, _LARGE_ARRAY, _LITERAL = range(5)
 _DOUBLE, _STRING, _OPAQUE = 0x0B, 0x0C, 0x0F
@@ -109,22 +109,22 @@ def _double(number: float) -> str:
 
 
 def _opaque(kind: int, data: bytes) -> str:
-    if kind == types.NEWDECIMAL:
+    if kind == values.NEWDECIMAL:
         return values.decimal(data[0], data[1], data[2:])
-    if kind in {types.DATE, types.DATETIME, types.TIMESTAMP, types.TIME} and len(data) == 8:
+    if kind in {values.DATE, values.DATETIME, values.TIMESTAMP, values.TIME} and len(data) == 8:
         packed = int.from_bytes(data, "little", signed=True)
         return f'"{_moment(kind, packed)}"'
     return f'"base64:type{kind}:{b64encode(data).decode()}"'
 
 
 def _moment(kind: int, packed: int) -> str:
-    sign = "-" if packed < 0 and kind == types.TIME else ""
+    sign = "-" if packed < 0 and kind == values.TIME else ""
     packed = abs(packed)
     whole, micro = packed >> 24, packed & 0xFFFFFF
-    if kind == types.TIME:
+    if kind == values.TIME:
         hour, minute, second = whole >> 12 & 0x3FF, whole >> 6 & 63, whole & 63
         return f"{sign}{hour:02}:{minute:02}:{second:02}.{micro:06}"
     date = values.DAYS[whole >> 17].decode()[:10]
-    if kind == types.DATE:
+    if kind == values.DATE:
         return date
     return f"{date} {values.TIMES[whole & 0x1FFFF].decode()}.{micro:06}"

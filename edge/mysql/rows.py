@@ -16,12 +16,13 @@ from typing import Final, NamedTuple
 
 from msgspec import json
 
-from edge.mysql import envelope, events, rows_compiled, types
+from edge.mysql import envelope, events, rows_compiled
 from edge.mysql.careful_rows import CarefulRows, LargeRows, RowChange
 from edge.mysql.column_codec import ColumnCodec, blank
 from edge.mysql.envelope import Transaction
 from edge.mysql.rows_compiled import Images
 from edge.mysql.table_map import TableMap, packed
+from edge.mysql.values import TIMESTAMP2
 from edge.records.alterations import KnownColumn, TableDescription
 from headrace.schema import Column, TableSchema
 
@@ -84,9 +85,7 @@ class SystemVersioning:
 
 def may_have_period(described: TableMap) -> bool:
     """Say whether a table has columns that could be a period's."""
-    return (
-        sum(field.type == types.TIMESTAMP2 and field.meta == 6 and not field.nullable for field in described.fields) > 1
-    )
+    return sum(field.type == TIMESTAMP2 and field.meta == 6 and not field.nullable for field in described.fields) > 1
 
 
 def period(described: TableMap, kinds: dict[str, str]) -> tuple[int, int] | None:

@@ -9,8 +9,8 @@ from edge.mysql.careful_rows import LargeRow
 from edge.mysql.careful_rows import Undecodable as Lacking
 from edge.mysql.envelope import DebeziumTransaction, Transaction
 from edge.mysql.rows import Table
+from edge.records.column_policy import UNDECODABLE
 from edge.records.envelope import TooLarge, Undecodable
-from edge.records.form_limits import UNDECODABLE
 from edge.records.transaction_writer import Instead, TransactionWriter
 from headrace.configuration.edge import Records
 

@@ -9,10 +9,10 @@ column's own order is compared with.
 import re
 from typing import NamedTuple, Self
 
-from edge.mysql import charset, types, values
+from edge.mysql import charset, values
+from edge.mysql.charset import Wire
 from edge.mysql.column_codec import ColumnCodec
 from edge.mysql.table_map import Field
-from edge.mysql.wire import Wire
 from headrace.errors import NeedsOperator
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?", re.ASCII)
@@ -22,27 +22,27 @@ _MEMBER = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _ESCAPED, _ESCAPES = re.compile(r"\\(.)", re.DOTALL), {"0": "\0", "n": "\n", "r": "\r"}
 _MOMENTS = frozenset({"date", "time", "datetime", "timestamp"})
 _INTEGERS = {
-    "tinyint": types.TINY, "smallint": types.SHORT, "mediumint": types.INT24, "int": types.LONG, "bigint": types.LONGLONG,
+    "tinyint": values.TINY, "smallint": values.SHORT, "mediumint": values.INT24, "int": values.LONG, "bigint": values.LONGLONG,
 }  # fmt: skip
 _BLOBS = {
     "tinyblob": 1, "tinytext": 1, "blob": 2, "text": 2, "mediumblob": 3, "mediumtext": 3, "longblob": 4, "longtext": 4,
 }  # fmt: skip
-_TIMES = {"time": types.TIME2, "datetime": types.DATETIME2, "timestamp": types.TIMESTAMP2}
+_TIMES = {"time": values.TIME2, "datetime": values.DATETIME2, "timestamp": values.TIMESTAMP2}
 _GEOMETRIES = frozenset({
     "geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection",
     "geomcollection",
 })  # fmt: skip
-_OTHERS = dict.fromkeys(_GEOMETRIES, (types.GEOMETRY, 4)) | {kind: (code, 0) for kind, code in _INTEGERS.items()} | {
-    "float": (types.FLOAT, 4), "double": (types.DOUBLE, 8), "year": (types.YEAR, 0), "date": (types.DATE, 0),
-    "json": (types.JSON, 4), "enum": (types.ENUM, 1), "set": (types.SET, 1), "vector": (types.VECTOR, 4),
-    "inet4": (types.STRING, 4), "inet6": (types.STRING, 16), "uuid": (types.STRING, 16),
+_OTHERS = dict.fromkeys(_GEOMETRIES, (values.GEOMETRY, 4)) | {kind: (code, 0) for kind, code in _INTEGERS.items()} | {
+    "float": (values.FLOAT, 4), "double": (values.DOUBLE, 8), "year": (values.YEAR, 0), "date": (values.DATE, 0),
+    "json": (values.JSON, 4), "enum": (values.ENUM, 1), "set": (values.SET, 1), "vector": (values.VECTOR, 4),
+    "inet4": (values.STRING, 4), "inet6": (values.STRING, 16), "uuid": (values.STRING, 16),
 }  # fmt: skip
 _STRINGS = {
-    "char": types.STRING, "binary": types.STRING, "varchar": types.VARCHAR, "varbinary": types.VARCHAR,
+    "char": values.STRING, "binary": values.STRING, "varchar": values.VARCHAR, "varbinary": values.VARCHAR,
 }  # fmt: skip
 #: Types whose records hold the server's text as it is, between quotes.
-_AS_TEXT = frozenset({types.NEWDECIMAL, types.DATE, types.TIME2})
-_BYTES = frozenset({types.GEOMETRY, types.VECTOR, types.BLOB, types.VARCHAR, types.STRING})
+_AS_TEXT = frozenset({values.NEWDECIMAL, values.DATE, values.TIME2})
+_BYTES = frozenset({values.GEOMETRY, values.VECTOR, values.BLOB, values.VARCHAR, values.STRING})
 
 
 class Catalogued(NamedTuple):
@@ -85,8 +85,8 @@ def field(column: Catalogued, where: str) -> Field:
         type=code,
         meta=meta,
         nullable=column.is_nullable == "YES",
-        unsigned="unsigned" in column.column_type and code in types.NUMERIC,
-        collation=types.BINARY if column.charset in {None, charset.BINARY} else 0,
+        unsigned="unsigned" in column.column_type and code in values.NUMERIC,
+        collation=values.BINARY if column.charset in {None, charset.BINARY} else 0,
         members=_members(column) if kind in {"enum", "set"} else (),
     )
 
@@ -107,16 +107,16 @@ def _coded(column: Catalogued, kind: str) -> tuple[int | None, int]:
     octets, precision = column.octets or 0, column.precision or 0
     coded: tuple[int | None, int] = _OTHERS.get(kind, (None, 0))
     if kind in _BLOBS:
-        coded = types.BLOB, _BLOBS[kind]
+        coded = values.BLOB, _BLOBS[kind]
     elif kind in _TIMES:
         coded = _TIMES[kind], column.fraction or 0
     elif kind in _STRINGS:
         # The length of a compressed one includes the byte ahead of the compressed bytes.
         coded = _STRINGS[kind], octets + ("COMPRESSED" in column.column_type)
     elif kind == "decimal":
-        coded = types.NEWDECIMAL, precision << 8 | (column.scale or 0)
+        coded = values.NEWDECIMAL, precision << 8 | (column.scale or 0)
     elif kind == "bit":
-        coded = types.BIT, precision // 8 << 8 | precision % 8
+        coded = values.BIT, precision // 8 << 8 | precision % 8
     return coded
 
 
@@ -145,16 +145,16 @@ def taken(codec: ColumnCodec, field: Field, column: Catalogued, where: str) -> C
         return codec._replace(fixed="", read=())
     if kind in _AS_TEXT:
         lines = ()
-    elif kind in {types.DATETIME2, types.TIMESTAMP2}:
-        zone = "Z" if kind == types.TIMESTAMP2 else ""
+    elif kind in {values.DATETIME2, values.TIMESTAMP2}:
+        zone = "Z" if kind == values.TIMESTAMP2 else ""
         lines = (f"{{v}} = server_moment({{v}}, b{zone!r})",)
-    elif kind == types.BIT:
+    elif kind == values.BIT:
         lines = (f"{{v}} = format(int({{v}}), '0{codec.length}b').encode()",)
-    elif kind in {types.FLOAT, types.DOUBLE}:
+    elif kind in {values.FLOAT, values.DOUBLE}:
         lines, form = ("{v} = float({v})", *codec.lines), "%b"
     elif _has_empty_member(column):
         return codec._replace(fixed="", read=(), lines=("{v} = members_{v}[int({v})]",))
-    elif kind in {types.ENUM, types.SET, types.JSON}:
+    elif kind in {values.ENUM, values.SET, values.JSON}:
         lines, form = (f"{{v}} = encode(str({{v}}, {_codec(column, where)!r}, 'replace'))",), "%b"
     else:
         lines, form = (), "%b"

@@ -23,7 +23,7 @@ from edge.mysql.snapshot_reader import Transaction as MomentTransaction
 from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.table_cache import Copied
 from edge.records import envelope as envelope_of_all
-from edge.records.form_limits import UNDECODABLE
+from edge.records.column_policy import UNDECODABLE
 from edge.snapshot.plan import LogTable
 from edge.snapshot.ports import Chunk, DedupWindow, Moved, Put
 from headrace.errors import CorruptInput

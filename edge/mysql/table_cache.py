@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
-from edge.mysql import envelope, types
+from edge.mysql import envelope, values
 from edge.mysql.charset import BINARY, statement_text
 from edge.mysql.column_codec import ColumnCodec, Place, code, for_key, treated, without_zero_dates
 from edge.mysql.coverage import SYSTEM, Chosen
@@ -23,8 +23,7 @@ from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.table_map import Field, TableMap, parse_names, readings, signs, year_has_sign
 from edge.records.alterations import Catalog
-from edge.records.column_policy import LeftOut, Policy
-from edge.records.form_limits import NoForm
+from edge.records.column_policy import LeftOut, NoForm, Policy
 from headrace.configuration.edge import Records
 from headrace.errors import NeedsOperator
 
@@ -248,14 +247,14 @@ class TableCache:
         kinds: dict[str, str] = {}
         versioned = self._connector == "mariadb" and may_have_period(described)
         if versioned or any(
-            field.type == types.STRING and field.collation == types.BINARY and field.meta in _ADDRESS_LENGTHS
+            field.type == values.STRING and field.collation == values.BINARY and field.meta in _ADDRESS_LENGTHS
             for field in described.fields
         ):
             kinds = self._kinds_of(described.database, described.table)
         left_out = self._find_left_out(described)
         codes = [
             # Nothing of a column that is left out has to be understood but where it ends.
-            code(replace(field, collation=types.BINARY) if field.name in left_out else field, self._charset_of,
+            code(replace(field, collation=values.BINARY) if field.name in left_out else field, self._charset_of,
                  kinds.get(field.name, ""), self._place(described, field))
             for field in described.fields
         ]  # fmt: skip

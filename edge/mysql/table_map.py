@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from edge.mysql import types
+from edge.mysql import values
 
 #: Kinds of optional metadata.
 _SIGNEDNESS, _DEFAULT_CHARSET, _CHARSETS, _NAMES, _SETS, _ENUMS, _GEOMETRIES, _KEY, _KEY_PARTS = range(1, 10)
@@ -91,7 +91,7 @@ def readings(body: bytes, *, mariadb: bool, year_has_sign: bool | None) -> list[
 
 def signs(table: TableMap) -> dict[str, bool]:
     """Return which columns of numbers are unsigned, by their names, or places where the log names none; YEAR has no sign."""
-    numeric = types.NUMERIC - {types.YEAR}
+    numeric = values.NUMERIC - {values.YEAR}
     return {
         field.name or str(place): field.unsigned for place, field in enumerate(table.fields) if field.type in numeric
     }
@@ -124,13 +124,13 @@ def _name(body: bytes, at: int) -> tuple[str, int]:
 def _typed(codes: bytes, metadata: bytes, nullable: bytes) -> Iterator[Field]:
     at = 0
     for number, given in enumerate(codes):
-        code, size = given, types.META_SIZES.get(given, 0)
+        code, size = given, values.META_SIZES.get(given, 0)
         raw = metadata[at : at + size]
         if len(raw) != size:
             raise ValueError("a table's metadata is cut short")
         at += size
-        meta = int.from_bytes(raw, "big" if code in types.BIG_ENDIAN_META else "little")
-        if code == types.STRING:
+        meta = int.from_bytes(raw, "big" if code in values.BIG_ENDIAN_META else "little")
+        if code == values.STRING:
             code, meta = _string(meta)
         yield Field(type=code, meta=meta, nullable=bool(nullable[number >> 3] >> (number & 7) & 1))
     if at != len(metadata):
@@ -157,17 +157,17 @@ def _describe(table: TableMap, body: bytes, at: int, *, mariadb: bool, year_has_
         if len(value) != length:
             raise ValueError("a table's description is cut short")
         if kind == _SIGNEDNESS:
-            _sign(fields, value, types.NUMERIC if year_has_sign else types.NUMERIC - {types.YEAR})
+            _sign(fields, value, values.NUMERIC if year_has_sign else values.NUMERIC - {values.YEAR})
         elif kind == _NAMES:
             _call(fields, list(_strings(value)))
             full = True
         elif kind in {_DEFAULT_CHARSET, _CHARSETS}:
-            kinds = types.MARIADB_CHARACTER if mariadb else types.CHARACTER
+            kinds = values.MARIADB_CHARACTER if mariadb else values.CHARACTER
             _collate(fields, kinds, list(_integers(value)), each=kind == _CHARSETS)
         elif kind in {_ENUM_DEFAULT_CHARSET, _ENUM_CHARSETS}:
-            _collate(fields, types.MEMBERED, list(_integers(value)), each=kind == _ENUM_CHARSETS)
+            _collate(fields, values.MEMBERED, list(_integers(value)), each=kind == _ENUM_CHARSETS)
         elif kind in {_SETS, _ENUMS}:
-            _enumerate(fields, types.SET if kind == _SETS else types.ENUM, value)
+            _enumerate(fields, values.SET if kind == _SETS else values.ENUM, value)
         elif kind == _KEY:
             key = list(_integers(value))
         elif kind == _KEY_PARTS:

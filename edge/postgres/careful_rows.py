@@ -18,8 +18,8 @@ from msgspec import json
 
 from edge.postgres import values
 from edge.postgres.rows import HEADER, NULL, PAD, TEXT, UNCHANGED, Table
+from edge.records.column_policy import UNDECODABLE
 from edge.records.envelope import TooLarge
-from edge.records.form_limits import UNDECODABLE
 
 #: A column in its type's binary form, which no release requests.
 _BINARY: Final = ord("b")

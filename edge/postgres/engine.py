@@ -38,7 +38,7 @@ from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.postgres.snapshot_reader import SnapshotReader, condition
 from edge.postgres.visibility import Unseen
 from edge.progress.checkpoint import State
-from edge.progress.passed import PassedTransactions
+from edge.progress.notes import PassedTransactions
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.snapshot.table_history import TableHistory

@@ -20,12 +20,11 @@ from edge.postgres.relation_cache import RelationCache
 from edge.postgres.relations import Relation
 from edge.postgres.rows import PAD, Change, Table
 from edge.postgres.rows_avro import AvroChanges
-from edge.progress.passed import PREFIX, Passed
+from edge.progress.notes import PREFIX, Passed
 from edge.records.alterations import Catalog
 from edge.records.batcher import Batcher
-from edge.records.column_policy import Policy
+from edge.records.column_policy import UNDECODABLE, Policy
 from edge.records.envelope import History, Undecodable
-from edge.records.form_limits import UNDECODABLE
 from edge.records.transaction_writer import Instead, TransactionWriter
 from headrace.configuration.edge import Policy as Section
 from headrace.configuration.edge import Records

@@ -24,8 +24,7 @@ from edge.postgres.relations import Relation, known_columns, string, table_schem
 from edge.postgres.rows import Table
 from edge.postgres.values import OIDS
 from edge.records.alterations import Catalog, TableDescription
-from edge.records.column_policy import LeftOut, Policy, Treatment
-from edge.records.form_limits import check_keys_differ, flat, never_null, within
+from edge.records.column_policy import LeftOut, Policy, Treatment, check_keys_differ, flat, never_null, within
 from headrace.configuration.edge import Records
 from headrace.schema import Column
 

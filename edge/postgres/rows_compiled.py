@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import MsgspecError, json, msgpack
 
-from edge.postgres import rows_in_c, values
+from edge.postgres import rows, values
 from edge.postgres.rows import PAD, Change, Table
 
 #: Null between quotes. A text that holds the same bytes is another object, and is escaped.
@@ -60,11 +60,11 @@ class Changes(dict[bytes, Change]):
         super().__init__({b"U" + oid + b"K" + width: table.update})
         self._table = table
         self._ways: dict[bytes, tuple[Change, Callable[[Table], Change | None], _Make]] = {
-            b"I" + oid + b"N" + width: (table.insert, rows_in_c.insert, insert),
-            b"U" + oid + b"N" + width: (table.update, rows_in_c.update, _update),
-            b"U" + oid + b"O" + width: (table.update, rows_in_c.whole_update, _whole_update),
-            b"D" + oid + b"O" + width: (table.delete, rows_in_c.delete, _delete),
-            b"D" + oid + b"K" + width: (table.delete, rows_in_c.key_delete, _key_delete),
+            b"I" + oid + b"N" + width: (table.insert, rows.plan_insert, insert),
+            b"U" + oid + b"N" + width: (table.update, rows.plan_update, _update),
+            b"U" + oid + b"O" + width: (table.update, rows.plan_whole_update, _whole_update),
+            b"D" + oid + b"O" + width: (table.delete, rows.plan_delete, _delete),
+            b"D" + oid + b"K" + width: (table.delete, rows.plan_key_delete, _key_delete),
         }
         self._first: dict[bytes, Change] = {}
         self._seen = dict.fromkeys(self._ways, 0)

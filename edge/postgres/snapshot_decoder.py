@@ -9,18 +9,17 @@ import struct
 from collections.abc import Callable, Collection
 from typing import Any
 
-from edge.postgres import rows_avro, rows_compiled, rows_in_c, snapshot_reader
+from edge.postgres import rows, rows_avro, rows_compiled, snapshot_reader
 from edge.postgres.careful_rows import find_large, without_undecodable
 from edge.postgres.envelope import CONNECTOR, LogicalMessage
 from edge.postgres.pgoutput import Decoder
-from edge.postgres.rows import HEADER, PAD, TEXT, Change, Table
-from edge.postgres.rows_in_c import CopyRows
+from edge.postgres.rows import HEADER, PAD, TEXT, Change, CopyRows, Table
 from edge.postgres.snapshot_reader import PREFIX
 from edge.postgres.snapshot_table import SnapshotTable
 from edge.postgres.visibility import Unseen, hidden
-from edge.progress.passed import Passed
+from edge.progress.notes import Passed
+from edge.records.column_policy import UNDECODABLE
 from edge.records.envelope import AVRO_MARK, Undecodable
-from edge.records.form_limits import UNDECODABLE
 from edge.records.transaction_writer import Instead
 from edge.snapshot.plan import Key, LogTable
 from edge.snapshot.ports import Chunk, DedupWindow, Moved, Put
@@ -242,8 +241,8 @@ class SnapshotDecoder(Decoder):
         if self._reading is None or self._reading[0] is not table:
             reading, avro = table.for_snapshot(), self._batcher.avro
             message_of = snapshot_reader.insert(chunk_table.oid, chunk_table.count)
-            insert = rows_in_c.insert(reading) or rows_compiled.insert(reading)
-            in_c = rows_in_c.copied(reading) if avro is None else None
+            insert = rows.plan_insert(reading) or rows_compiled.insert(reading)
+            in_c = rows.plan_copied(reading) if avro is None else None
 
             def exact(row: bytes, *around: bytes) -> tuple[bytes | None, bytes]:
                 return insert(message_of(row), *around)

@@ -74,7 +74,7 @@ class Batcher:
         self.transactions = 0
         #: Changes too large for a record, that other records replace; counted by the decoder.
         self.dead_letters = 0
-        #: Whether each change of the present transaction carries its schema record (edge/progress/record_settings.py).
+        #: Whether each change of the present transaction carries its schema record (edge/progress/notes.py).
         self.repeats_schema = False
         #: Up to which place they do.
         self.repeat_schema_until = repeat_schema_until

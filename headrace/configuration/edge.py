@@ -9,8 +9,7 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, field
 from msgspec.structs import force_setattr
 
-from headrace.configuration.databases import MysqlConnection, PostgresqlConnection
-from headrace.configuration.debezium import Debezium
+from headrace.configuration.databases import Debezium, MysqlConnection, PostgresqlConnection
 from headrace.configuration.load import File, Section
 from headrace.configuration.secret import Secret
 from headrace.configuration.sections import Client, Metrics, check_tls

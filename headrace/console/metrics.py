@@ -11,8 +11,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from headrace.console.bridges import BridgesView
+from headrace.console.lake import RetentionView
 from headrace.console.lake_view import EXPECTATION_STATES, LakeView
-from headrace.console.retention import RetentionView
 from headrace.console.sources import SourceRow
 from headrace.lake.own_tables import TABLE_STATES
 from headrace.metrics.collector import build_info, text_of

@@ -15,15 +15,14 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from headrace import __version__
 from headrace.configuration.bridge import Stream as Feed
 from headrace.configuration.lake import Stream
-from headrace.console import charts, lineage, metrics, sources, tables
+from headrace.console import charts, lake_view, lineage, metrics, sources
 from headrace.console.bridges import Bridges, BridgesView
 from headrace.console.charts import History, Prometheus
 from headrace.console.hops import NAMES
-from headrace.console.lake import Lake
+from headrace.console.lake import Lake, Retention
 from headrace.console.lake_view import LakeView
 from headrace.console.lineage import Facts
 from headrace.console.plots import FILTERS
-from headrace.console.retention import Retention
 from headrace.console.sources import IN_WORDS, STATES, Files, SourceRow, counts, rows
 from headrace.console.table_detail import TableDetails
 from headrace.lake.own_tables import bronze_name
@@ -184,8 +183,8 @@ class Pages:
         bridges, span = self._known.bridges.view(), request.query_params.get("range", "24h")
         span = span if span in RANGES else "24h"
         detail = self._known.details.find(table)
-        lines = tables.of_table(table, lake, bridges)
-        freshness = tables.freshness(lines)
+        lines = lake_view.sources_of_table(table, lake, bridges)
+        freshness = lake_view.table_freshness(lines)
         return self._page(
             request,
             "table.html",
@@ -194,7 +193,7 @@ class Pages:
             detail=detail,
             step=sources.step_of_table(table, self._known.files),
             freshness=freshness,
-            lines=lines[: tables.MOST_SOURCES],
+            lines=lines[: lake_view.MOST_SOURCES],
             total=len(lines),
             verdict=sources.verdict(lake, table),
             lineage=lineage.picture(
@@ -204,7 +203,7 @@ class Pages:
                     sources=bridges.sources,
                     feed=self._known.feeds.get(stream),
                     bronze=bronze_name(stream, self._known.loaded),
-                    views=tables.views(table, self._known.loaded.get(stream)),
+                    views=lake_view.sql_views(table, self._known.loaded.get(stream)),
                     freshness=freshness,
                     now=bridges.at,
                 )

@@ -30,9 +30,8 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.console.bridges import Bridges
 from headrace.console.charts import STEP, History, Prometheus
-from headrace.console.lake import Lake
+from headrace.console.lake import Lake, Retention
 from headrace.console.pages import Known, Pages
-from headrace.console.retention import Retention
 from headrace.console.security import Guard, Identity
 from headrace.console.sources import Files, figures, rows
 from headrace.console.table_detail import TableDetails

@@ -2,10 +2,14 @@
 
 A page costs four reads at most, of one query or one file each, however many tables there are: publications of the table in
 `state`, the texts of its schemas, its columns by its Delta log, and the end of the audit file of `headrace lake serve`. They are
-done in a thread of its own: a store that does not answer delays a page by the time of `wait_seconds` once.
+done in a thread of its own: a store that does not answer delays a page by the time of `wait_seconds` once. Of the audit file
+users and times are read, and nothing of what they asked: a query counts for a table when its text has the table's name in SQL as
+a word.
 """
 
+import json
 import logging
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -14,14 +18,84 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from headrace.console import audit
-from headrace.console.audit import NO_READS, Reads
 from headrace.console.bridges import defect
 from headrace.console.lake_view import TablePublished
 from headrace.errors import CorruptInput, ReplicationError
+from headrace.formats import UNREADABLE
 from headrace.lake.column_names import find_stored
 from headrace.lake.own_tables import OwnTables, literal
 from headrace.schema import TableSchema
+
+#: Bytes from the end of the file; users of one table.
+_MOST_BYTES, _MOST_USERS = 1_000_000, 10
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class Read:
+    """The last query of a user that names a table."""
+
+    user: str
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Reads:
+    """The newest users of a table."""
+
+    #: Whether queries are recorded at all.
+    configured: bool = False
+    #: Why the file cannot be read; empty where it can.
+    problem: str = ""
+    #: Newest first.
+    users: tuple[Read, ...] = ()
+    #: When the oldest query that was looked at began.
+    since: datetime | None = None
+
+
+NO_READS = Reads()
+
+
+def find_reads(file: Path, name: str) -> Reads:
+    """Return who asked for a table, by its name in SQL; a file that is not there yet has no queries."""
+    try:
+        lines = _last_lines(file)
+    except FileNotFoundError:
+        return Reads(configured=True)
+    except OSError as error:
+        return Reads(configured=True, problem=f"{file} cannot be read: {error.strerror or type(error).__name__}")
+    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE) if name else None
+    users: dict[str, Read] = {}
+    since: datetime | None = None
+    for line in reversed(lines):
+        if (found := _begun(line)) is None:
+            continue
+        read, query = found
+        since = read.at
+        if word is not None and word.search(query) and len(users) < _MOST_USERS:
+            users.setdefault(read.user, read)
+    return Reads(configured=True, users=tuple(users.values()), since=since)
+
+
+def _last_lines(file: Path) -> list[bytes]:
+    with file.open("rb") as opened:
+        size = opened.seek(0, 2)
+        opened.seek(max(0, size - _MOST_BYTES))
+        lines = opened.read(_MOST_BYTES).splitlines()
+    # The first one may have lost its beginning.
+    return lines[1:] if size > _MOST_BYTES else lines
+
+
+def _begun(line: bytes) -> tuple[Read, str] | None:
+    """Return who began a query, and its text; None for other lines, and for what is none."""
+    try:
+        record = json.loads(line)
+        if record["state"] != "begins":
+            return None
+        return Read(str(record["user"])[:_LONGEST_NAME], datetime.fromisoformat(record["at"])), str(record["query"])
+    except (*UNREADABLE, KeyError, TypeError, ValueError):
+        return None
+
 
 _log = logging.getLogger(__name__)
 
@@ -138,7 +212,7 @@ class TableDetails:
         except Exception as error:  # noqa: BLE001 - whatever it raises: the thread must go on, and the page shows it.
             _log.exception("the details of a table were not read")
             self._reader, detail = None, replace(detail, problem=defect(error))
-        reads = audit.find_reads(self._audit_file, table.name) if self._audit_file is not None else NO_READS
+        reads = find_reads(self._audit_file, table.name) if self._audit_file is not None else NO_READS
         return replace(detail, reads=reads, read_at=time.monotonic())
 
     def _follow(self) -> None:

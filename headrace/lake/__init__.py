@@ -11,7 +11,7 @@ Other Delta readers show each table at its newest version, half of a load among 
     delta_log           a table's files, their deleted rows and its columns at a version, by its log
     own_tables          the lake's own tables: SQL over them, for the console; which version of each table was published
     table               a table's rows as Arrow, Polars, pandas or a relation of DuckDB
-    views               SQL whose views show the tables in DuckDB; `lake.published` and `lake.tables`
+    lake                tables at one publication; views of them for DuckDB; `lake.published` and `lake.tables`
 
 Nothing here writes, nor imports Spark.
 """

@@ -9,9 +9,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigurationError
-from headrace.lake.lake import Snapshot, open  # noqa: A004 - as `gzip.open` is called.
+from headrace.lake.lake import Snapshot, open, type_name  # noqa: A004 - as `gzip.open` is called.
 from headrace.lake.table import Column
-from headrace.lake.views import type_name
 
 if TYPE_CHECKING:
     import duckdb

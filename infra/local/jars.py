@@ -25,7 +25,7 @@ import click
 from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
-from headrace.java import jar_folder
+from headrace.process import jar_folder
 from infra.local.ivy import Group, resolve
 
 _MANIFEST = "manifest.json"

@@ -1,11 +1,18 @@
-"""`python -m infra.release.java_build log-store|serve|debezium`: compiles our classes into a jar, by Eclipse's compiler, which
-needs no JDK: for a lake on S3, for the server of SQL, or for Debezium's engine.
+"""`python -m infra.release.java_build log-store|serve|debezium|archive`: what JVMs load that nobody publishes: our classes, and
+the archive of those that Spark uses.
 
-The wheel has the jars (infra/release/dist.py); in a checkout they are next to the fetched jars. A jar is made again when its
-sources change. Assumes the jars of Spark and of the object store, and fetches the compiler once.
+Our classes, for a lake on S3, for the server of SQL, or for Debezium's engine, are compiled into a jar by Eclipse's compiler,
+which needs no JDK. The wheel has the jars (infra/release/dist.py); in a checkout they are next to the fetched jars. A jar is made
+again when its sources change. Assumes the jars of Spark and of the object store, and fetches the compiler once.
+
+With the archive each of Spark's JVMs starts with a third less work. A broker is started and a small load rehearsed
+(spark_jobs/jvm_warmup.py), whose JVM leaves the archive when it ends. It is whole or absent. Without it everything works, only
+slower, so a failure is reported and stops nothing.
 """
 
 import hashlib
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,9 +24,10 @@ import pyspark
 from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
-from headrace.java import jar_folder
+from headrace.process import class_archive, jar_folder, jvm_options_to_archive
 from infra.local.ivy import Group
 from infra.local.jars import DEBEZIUM_POSTGRES, fetch_all, object_store, present, read_sums, spark
+from infra.local.kafka import Kafka
 
 COMPILER = Group(name="compiler", pins=("org.eclipse.jdt:ecj:3.46.100",), alone=True)
 _SUMS = {"compiler/ecj-3.46.100.jar": "74c93172475fee0cd4e6eefb44233516dd40525642da35d009146d97ea598229"}
@@ -92,10 +100,59 @@ def _class_path(jar: Jar, console: Console) -> list[Path]:
     return class_path + (object_store() if jar is LOG_STORE else [])
 
 
-if __name__ == "__main__":
+#: Seconds that the rehearsal may take, on a machine however busy.
+_SECONDS = 600
+
+
+def make_class_archive(console: Console) -> None:
+    """Make the archive if there is none."""
+    archive = class_archive(spark())
+    if archive.exists():
+        return
+    console.print("headrace: rehearsing a load, so that Spark starts with less work (once)")
+    partial = archive.with_suffix(".partial")
     try:
-        chosen = {jar.folder: jar for jar in (LOG_STORE, SERVE, DEBEZIUM)}[sys.argv[1]]
-        build(chosen, jar_folder() / chosen.folder, Console(highlight=False, soft_wrap=True, markup=False))
+        with tempfile.TemporaryDirectory(prefix="headrace-setup-") as scratch:
+            _rehearse(Path(scratch), partial)
+        partial.rename(archive)
+    except (OSError, subprocess.SubprocessError, ReplicationError) as error:
+        partial.unlink(missing_ok=True)
+        console.print(f"headrace: no archive of classes, Spark will start more slowly: {error}")
+    else:
+        console.print(f"headrace: jars/spark: archive of classes, {archive.stat().st_size // 1_000_000} MB")
+
+
+def _rehearse(scratch: Path, archive: Path) -> None:
+    kafka = Kafka(scratch / "kafka", settings={"auto.create.topics.enable": "true"})
+    try:
+        kafka.start()
+        with subprocess.Popen(
+            [sys.executable, "-m", "spark_jobs.jvm_warmup", kafka.bootstrap, str(scratch)],
+            env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(jvm_options_to_archive(archive))},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as rehearsal:
+            try:
+                code = rehearsal.wait(_SECONDS)
+            except BaseException:
+                # Its JVM too.
+                os.killpg(rehearsal.pid, signal.SIGKILL)
+                raise
+        if code:
+            raise subprocess.CalledProcessError(code, rehearsal.args)
+    finally:
+        kafka.kill()
+
+
+if __name__ == "__main__":
+    console = Console(highlight=False, soft_wrap=True, markup=False)
+    try:
+        if sys.argv[1] == "archive":
+            make_class_archive(console)
+        else:
+            chosen = {jar.folder: jar for jar in (LOG_STORE, SERVE, DEBEZIUM)}[sys.argv[1]]
+            build(chosen, jar_folder() / chosen.folder, console)
     except ReplicationError as error:
         print(f"headrace: {error.message}\nWhat to do: {error.hint}", file=sys.stderr)
         sys.exit(error.exit_code)

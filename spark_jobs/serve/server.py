@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.sections import Serve
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
-from headrace.java import jar_folder
+from headrace.process import jar_folder
 from headrace.waiting import StopRequest
 from spark_jobs.errors import explained
 from spark_jobs.serve import publication

@@ -21,7 +21,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.console import sources
-from headrace.console.retention import RetentionView
+from headrace.console.lake import RetentionView
 from headrace.console.server import Console, Settings
 from headrace.console.sources import Files
 from headrace.metrics.endpoint import Endpoint

@@ -12,7 +12,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from headrace.java import jar_folder as jars
+from headrace.process import jar_folder as jars
 
 ROOT = Path(__file__).parents[2]
 SERVERS = Path(__file__).parent / "servers"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edge.debezium.binlog import HISTORY
+from edge.debezium.checkpoint import HISTORY
 from headrace.errors import NeedsOperator
 from tests.debezium.binlog import ROWS, TABLES, TYPES, WORK
 from tests.debezium.conftest import ENVIRONMENT

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edge.postgres import rows_compiled, rows_in_c
+from edge.postgres import rows, rows_compiled
 from tests.amqp.fix_interconnect import Interconnect
 from tests.edge.under_test import EdgeUnderTest, made_in
 from tests.rules.waiting import eventually
@@ -68,7 +68,7 @@ def edge(edges: Callable[..., PostgresEdge], database: Database, interconnect: I
 
 
 #: How changes are decoded: exactly, by functions made for a table, and in C; the last not on a machine without a compiler.
-WAYS = ["exact", "generated", *["c"] * (rows_in_c.module is not None)]
+WAYS = ["exact", "generated", *["c"] * (rows.module is not None)]
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def decoding(way: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows_compiled, "WORTH_MAKING", 1_000_000 if way == "exact" else 0)
         if way != "c":
-            patch.setattr(rows_in_c, "module", None)
+            patch.setattr(rows, "module", None)
         yield
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from edge.mysql import types
+from edge.mysql import values
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.jsonb import json_text
 from edge.postgres.checkpoint import PostgresCheckpoint
@@ -54,10 +54,10 @@ _LOGS: dict[str, list[bytes]] = {
 }
 #: Types of columns, with the bytes of metadata that each may have, and the size of a value where it is fixed.
 _TYPES = [
-    (types.TINY, b"", 1), (types.SHORT, b"", 2), (types.INT24, b"", 3), (types.LONG, b"", 4), (types.LONGLONG, b"", 8),
-    (types.FLOAT, b"\4", 4), (types.DOUBLE, b"\10", 8), (types.YEAR, b"", 1), (types.DATE, b"", 3),
-    (types.TIME2, b"\6", 6), (types.DATETIME2, b"\3", 7), (types.TIMESTAMP2, b"\0", 4), (types.NEWDECIMAL, b"\x12\6", 9),
-    (types.BIT, b"\2\1", 2), (types.VARCHAR, b"\x2c\1", 0), (types.BLOB, b"\2", 0), (types.JSON, b"\4", 0),
+    (values.TINY, b"", 1), (values.SHORT, b"", 2), (values.INT24, b"", 3), (values.LONG, b"", 4), (values.LONGLONG, b"", 8),
+    (values.FLOAT, b"\4", 4), (values.DOUBLE, b"\10", 8), (values.YEAR, b"", 1), (values.DATE, b"", 3),
+    (values.TIME2, b"\6", 6), (values.DATETIME2, b"\3", 7), (values.TIMESTAMP2, b"\0", 4), (values.NEWDECIMAL, b"\x12\6", 9),
+    (values.BIT, b"\2\1", 2), (values.VARCHAR, b"\x2c\1", 0), (values.BLOB, b"\2", 0), (values.JSON, b"\4", 0),
 ]  # fmt: skip
 
 
@@ -82,8 +82,8 @@ def _table(chance: random.Random) -> tuple[bytes, bytes]:
     columns = [
         binlog.Column(
             f"c{number}", code, meta,
-            unsigned=chance.random() < 0.5 if code in types.NUMERIC else None,
-            collation=chance.choice((45, 8, 63, 13)) if code in types.CHARACTER else None,
+            unsigned=chance.random() < 0.5 if code in values.NUMERIC else None,
+            collation=chance.choice((45, 8, 63, 13)) if code in values.CHARACTER else None,
         )
         for number, (code, meta, _) in enumerate(chosen)
     ]  # fmt: skip
@@ -91,8 +91,8 @@ def _table(chance: random.Random) -> tuple[bytes, bytes]:
     for code, _, size in chosen:
         data = chance.randbytes(size or chance.randrange(20))
         if not size:
-            data = jsonb_input(chance) if code == types.JSON else data
-            data = len(data).to_bytes(4 if code == types.JSON else 2, "little") + data
+            data = jsonb_input(chance) if code == values.JSON else data
+            data = len(data).to_bytes(4 if code == values.JSON else 2, "little") + data
         image += data
     kind = chance.choice((30, 31, 32))
     return binlog.table_map(*columns), binlog.rows(kind, len(chosen), image * (1 + (kind == 31)))
@@ -134,7 +134,7 @@ def _document(chance: random.Random, depth: int) -> bytes:
         return b"\x0c" + bytes([len(text)]) + text
     if kind == 4:
         code, content = chance.choice(
-            ((types.NEWDECIMAL, bytes.fromhex("040280000c")), (types.DATETIME, bytes(8)), (types.BLOB, b"abc"))
+            ((values.NEWDECIMAL, bytes.fromhex("040280000c")), (values.DATETIME, bytes(8)), (values.BLOB, b"abc"))
         )
         return b"\x0f" + bytes([code, len(content)]) + content
     elements = [_document(chance, depth + 1) for _ in range(chance.randrange(4))]

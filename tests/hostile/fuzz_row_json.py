@@ -22,7 +22,7 @@ from typing import Any
 
 from edge import compiled
 from edge.mysql import rows_compiled as images_in_c
-from edge.postgres import rows_in_c
+from edge.postgres import rows
 from tests.unit.edge.mysql import row_cases as events
 from tests.unit.edge.postgres import row_cases as messages
 
@@ -111,7 +111,7 @@ def main() -> int:
     options = parser.parse_args()
     if _MODULE in os.environ:
         logging.disable(logging.CRITICAL)
-        rows_in_c.module = images_in_c.module = _load(os.environ[_MODULE])
+        rows.module = images_in_c.module = _load(os.environ[_MODULE])
         fuzz(options.minutes, options.seed)
         return 0
     with tempfile.TemporaryDirectory(prefix="headrace-fuzz-") as folder:

@@ -10,8 +10,7 @@ from deltalake import write_deltalake
 
 from headrace.console import metrics
 from headrace.console.bridges import Bridges
-from headrace.console.lake import Lake
-from headrace.console.retention import RetentionView
+from headrace.console.lake import Lake, RetentionView
 from headrace.console.sources import rows
 from headrace.metrics.endpoint import Endpoint
 from headrace.retention import StreamRetention

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from headrace.java import jar_folder
+from headrace.process import jar_folder
 from infra.local.ivy import Group
 from infra.local.jars import fetch_all, kafka, main, present, read_sums
 

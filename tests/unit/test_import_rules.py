@@ -24,7 +24,7 @@ MAY_IMPORT = {
         "headrace.configuration",
         "headrace.doors",
         "headrace.errors",
-        "headrace.java",
+        "headrace.process",
         # The names of tables and their states, for both; and what is printed of the lake without Spark.
         "headrace.lake",
         "headrace.position",

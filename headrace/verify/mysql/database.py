@@ -21,7 +21,7 @@ from headrace.configuration.lake import VerifiedMysql
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.verify.canonical import Column, SourceType
 from headrace.verify.comparison import Forms, Place, Reading, SourceTable
-from headrace.verify.mysql import binlog, canonical, side
+from headrace.verify.mysql import canonical, side
 from headrace.verify.mysql.side import MysqlSide
 
 _log = logging.getLogger(__name__)
@@ -157,7 +157,7 @@ class MysqlDatabase:
         if self.place is None:
             return False
         try:
-            return binlog.idle(
+            return side.is_binlog_idle(
                 lambda statement: self.query(statement, "the binlog"),
                 self._is_captured,
                 commit,
@@ -203,7 +203,7 @@ class MysqlDatabase:
         file, offset = end
         if not file:
             raise side.no_binlog(self._source, self._address)
-        self.place = binlog.place(str(file), int(offset or 0))
+        self.place = side.binlog_place(str(file), int(offset or 0))
 
     def _begin_between(self) -> tuple[str, int] | None:
         """Begin between two commits, and return the log's end there; None where that does not come about in time.

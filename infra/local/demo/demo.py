@@ -16,14 +16,13 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from headrace import java
+from headrace import process
 from headrace.errors import NeedsOperator
 from infra.local import files
 from infra.local.airflow import Airflow, DagRun
 from infra.local.demo.bank import Bank, Pay
-from infra.local.demo.clients import Addresses, command_lines
 from infra.local.demo.region import Part, Region, headrace
-from infra.local.demo.screen import Screen
+from infra.local.demo.screen import Addresses, Screen, command_lines
 from infra.local.server import free_port
 from infra.local.stack import Stack
 
@@ -125,7 +124,7 @@ class Demo:
                 ending.callback(self._unless_kept, self._stack.stop)
                 self._stack.start()
             regions = self._regions()
-            airflow = Airflow(self._folder / "airflow", self._lake_file, jars=java.jar_folder())
+            airflow = Airflow(self._folder / "airflow", self._lake_file, jars=process.jar_folder())
             ending.callback(airflow.stop)
             airflow.start()
             # It does the loads, and starts meanwhile.

@@ -6,7 +6,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace import retention as kafka_retention
-from headrace.console.retention import Retention
+from headrace.console.lake import Retention
 
 HOUR = 3600.0
 

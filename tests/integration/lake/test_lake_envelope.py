@@ -7,9 +7,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from edge.debezium.connectors import CONNECTORS
-from edge.debezium.source import Change, Source
-from edge.debezium.unproven import source_place
+from edge.debezium.connectors import CONNECTORS, source_place
+from edge.debezium.frames import Change, Source
 from edge.mysql import envelope as mysql
 from edge.postgres import envelope as debezium
 from edge.postgres import envelope as postgres

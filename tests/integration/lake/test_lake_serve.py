@@ -13,7 +13,7 @@ from pyspark.sql.connect.functions import col, from_json, lit, product
 from pyspark.sql.types import LongType, StructField, StructType
 
 from headrace import warm_loads
-from headrace.java import jar_folder
+from headrace.process import jar_folder
 from headrace.warm_loads import Request
 from spark_jobs import storage
 from spark_jobs.silver import table_task

@@ -1,6 +1,6 @@
 """The jars that set-up fetched, and what it made of them."""
 
-from headrace import java
+from headrace import process
 from infra.local import jars
 
 
@@ -19,7 +19,7 @@ def test_broker_has_every_codec_that_a_producer_may_use():
 
 
 def test_set_up_has_left_the_archive_of_classes_with_which_spark_starts_sooner():
-    archive = java.class_archive(jars.spark())
+    archive = process.class_archive(jars.spark())
 
     assert archive.exists()
     assert not archive.with_suffix(".partial").exists()

@@ -12,7 +12,7 @@ from edge.observability.figures import Figures
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.errors import corrupt, running
 from edge.progress.checkpoint import Progress, State
-from edge.progress.record_settings import UNKNOWN_END, RecordSettings
+from edge.progress.notes import UNKNOWN_END, RecordSettings
 from edge.session import CaptureSession
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile

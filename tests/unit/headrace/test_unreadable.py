@@ -17,8 +17,7 @@ from edge.mysql.replication import noted_dump_thread
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.slot import Walsender
 from edge.progress.checkpoint import State
-from edge.progress.passed import PassedTransactions
-from edge.progress.record_settings import RecordSettings
+from edge.progress.notes import PassedTransactions, RecordSettings
 from edge.requests.service import KnownRequests
 from edge.snapshot import plan, store
 from headrace.errors import ReplicationError

@@ -1,6 +1,7 @@
-"""The demo's screen: a run of Airflow that found nothing new publishes nothing, and is no reason to fail."""
+"""The demo's screen: a run of Airflow that found nothing new publishes nothing, and is no reason to fail; clients' commands."""
 
 import io
+import shlex
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from rich.console import Console
 
 from infra.local.airflow import DagRun, TaskRun
 from infra.local.demo.bank import OPENING
-from infra.local.demo.screen import Screen, _adds_up, _short
+from infra.local.demo.screen import QUESTION, Addresses, Screen, _adds_up, _short, command_lines
 
 
 def a_run(name):
@@ -53,3 +54,16 @@ def test_wallets_that_do_not_add_up_are_said():
     assert _adds_up(right)
     for changed in ({"wrong": 1}, {"lines": Decimal("7.51")}, {"balance": Decimal("4999.99")}):
         assert not _adds_up(right | changed)
+
+
+def test_each_line_is_one_command_that_asks_the_same_question_wherever_the_demo_is():
+    lines = command_lines(Path("/home/o'neil/a b/lake.toml"), Addresses("c:1", "s:2", "t:3", "m:4"))
+    of_duckdb, of_notebook, of_beeline = map(shlex.split, lines)
+    for words in (of_duckdb, of_notebook):
+        assert words[1] == "-c"
+        compile(words[2], "line", "exec")
+        assert QUESTION in words[2]
+    assert "/home/o'neil/a b/lake.toml" in of_duckdb[2]
+    assert "sc://s:2" in of_notebook[2]
+    assert of_beeline[-2:] == ["-e", QUESTION]
+    assert "jdbc:hive2://t:3/silver" in of_beeline

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from edge.debezium.binlog import (
+from edge.debezium.checkpoint import (
     HISTORY,
     check_begun,
     check_history,
@@ -13,8 +13,9 @@ from edge.debezium.binlog import (
     check_settings,
     history_bytes,
     make_history,
+    place_of,
+    restart_offset,
 )
-from edge.debezium.checkpoint import place_of, restart_offset
 from edge.debezium.child import Server
 from edge.debezium.connectors import CONNECTORS
 from headrace.errors import CorruptInput, NeedsOperator

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from edge.debezium.checkpoint import DebeziumCheckpoint, place_of, restart_offset
-from edge.debezium.frames import RECORD, SCHEMA
+from edge.debezium.connectors import source_place, was_read
+from edge.debezium.frames import RECORD, SCHEMA, Source
 from edge.debezium.session import DebeziumSession
-from edge.debezium.source import Source
 from edge.debezium.stream import Marks
-from edge.debezium.unproven import source_place, was_read
-from edge.progress.record_settings import UNKNOWN_END
+from edge.progress.notes import UNKNOWN_END
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents
 from headrace.batch import decode

@@ -5,14 +5,13 @@ import struct
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from edge.mysql import envelope, events, rows_compiled, types
+from edge.mysql import envelope, events, rows_compiled, values
 from edge.mysql.column_codec import ColumnCodec, Place, code, for_key, treated, without_zero_dates
 from edge.mysql.envelope import Table as Shared
 from edge.mysql.envelope import Transaction
 from edge.mysql.rows import Table
 from edge.mysql.table_map import Field, TableMap
-from edge.records.column_policy import Treatment
-from edge.records.form_limits import UNDECODABLE
+from edge.records.column_policy import UNDECODABLE, Treatment
 
 CHARSETS = {1: "utf8mb4", 2: "latin1", 3: "cp866", 6: "ascii", 7: "koi8u", 63: "binary", 4: "sjis", 5: "swe7"}
 _KNOWN_CHARSETS = (1, 2, 3, 6, 7, 63)
@@ -47,24 +46,24 @@ def a_field(chance: random.Random, name: str, *, is_known: bool) -> tuple[Field,
     digits, collation = chance.randrange(7), chance.choice(_KNOWN_CHARSETS if is_known else tuple(CHARSETS))
     members: tuple[bytes, ...] = ()
     named, meta = "", 0
-    if kind == types.NEWDECIMAL:
+    if kind == values.NEWDECIMAL:
         precision = chance.randint(1, 65)
         meta = precision << 8 | chance.randint(0, min(precision, 38))
-    elif kind == types.BIT:
+    elif kind == values.BIT:
         meta = chance.randrange(8) << 8 | chance.randint(1, 7)
-    elif kind in {types.DATETIME2, types.TIMESTAMP2, types.TIME2}:
+    elif kind in {values.DATETIME2, values.TIMESTAMP2, values.TIME2}:
         meta = digits
-    elif kind in {types.ENUM, types.SET}:
+    elif kind in {values.ENUM, values.SET}:
         count = chance.choice((1, 5, 60))
         members = tuple(chance.choice(_MEMBERS[:: chance.choice((1, -1))]) for _ in range(count))
-        meta, collation = (chance.randint(1, 2) if kind == types.ENUM else (count + 7) // 8), chance.choice((1, 2, 63))
-    elif kind in {types.VARCHAR, types.VARCHAR_COMPRESSED}:
+        meta, collation = (chance.randint(1, 2) if kind == values.ENUM else (count + 7) // 8), chance.choice((1, 2, 63))
+    elif kind in {values.VARCHAR, values.VARCHAR_COMPRESSED}:
         meta = chance.choice((40, 255, 256, 60_000))
-    elif kind == types.STRING:
+    elif kind == values.STRING:
         meta, named = chance.choice((4, 16, 255)), chance.choice(("", "uuid", "" if is_known else "inet6"))
         if named:
             meta, collation = 16, 63
-    elif kind in {types.BLOB, types.BLOB_COMPRESSED, types.GEOMETRY, types.JSON, types.VECTOR}:
+    elif kind in {values.BLOB, values.BLOB_COMPRESSED, values.GEOMETRY, values.JSON, values.VECTOR}:
         meta = chance.randint(1, 4)
     return Field(
         name=name, type=kind, meta=meta, unsigned=chance.random() < 0.5, collation=collation, members=members
@@ -73,12 +72,12 @@ def a_field(chance: random.Random, name: str, *, is_known: bool) -> tuple[Field,
 
 #: Types that C knows, and others.
 KNOWN = (
-    types.TINY, types.SHORT, types.INT24, types.LONG, types.LONGLONG, types.FLOAT, types.DOUBLE, types.YEAR, types.NEWDECIMAL,
-    types.BIT, types.DATE, types.NEWDATE, types.DATETIME2, types.TIMESTAMP2, types.TIME2, types.ENUM, types.SET, types.VARCHAR,
-    types.STRING, types.BLOB, types.GEOMETRY,
+    values.TINY, values.SHORT, values.INT24, values.LONG, values.LONGLONG, values.FLOAT, values.DOUBLE, values.YEAR,
+    values.NEWDECIMAL, values.BIT, values.DATE, values.NEWDATE, values.DATETIME2, values.TIMESTAMP2, values.TIME2, values.ENUM,
+    values.SET, values.VARCHAR, values.STRING, values.BLOB, values.GEOMETRY,
 )  # fmt: skip
 _UNKNOWN = (
-    types.TIME, types.DATETIME, types.TIMESTAMP, types.JSON, types.VECTOR, types.BLOB_COMPRESSED, types.VARCHAR_COMPRESSED,
+    values.TIME, values.DATETIME, values.TIMESTAMP, values.JSON, values.VECTOR, values.BLOB_COMPRESSED, values.VARCHAR_COMPRESSED,
 )  # fmt: skip
 
 
@@ -120,12 +119,12 @@ def table_of(fields: list[Field], key: list[str], codecs: list[ColumnCodec]) -> 
 def a_value(chance: random.Random, field: Field, codec: ColumnCodec, odd: float) -> bytes:
     """Return a column's bytes: of a value that its type can have, but for an odd share of them."""
     is_odd, fixed = chance.random() < odd, struct.calcsize(f"<{codec.fixed}")
-    if field.type in {types.FLOAT, types.DOUBLE} and not is_odd:
+    if field.type in {values.FLOAT, values.DOUBLE} and not is_odd:
         number = chance.choice((0.0, -0.0, 1.0, 1e10, 1e16, 1e22, 0.1, chance.randrange(10**6) / 7))
         return struct.pack(f"<{codec.fixed}", number)
     if fixed:
         return chance.randbytes(fixed) if is_odd else _ordinary(chance, field, fixed)
-    length = (1 if field.meta < 256 else 2) if field.type in {types.VARCHAR, types.STRING} else field.meta
+    length = (1 if field.meta < 256 else 2) if field.type in {values.VARCHAR, values.STRING} else field.meta
     if CHARSETS[field.collation] not in {"utf8mb4", "ascii"}:
         text = chance.randbytes(chance.choice((0, 1, 2, 3, 16, 40)))
     elif is_odd:
@@ -138,29 +137,29 @@ def a_value(chance: random.Random, field: Field, codec: ColumnCodec, odd: float)
 
 def _ordinary(chance: random.Random, field: Field, size: int) -> bytes:  # noqa: PLR0911 - one for each kind.
     kind = field.type
-    if kind == types.NEWDECIMAL:
+    if kind == values.NEWDECIMAL:
         return _decimal(chance, field.meta >> 8, field.meta & 0xFF)
-    if kind in {types.DATE, types.NEWDATE}:
+    if kind in {values.DATE, values.NEWDATE}:
         return (chance.choice((0, 2026)) << 9 | chance.randrange(13) << 5 | chance.randrange(32)).to_bytes(3, "little")
     clock = chance.randrange(24) << 12 | chance.randrange(60) << 6 | chance.randrange(60)
     extra = (field.meta + 1) // 2
     part = b"" if not extra else chance.randrange(100**extra).to_bytes(extra, "big")
-    if kind == types.DATETIME2:
+    if kind == values.DATETIME2:
         day = (chance.choice((0, 9999, 2026)) * 13 + chance.randrange(13)) << 22 | chance.randrange(32) << 17
         return (1 << 39 | day | clock).to_bytes(5, "big") + part
-    if kind == types.TIMESTAMP2:
+    if kind == values.TIMESTAMP2:
         return (
             chance.choice((0, 1, 951_782_400, 2**31 - 1, 2**32 - 1, chance.randrange(1 << 32))).to_bytes(4, "big")
             + part
         )
-    if kind == types.TIME2:
+    if kind == values.TIME2:
         number = (chance.randrange(839) << 12 | clock & 4095) << 8 * extra | int.from_bytes(part, "big")
         return ((0x800000 << 8 * extra) + chance.choice((-1, 1)) * number).to_bytes(3 + extra, "big")
-    if kind == types.ENUM:
+    if kind == values.ENUM:
         return chance.randrange(len(field.members) + 1).to_bytes(size, "little")
-    if kind == types.SET:
+    if kind == values.SET:
         return chance.randrange(1 << len(field.members)).to_bytes(size, "little")
-    if kind == types.BIT:
+    if kind == values.BIT:
         return chance.randrange(1 << (field.meta >> 8) * 8 + (field.meta & 0xFF)).to_bytes(size, "big")
     return chance.choice((bytes(size), b"\xff" * size, chance.randbytes(size)))
 

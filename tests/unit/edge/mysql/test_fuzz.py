@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from edge.mysql import types
+from edge.mysql import values
 from edge.mysql.jsonb import json_text
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
 from tests.unit.edge.mysql.events import (
@@ -26,10 +26,10 @@ from tests.unit.edge.mysql.events import (
 )  # fmt: skip
 
 WIDE = table_map(
-    Column("id", types.LONG, unsigned=False), Column("price", types.NEWDECIMAL, b"\x0c\x02", unsigned=False),
-    Column("name", types.VARCHAR, b"\x2c\x01", collation=255), Column("at", types.DATETIME2, b"\x03"),
-    Column("kind", types.STRING, b"\xf7\x01", members=("a", "b"), real=247), Column("blob", types.BLOB, b"\x02", collation=63),
-    Column("doc", types.JSON, b"\x04"), Column("bits", types.BIT, b"\x02\x01"),
+    Column("id", values.LONG, unsigned=False), Column("price", values.NEWDECIMAL, b"\x0c\x02", unsigned=False),
+    Column("name", values.VARCHAR, b"\x2c\x01", collation=255), Column("at", values.DATETIME2, b"\x03"),
+    Column("kind", values.STRING, b"\xf7\x01", members=("a", "b"), real=247), Column("blob", values.BLOB, b"\x02", collation=63),
+    Column("doc", values.JSON, b"\x04"), Column("bits", values.BIT, b"\x02\x01"),
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from base64 import b64decode
 
 import pytest
 
-from edge.progress.passed import Passed
+from edge.progress.notes import Passed
 from edge.snapshot.table_history import TableHistory
 from tests.unit.edge.mysql.events import (
     SERVER_UUID,

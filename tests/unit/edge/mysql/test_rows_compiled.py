@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.mysql import rows_compiled, types
+from edge.mysql import rows_compiled, values
 from edge.mysql.column_codec import for_key, treated, without_zero_dates
 from edge.mysql.rows import Table
 from edge.mysql.table_map import Field
@@ -34,7 +34,7 @@ if rows_compiled.module is None:
 
 
 def of_text(collation: int) -> Table:
-    field = Field(name="note", type=types.VARCHAR, meta=300, collation=collation)
+    field = Field(name="note", type=values.VARCHAR, meta=300, collation=collation)
     return table_of([field], ["note"], [a_codec(field)])
 
 
@@ -57,15 +57,15 @@ def test_random_events_of_random_tables(chance):
 @pytest.mark.parametrize("kind", KNOWN)
 def test_ordinary_values_of_every_type_do_not_pass_through_python(kind):
     chance = random.Random(kind)
-    sizes = {types.SET: 1, types.ENUM: 1, types.GEOMETRY: 4, types.BLOB: 2, types.VARCHAR: 40, types.STRING: 40}
+    sizes = {values.SET: 1, values.ENUM: 1, values.GEOMETRY: 4, values.BLOB: 2, values.VARCHAR: 40, values.STRING: 40}
     meta = {
-        types.NEWDECIMAL: 12 << 8 | 2,
-        types.BIT: 1 << 8 | 2,
-        types.DATETIME2: 3,
-        types.TIMESTAMP2: 6,
-        types.TIME2: 1,
+        values.NEWDECIMAL: 12 << 8 | 2,
+        values.BIT: 1 << 8 | 2,
+        values.DATETIME2: 3,
+        values.TIMESTAMP2: 6,
+        values.TIME2: 1,
     }
-    members = (b"a", b"", b'q"') if kind in {types.ENUM, types.SET} else ()
+    members = (b"a", b"", b'q"') if kind in {values.ENUM, values.SET} else ()
     field = Field(name="c", type=kind, meta=meta.get(kind, sizes.get(kind, 0)), collation=1, members=members)
     codec = a_codec(field)
     table = table_of([field], [], [codec])
@@ -75,7 +75,7 @@ def test_ordinary_values_of_every_type_do_not_pass_through_python(kind):
 
 
 def test_every_kind_of_event_with_keys_and_nulls():
-    fields = [Field(name=name, type=types.LONG) for name in ("b", "a", "c")]
+    fields = [Field(name=name, type=values.LONG) for name in ("b", "a", "c")]
     table = table_of(fields, ["a", "b"], list(map(a_codec, fields)))
     image = b"\4" + bytes([1, 0, 0, 0, 2, 0, 0, 0])
     for kind, before in ((0, b"null"), (1, b'{"b":1,"a":2,"c":null}'), (2, b'{"b":1,"a":2,"c":null}')):
@@ -111,7 +111,7 @@ def test_every_byte_and_border_of_utf_8_in_every_character_set(collation):
 @given(st.floats(width=32) | st.integers(-(10**9), 10**9).map(float), st.floats() | st.integers().map(float))
 @settings(max_examples=500)
 def test_numbers_with_a_point(single, double):
-    fields = [Field(name="f", type=types.FLOAT), Field(name="d", type=types.DOUBLE)]
+    fields = [Field(name="f", type=values.FLOAT), Field(name="d", type=values.DOUBLE)]
     table = table_of(fields, [], list(map(a_codec, fields)))
     made = decode_in_c(case := Case(table, rows_compiled.INSERT, b"\0" + struct.pack("<fd", single, double)))
     assert made == outcome(case) or (made is None and not math.isfinite(single + double))
@@ -119,7 +119,7 @@ def test_numbers_with_a_point(single, double):
 
 @given(st.integers(0, 2**32 - 1))
 def test_moments(seconds):
-    field = Field(name="at", type=types.TIMESTAMP2)
+    field = Field(name="at", type=values.TIMESTAMP2)
     case = Case(table_of([field], [], [a_codec(field)]), rows_compiled.INSERT, b"\0" + seconds.to_bytes(4, "big"))
     assert decode_in_c(case) == outcome(case)
 
@@ -140,8 +140,8 @@ def test_large_texts(size):
 
 
 def test_a_column_that_c_does_not_know_or_with_a_form_of_its_own_leaves_the_table_to_python():
-    field, date = Field(name="id", type=types.LONG), Field(name="d", type=types.DATE)
-    json, sjis = Field(name="j", type=types.JSON, meta=4), Field(name="s", type=types.VARCHAR, meta=9, collation=4)
+    field, date = Field(name="id", type=values.LONG), Field(name="d", type=values.DATE)
+    json, sjis = Field(name="j", type=values.JSON, meta=4), Field(name="s", type=values.VARCHAR, meta=9, collation=4)
     for other in (a_codec(json), a_codec(sjis), without_zero_dates(a_codec(date))):
         assert table_of([field, json], [], [a_codec(field), other]).in_c is None
         # Where it ends is known.
@@ -150,7 +150,7 @@ def test_a_column_that_c_does_not_know_or_with_a_form_of_its_own_leaves_the_tabl
 
 
 def test_a_wrong_value_of_an_enum_with_an_empty_member_is_refused_in_a_key():
-    field = Field(name="e", type=types.ENUM, meta=1, members=(b"", b"a"), collation=1)
+    field = Field(name="e", type=values.ENUM, meta=1, members=(b"", b"a"), collation=1)
     table = table_of([field], ["e"], [for_key(a_codec(field))])
     assert decode_in_c(Case(table, rows_compiled.INSERT, b"\0\1")) is not None
     assert decode_in_c(Case(table, rows_compiled.INSERT, b"\0\0")) is None

@@ -5,14 +5,14 @@ import struct
 
 import pytest
 
-from edge.mysql import types
+from edge.mysql.values import TIMESTAMP2
 from tests.unit.edge.mysql.events import Column, feed, make_decoder, mariadb_gtid, rotate, rows, table_map, xid
 
 ID = Column("id", 3, unsigned=False)
 
 
 def described(start="row_start", end="row_end"):
-    columns = ID, Column(start, types.TIMESTAMP2, b"\6"), Column(end, types.TIMESTAMP2, b"\6")
+    columns = ID, Column(start, TIMESTAMP2, b"\6"), Column(end, TIMESTAMP2, b"\6")
     return table_map(*columns, key=(0, 2), nullable=b"\0")
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from edge.postgres.pgoutput import Decoder
 from edge.postgres.relations import Relation
-from edge.progress.passed import Passed
+from edge.progress.notes import Passed
 from edge.records.alterations import Catalog
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch

@@ -5,9 +5,20 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from edge.postgres import rows_in_c, snapshot_reader
+from edge.postgres import snapshot_reader
 from edge.postgres.relations import Relation
-from edge.postgres.rows import PAD, Change, Table
+from edge.postgres.rows import (
+    PAD,
+    Change,
+    CopyRows,
+    Table,
+    plan_copied,
+    plan_delete,
+    plan_insert,
+    plan_key_delete,
+    plan_update,
+    plan_whole_update,
+)
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import ColumnRule
 from headrace.configuration.edge import Policy as Section
@@ -104,11 +115,11 @@ def cases(chance: random.Random) -> Iterator[Case]:
     if chance.random() < 0.1:
         key = old
     kinds: list[tuple[Change, Callable[[Table], Change | None], bytes]] = [
-        (table.insert, rows_in_c.insert, insert(*new)),
-        (table.update, rows_in_c.update, update(new)),
-        (table.update, rows_in_c.whole_update, update(new, old=old)),
-        (table.delete, rows_in_c.delete, delete(old=old)),
-        (table.delete, rows_in_c.key_delete, delete(key=key)),
+        (table.insert, plan_insert, insert(*new)),
+        (table.update, plan_update, update(new)),
+        (table.update, plan_whole_update, update(new, old=old)),
+        (table.delete, plan_delete, delete(old=old)),
+        (table.delete, plan_key_delete, delete(key=key)),
     ]
     for exact, make, message in kinds:
         if (in_c := make(table)) is not None:
@@ -119,7 +130,7 @@ class Copy(NamedTuple):
     """Rows as COPY prints them, the function in C for many, and the one for the message of any, as which it is `described`."""
 
     rows: list[bytes]
-    in_c: rows_in_c.CopyRows
+    in_c: CopyRows
     exact: Change
     described: Callable[[bytes], bytes]
 
@@ -153,7 +164,7 @@ def a_copy(chance: random.Random) -> Copy | None:
     """Return random rows of a random table, good and damaged; None for a table that is not decoded in C."""
     table, oids = a_table(chance)
     reading = table.for_snapshot()
-    in_c = rows_in_c.copied(reading)
+    in_c = plan_copied(reading)
     if in_c is None:
         return None
     odd = chance.choice((0, 0.02, 0.2))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.postgres import rows_avro, rows_compiled, rows_in_c
+from edge.postgres import rows_avro, rows_compiled
 from edge.postgres.snapshot_decoder import SnapshotDecoder
 from edge.postgres.values import OIDS
 from edge.records.column_policy import Policy
@@ -249,7 +249,7 @@ def copied_rows(monkeypatch, window, *, is_exact, **settings):
     if is_exact:
         for module in (rows_compiled, rows_avro):
             monkeypatch.setattr(module, "copied", lambda _table, exact, *_: exact)
-        monkeypatch.setattr(rows_in_c, "insert", lambda _table: None)
+        monkeypatch.setattr("edge.postgres.rows.plan_insert", lambda _table: None)
         monkeypatch.setattr(rows_compiled, "insert", lambda table: table.insert)
     log = Log(kind=SnapshotDecoder, key_of=lambda _: ["id", "part"], **settings)
     table = replace(snapshot_table(announced), count=2 + len(TYPES), key=(0, 1), messages=(*types, announced))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.progress.passed import PREFIX
+from edge.progress.notes import PREFIX
 from headrace.errors import CorruptInput
 from headrace.position import Position
 from tests.unit.edge.postgres.messages import (

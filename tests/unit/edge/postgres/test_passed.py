@@ -6,7 +6,7 @@ from base64 import b64decode
 import pytest
 
 from edge.postgres.checkpoint import format_lsn
-from edge.progress.passed import Passed
+from edge.progress.notes import Passed
 from edge.snapshot.table_history import TableHistory
 from headrace.errors import CorruptInput
 from tests.unit.edge.postgres.messages import COMMIT, INT8, Column, Log, begin, commit, insert, relation

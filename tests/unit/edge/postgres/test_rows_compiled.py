@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from edge.postgres import rows_compiled, rows_in_c
+from edge.postgres import rows, rows_compiled
 from edge.postgres.rows import PAD
 from tests.unit.edge.postgres.accounts import FULL, primary_key
 from tests.unit.edge.postgres.messages import Column, Log, delete, insert, relation, update
@@ -22,7 +22,7 @@ def made(monkeypatch):
 
     monkeypatch.setattr(rows_compiled, "_compiled", noted)
     monkeypatch.setattr(rows_compiled, "WORTH_MAKING", 2)
-    monkeypatch.setattr(rows_in_c, "module", None)
+    monkeypatch.setattr(rows, "module", None)
     return names
 
 

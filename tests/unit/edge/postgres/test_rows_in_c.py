@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from edge.postgres import rows_compiled, rows_in_c
+from edge.postgres import rows, rows_compiled
 from edge.postgres.rows import PAD
 from tests.unit.edge.postgres.messages import UNCHANGED, Column, Log, delete, insert, relation, update
 from tests.unit.edge.postgres.row_cases import AROUND, NO_TEXTS, TEXTS, TYPES, a_copy, cases, outcome
 
-MODULE = rows_in_c.module
+MODULE = rows.module
 if MODULE is None:
     pytest.skip("this machine has no C compiler", allow_module_level=True)
 
@@ -24,7 +24,7 @@ if MODULE is None:
 def way():
     """In place of the ways that other tests go one by one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows_in_c, "module", MODULE)
+        patch.setattr(rows, "module", MODULE)
         patch.setattr(rows_compiled, "WORTH_MAKING", 256)
         yield
 
@@ -40,7 +40,7 @@ def a_table(*columns, **options):
 def of_text():
     """The exact and the compiled function for inserts of a table with one text."""
     table = a_table(Column("note"))
-    return table.insert, rows_in_c.insert(table)
+    return table.insert, rows.plan_insert(table)
 
 
 @given(st.randoms(use_true_random=False))
@@ -76,8 +76,8 @@ def test_ordinary_rows_are_copied_in_c():
 
 def test_rows_are_copied_by_a_plan_of_one_tuple():
     table = a_table(Column("note"))
-    update = rows_in_c.whole_update(table).__self__
-    for plan, start in ((update, 0), (rows_in_c.insert(table).__self__, -1)):
+    update = rows.plan_whole_update(table).__self__
+    for plan, start in ((update, 0), (rows.plan_insert(table).__self__, -1)):
         with pytest.raises(ValueError, match="copied by plans"):
             plan.copy([], start, 1, 1, {}, [], [], 0, b"", b"", b"")
 
@@ -85,7 +85,7 @@ def test_rows_are_copied_by_a_plan_of_one_tuple():
 @pytest.mark.parametrize("oid", TYPES)
 def test_every_text_in_a_column_of_every_type(oid):
     table = a_table(Column("c", oid))
-    in_c = rows_in_c.insert(table)
+    in_c = rows.plan_insert(table)
     for text in [*(text.encode() for text in TEXTS), *NO_TEXTS, None, UNCHANGED]:
         assert outcome(in_c, insert(1, text)) == outcome(table.insert, insert(1, text)), text
 
@@ -110,7 +110,7 @@ def test_ordinary_changes_do_not_pass_through_python():
     for kind, message in (("insert", insert(7, *row[1:])), ("update", update(row)), ("delete", delete(old=row))):
         expected = outcome(getattr(table, kind), message)
         setattr(table, kind, None)
-        assert outcome(getattr(rows_in_c, kind)(table), message) == expected
+        assert outcome(getattr(rows, f"plan_{kind}")(table), message) == expected
         assert expected[0] == b'{"c20":7}'
         assert after in expected[1]
 
@@ -154,8 +154,8 @@ def test_what_is_no_message_goes_to_the_exact_function(of_text):
 
 
 def test_a_column_with_a_form_of_its_own_leaves_the_table_to_python():
-    assert rows_in_c.insert(a_table(Column("at", 1114), time="connect")) is None
-    assert rows_in_c.insert(a_table(Column("at", 1114))) is not None
+    assert rows.plan_insert(a_table(Column("at", 1114), time="connect")) is None
+    assert rows.plan_insert(a_table(Column("at", 1114))) is not None
 
 
 def test_plans_that_are_none_are_refused():
@@ -181,7 +181,7 @@ def test_plans_that_are_none_are_refused():
 
 def test_nothing_is_left_of_a_table_that_is_gone():
     table = a_table(Column("note"))
-    in_c = table.changes = rows_in_c.insert(table)
+    in_c = table.changes = rows.plan_insert(table)
     gone, message = weakref.ref(table), insert(1, "ok") + PAD
     unusual = insert(1, None).replace(b"n", b"x") + PAD
     around = [bytes(bytearray(each)) for each in AROUND]

@@ -10,7 +10,7 @@ from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import State
-from edge.progress.record_settings import RecordSettings
+from edge.progress.notes import RecordSettings
 from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore
 from headrace.errors import NoSpace

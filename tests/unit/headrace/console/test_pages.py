@@ -19,10 +19,9 @@ from headrace.console import lake as lakes
 from headrace.console import sources
 from headrace.console.bridges import Bridges
 from headrace.console.charts import History
-from headrace.console.lake import Lake
+from headrace.console.lake import Lake, Retention, RetentionView
 from headrace.console.lake_view import Expectation, LakeView, Load, Reached, StreamPublished, TablePublished, Verdict
 from headrace.console.pages import Known, Pages
-from headrace.console.retention import Retention, RetentionView
 from headrace.console.server import Settings, application
 from headrace.console.sources import Files
 from headrace.console.table_detail import TableDetails

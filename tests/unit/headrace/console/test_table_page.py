@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from headrace.configuration.lake import Stream, TableOptions
-from headrace.console import audit, lineage, plots, table_detail
+from headrace.console import lineage, plots, table_detail
 from headrace.console.lake import Lake
 from headrace.console.table_detail import TableDetails
 from headrace.lake.own_tables import OwnTables
@@ -207,14 +207,14 @@ def test_of_a_long_audit_file_the_end_alone_is_read(tmp_path):
     newest = json.dumps({"at": "2026-02-01T10:00:00Z", "state": "begins", "user": "new", "query": "accounts"}) + "\n"
     filler = json.dumps({"at": "2026-01-09T10:00:00Z", "state": "begins", "user": "x", "query": "y" * 9000}) + "\n"
     file.write_text(line + filler * 200 + newest)
-    found = audit.find_reads(file, "accounts")
+    found = table_detail.find_reads(file, "accounts")
     assert [read.user for read in found.users] == ["new"]
     assert found.since == datetime(2026, 1, 9, 10, tzinfo=UTC)
-    assert audit.find_reads(tmp_path / "none", "accounts") == audit.Reads(configured=True)
+    assert table_detail.find_reads(tmp_path / "none", "accounts") == table_detail.Reads(configured=True)
 
 
 def test_an_audit_file_that_cannot_be_read_is_named(tmp_path):
-    assert audit.find_reads(tmp_path, "accounts").problem == f"{tmp_path} cannot be read: Is a directory"
+    assert table_detail.find_reads(tmp_path, "accounts").problem == f"{tmp_path} cannot be read: Is a directory"
 
 
 def test_a_page_costs_a_few_reads_and_none_while_nothing_is_new(tmp_path, served, monkeypatch):

@@ -5,10 +5,10 @@ from collections import deque
 
 import pytest
 
+from edge.mysql.deferred_transactions import NotPrepared, PreparedTransactions
 from edge.mysql.events import xid as xid_of
 from edge.mysql.snapshot_reader import SnapshotReader
 from edge.mysql.table_cache import Copied
-from edge.mysql.xa import NotPrepared, PreparedTransactions
 from headrace.errors import Retryable
 from tests.unit.edge.mysql import chunks
 from tests.unit.edge.mysql.events import (

@@ -1,11 +1,15 @@
-"""The settings by which records are written, and up to where the far side may have records of other settings.
+"""What the edge notes in its state folder next to the checkpoint: by which settings records are written, and which transactions
+an operator passes over (`headrace edge pass`). A JSON file for each, for the holder of the folder's lock.
 
 A schema record goes ahead of a table's first change in each session. The far side drops it with that change where it has the
 change already, which is right as long as the schema is the same as before. After `[records]`, `[policy]` or the release was
-changed it is not: the changes behind would be read by the former schema. So a note in the state folder has by which settings
-records are written, and where others were written before, every change that the far side may have carries its schema record
-(edge/records/batcher.py): whichever change is the first that is new, its schema goes ahead of it. After a stop with everything
-acknowledged there is no such change, or only those of a transaction that was sent in part.
+changed it is not: the changes behind would be read by the former schema. So where records of other settings were written before,
+every change that the far side may have carries its schema record (edge/records/batcher.py): whichever change is the first that is
+new, its schema goes ahead of it. After a stop with everything acknowledged there is no such change, or only those of a
+transaction that was sent in part.
+
+The edge also notes at which transaction decoding ended; the command passes no other one. A transaction that is passed stays
+listed, so a log that is read again gives the same records.
 """
 
 import hashlib
@@ -15,17 +19,18 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec import json
 
 from edge.progress.checkpoint import Checkpoint
 from headrace import __version__, files
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import ReplicationError
-from headrace.formats import UNREADABLE
+from headrace.errors import NeedsOperator, ReplicationError
+from headrace.formats import PASSED_TRANSACTIONS, UNREADABLE
 from headrace.position import Position
 
 _log = logging.getLogger(__name__)
 
-_NAME = "records.json"
+_SETTINGS_FILE = "records.json"
 #: The end of a log whose connector does not name it: beyond all places.
 UNKNOWN_END: Final = 1 << 128
 
@@ -44,7 +49,7 @@ class RecordSettings:
     """The note of one state folder; for the capturing thread alone."""
 
     def __init__(self, folder: Path, config: EdgeFile) -> None:
-        self._path = folder / _NAME
+        self._path = folder / _SETTINGS_FILE
         self._settings = fingerprint(config)
         # The place up to which a former process may have sent, by its log; None before the first session.
         self._sent_until: int | None = None
@@ -107,12 +112,12 @@ class RecordSettings:
     def read(folder: Path) -> _Note | None:
         """Return the note of a state folder; None where there is none."""
         try:
-            return msgspec.json.decode((folder / _NAME).read_bytes(), type=_Note)
+            return msgspec.json.decode((folder / _SETTINGS_FILE).read_bytes(), type=_Note)
         except FileNotFoundError:
             return None
         except (OSError, *UNREADABLE):
             # As if nothing were known: more schema records than needed.
-            _log.warning("%s cannot be read, and is written again", folder / _NAME)
+            _log.warning("%s cannot be read, and is written again", folder / _SETTINGS_FILE)
             return None
 
     def _write(self, note: _Note) -> None:
@@ -133,3 +138,95 @@ def fingerprint(config: EdgeFile) -> str:
     zero_dates = [names.zero_dates for names in (source.mariadb, source.mysql) if names is not None]
     parts = (__version__, config.records, config.policy, zero_dates)
     return hashlib.sha256(msgspec.json.encode(parts, enc_hook=repr)).hexdigest()
+
+
+_PASSED_FILE = "passed.json"
+#: Prefix of the message that takes the place of a transaction which was passed.
+PREFIX = "headrace.passed"
+
+
+class Passed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A transaction that is passed."""
+
+    #: Its GTID, or the LSN of its commit, as the server writes it.
+    transaction: str
+    #: Who decided so, and when, in milliseconds since 1970.
+    by: str
+    at_ms: int
+
+    @property
+    def reason(self) -> str:
+        """Why the tables that it touched need a copy."""
+        return f"transaction {self.transaction} was passed over by {self.by}"
+
+    def message(self, tables: list[str]) -> bytes:
+        """Return the content of the record that takes its place; `tables` are those that need a copy."""
+        return json.encode({"transaction": self.transaction, "by": self.by, "at_ms": self.at_ms, "tables": tables})
+
+
+class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    version: int = PASSED_TRANSACTIONS.version
+    #: Of which the names are: a server that was reset, or another one, gives them again.
+    epoch: int = 0
+    #: The transaction at which decoding ended; empty for none.
+    stopped: str = ""
+    passed: list[Passed] = []
+
+
+class PassedTransactions:
+    """Those of one state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read them; raise NeedsOperator when that cannot be done."""
+        self._path = folder / _PASSED_FILE
+        self._file = self._read()
+
+    @property
+    def stopped(self) -> str:
+        """The transaction at which decoding ended; empty for none."""
+        return self._file.stopped
+
+    @property
+    def by_name(self) -> dict[str, Passed]:
+        """What is passed, by GTID or LSN."""
+        return {passed.transaction: passed for passed in self._file.passed}
+
+    def begin(self, epoch: int) -> None:
+        """Begin a session of an epoch: the names of another epoch are forgotten, and where decoding ended before.
+
+        It may not end there now. Raises NoSpace or NeedsOperator when that cannot be noted.
+        """
+        if self._file.epoch != epoch:
+            self._file = _File(epoch=epoch)
+            self._write()
+        self.stop_at("")
+
+    def stop_at(self, transaction: str) -> None:
+        """Note at which transaction decoding ended, empty for none; raise NoSpace or NeedsOperator when that fails."""
+        if transaction != self._file.stopped:
+            self._file.stopped = transaction
+            self._write()
+
+    def add(self, passed: Passed) -> None:
+        """Note that a transaction is passed; raise as `stop_at` does."""
+        if passed.transaction not in self.by_name:
+            self._file.passed.append(passed)
+            self._write()
+
+    def _read(self) -> _File:
+        try:
+            data = self._path.read_bytes()
+            PASSED_TRANSACTIONS.check_json(data, str(self._path))
+            return json.decode(data, type=_File)
+        except FileNotFoundError:
+            return _File()
+        except OSError as error:
+            raise files.problem(self._path, "read", error) from error
+        except UNREADABLE as error:
+            raise NeedsOperator(
+                f"{self._path} is damaged",
+                hint="Remove it; then pass the transactions again at which the edge stops.",
+            ) from error
+
+    def _write(self) -> None:
+        files.write_private(self._path, json.encode(self._file))

@@ -1,20 +1,23 @@
-"""XA transactions: what was prepared becomes changes when it commits, at the place and under the GTID of the commit.
+"""Transactions that are not decoded as their events come: XA ones, large ones, and those that are passed over.
 
-The log has their rows ahead of the decision: they are held (edge/mysql/xa.py) and decoded when the commit comes; a
-rollback drops them. So positions follow the order of commits and depend on the log alone, and nothing of an undecided
-transaction is sent. The rows are looked for and decoded in rounds, while the events behind the commit wait: the capturing thread
-gets its turn after each. Called by edge/mysql/decoder.py, which it gives the events to decode.
-
-XA transactions that are prepared and not decided: their rows, or where the log has them.
+What XA prepared becomes changes when it commits, at the place and under the GTID of the commit: the log has the rows ahead of the
+decision, so they are held and decoded when the commit comes; a rollback drops them. So positions follow the order of commits and
+depend on the log alone, and nothing of an undecided transaction is sent. Such rows, and a large transaction, are looked for and
+decoded in rounds, while the events behind the commit wait: the capturing thread gets its turn after each. A transaction that is
+passed over is followed to its end, and read for the tables that it names alone. Called by edge/mysql/decoder.py.
 """
 
+import struct
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import Final, Protocol
 
 from edge.mysql import errors, events
-from edge.mysql.ddl import Statement
+from edge.mysql.ddl import Kind, Name, Statement
 from edge.mysql.events import Group
+from edge.mysql.table_cache import TableCache
+from edge.mysql.table_map import parse_names
+from headrace.errors import ReplicationError
 
 #: An event and where it ends without its checksum.
 Event = tuple[bytes, int]
@@ -272,3 +275,59 @@ class XaTransactions:
     def _wait(self, event: bytes, end: int) -> bool:
         self._waiting.append((event, end))
         return True
+
+
+_UNDECODABLE = (struct.error, IndexError, KeyError, ValueError, OverflowError, ReplicationError)
+
+
+class PassedEvents:
+    """What is known of one such transaction; `is_single`: its first statement is its end, unless that is BEGIN."""
+
+    def __init__(self, tables: TableCache, *, is_single: bool) -> None:
+        self._tables, self._is_single = tables, is_single
+        self._named: set[Name] = set()
+        self._is_whole = True
+
+    @property
+    def touched(self) -> set[Name]:
+        """The captured tables that it may have changed: all where that cannot be read."""
+        if not self._is_whole:
+            return self._tables.all_captured()
+        return {name for name in self._named if self._tables.captures(*name)}
+
+    def ends(self, event: bytes, end: int) -> bool:
+        """Take an event of it; return whether that is its last one."""
+        kind = event[4]
+        try:
+            if kind == events.TABLE_MAP:
+                database, table, _ = parse_names(event[events.HEADER_SIZE : end])
+                self._named.add((database, table))
+            elif kind in {events.QUERY, events.QUERY_COMPRESSED}:
+                return self._ends_with(events.query(event, end, compressed=kind == events.QUERY_COMPRESSED))
+            elif kind == events.TRANSACTION_PAYLOAD:
+                for inner in events.Payload(event[events.HEADER_SIZE : end]).events():
+                    self.ends(inner, len(inner))
+            elif kind == events.EXECUTE_LOAD:
+                self._name(*self._tables.statement(events.loading_query(event, end)))
+            elif kind not in events.ROWS and kind not in events.PASSED and kind not in {events.XID, events.XA_PREPARE}:
+                self._is_whole = False
+        except _UNDECODABLE:
+            self._is_whole = False
+            return self._is_single or kind == events.TRANSACTION_PAYLOAD
+        return kind in {events.XID, events.XA_PREPARE, events.TRANSACTION_PAYLOAD}
+
+    def _ends_with(self, query: events.Query) -> bool:
+        text, statement = self._tables.statement(query)
+        if statement.kind in {Kind.BEGIN, Kind.XA_START}:
+            self._is_single = False
+            return False
+        if statement.kind is Kind.COMMIT or (statement.kind is Kind.ROLLBACK and " " not in statement.opening):
+            return True
+        self._name(text, statement)
+        return self._is_single
+
+    def _name(self, _text: str, statement: Statement) -> None:
+        if statement.kind not in {Kind.HARMLESS, Kind.ROLLBACK, Kind.XA_END}:
+            names = {*statement.tables, *(name for name, _ in statement.moved)}
+            self._named |= names
+            self._is_whole = self._is_whole and bool(names)

@@ -3,7 +3,7 @@
 import pytest
 
 from headrace.errors import Retryable
-from headrace.verify.mysql import binlog
+from headrace.verify.mysql import side
 
 FILES = {
     "log.000007": [(4, "Format_desc", ""), (300, "Gtid", "BEGIN GTID 0-1-1"), (342, "Table_map", "table_id: 18 (pay.t)"),
@@ -27,11 +27,11 @@ def idle(more=(), *, files=FILES, end=2000, commit=KNOWN):
         first, most = (int(word) for word in rest.split() if word.isdigit())
         return [(name, at, kind, 1, 0, info) for at, kind, info in events[name] if at >= first][:most]
 
-    return binlog.idle(
+    return side.is_binlog_idle(
         ask,
         lambda database, table: database == "pay" and table != "uncaptured",
         commit,
-        binlog.place(newest, end),
+        side.binlog_place(newest, end),
         {"pay.numbers"},
     )
 
@@ -78,16 +78,16 @@ def test_files_that_are_gone_count_as_changes():
 
 
 def test_a_long_log_is_read_by_pages(monkeypatch):
-    monkeypatch.setattr(binlog, "_PAGE", 2)
+    monkeypatch.setattr(side, "_PAGE", 2)
     other = [GTID, ("Table_map", "table_id: 19 (other.t)"), ("Xid", "")] * 5
 
     assert idle(other)
     assert not idle([*other, GTID, ("Table_map", "table_id: 18 (pay.t)")])
-    monkeypatch.setattr(binlog, "_MOST", 10)
+    monkeypatch.setattr(side, "_MOST", 10)
     assert not idle(other)
 
 
 def test_a_snapshot_behind_four_gib_of_a_file_has_no_place():
     """M14: the edge counts transactions there."""
     with pytest.raises(Retryable, match=r"binlog\.000007 is so large"):
-        binlog.place("binlog.000007", 0xFFFF0000)
+        side.binlog_place("binlog.000007", 0xFFFF0000)

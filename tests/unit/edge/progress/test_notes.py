@@ -1,11 +1,13 @@
-"""E5: the schema record of changed settings reaches the far side ahead of the first change that it takes, whichever that is."""
+"""Changed settings of records: their schema record reaches the far side ahead of the first change that it takes (E5). And passed
+transactions: of the present epoch alone.
+"""
 
 import msgspec
 import pytest
 
 from bridge.model.chain import Next, judge
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.progress.record_settings import UNKNOWN_END, RecordSettings, fingerprint
+from edge.progress.notes import UNKNOWN_END, Passed, PassedTransactions, RecordSettings, fingerprint
 from headrace.configuration.edge import ColumnRule, EdgeFile, Policy
 from headrace.configuration.load import load
 from headrace.position import Position
@@ -173,3 +175,18 @@ def test_the_sum_over_settings_knows_each_of_them_and_no_secret(config, monkeypa
         msgspec.structs.replace(config, policy=msgspec.structs.replace(config.policy, exclude_tables=["a.b"])),
     ]
     assert len({fingerprint(each) for each in [config, *others]}) == 3
+
+
+def test_names_of_another_epoch_are_other_transactions(tmp_path):
+    """A server that was reset gives the same GTIDs again: nobody consented to give those up."""
+    first = PassedTransactions(tmp_path)
+    first.begin(1)
+    first.stop_at("0-1-7")
+    first.add(Passed("0-1-7", "ani@edge", 17))
+    again = PassedTransactions(tmp_path)
+    again.begin(1)
+    assert (list(again.by_name), again.stopped) == (["0-1-7"], "")
+    other = PassedTransactions(tmp_path)
+    other.begin(2)
+    assert not other.by_name
+    assert not PassedTransactions(tmp_path).by_name
