@@ -5,6 +5,7 @@ deferred task starts twice, which costs more seconds than a small load. While it
 """
 
 import socket
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,4 +52,6 @@ class WarmLoadOperator(SparkSubmitOperator):
         if self._connection is None:
             super().on_kill()
         else:
-            self._connection.shutdown(socket.SHUT_RDWR)
+            # After a time-out it is closed already.
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)

@@ -1,8 +1,9 @@
 """Loads in a warm process: how a load is requested from a running `headrace lake serve`, which has a JVM, and what it answers.
 
 Over a socket of this machine, in a folder of the server's user alone. A request is a line of JSON; the answer is lines of
-progress, and a last one with the report. Whoever closes the connection cancels the load. Used by the server, the command and
-Airflow's tasks, which import neither Spark nor the lake's file for it.
+progress, empty ones while there is none, and a last one with the report. Whoever closes the connection cancels the load, and the
+server closes it once that has ended. Used by the server, the command and Airflow's tasks, which import neither Spark nor the
+lake's file for it.
 """
 
 import logging
@@ -10,8 +11,9 @@ import os
 import socket
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal
 
 import msgspec
@@ -24,6 +26,10 @@ _log = logging.getLogger(__name__)
 _SOCKET = "socket"
 #: Seconds for which a server may let a client wait to be connected.
 _CONNECT_SECONDS = 5.0
+#: Seconds after which a server sends an empty line, and after which one that sent nothing is taken for dead. The end of a load
+#: that was broken off is waited for as long.
+HEARTBEAT_SECONDS = 5.0
+_SILENT_SECONDS = 30.0
 #: Where Linux has the folders that a process holds: such a path is short, as that of a socket must be, and is that very folder.
 _HELD = Path("/proc/self/fd")
 
@@ -124,7 +130,7 @@ def connect(folder: Path) -> socket.socket | None:
         connection.settimeout(_CONNECT_SECONDS)
         with hold(folder) as (_, path):
             connection.connect(path)
-        connection.settimeout(None)
+        connection.settimeout(_SILENT_SECONDS)
     except (OSError, NeedsOperator) as error:
         connection.close()
         if isinstance(error, NeedsOperator):
@@ -134,22 +140,45 @@ def connect(folder: Path) -> socket.socket | None:
 
 
 def load(connection: socket.socket, request: Request, on_progress: OnProgress) -> Answer | None:
-    """Let the server load; None where it refuses or ends before it answers: then a process of its own can load.
+    """Let the server load; None where it refuses, ends or is silent before it answers: then a process of its own can load.
 
-    Assumes that the caller closes the connection, however this ends.
+    Raises what `on_progress` raises. Assumes that the caller closes the connection, however this ends.
     """
+    for answer in _answers(connection, request):
+        if isinstance(answer, Progress):
+            on_progress(answer.step, answer.done, answer.todo)
+        elif answer.refused:
+            _log.warning("the server does not load %s: %s", request.stream, answer.refused)
+            return None
+        else:
+            return answer
+    return None
+
+
+def _answers(connection: socket.socket, request: Request) -> Iterator[Progress | Answer]:
+    """Yield what the server answers, as long as it can be read."""
     try:
         connection.sendall(msgspec.json.encode(request) + b"\n")
         with connection.makefile("rb") as lines:
             for line in lines:
-                answer = msgspec.json.decode(line, type=Progress | Answer)
-                if isinstance(answer, Answer):
-                    if answer.refused:
-                        _log.warning("the server does not load %s: %s", request.stream, answer.refused)
-                    return None if answer.refused else answer
-                on_progress(answer.step, answer.done, answer.todo)
+                if line != b"\n":
+                    yield msgspec.json.decode(line, type=Progress | Answer)
+        _log.warning("the server ended before the load of %s did", request.stream)
     except (OSError, msgspec.DecodeError) as error:
         _log.warning("the server broke off the load of %s (%s)", request.stream, type(error).__name__)
-        return None
-    _log.warning("the server ended before the load of %s did", request.stream)
-    return None
+        _await_end(connection)
+
+
+def _await_end(connection: socket.socket) -> None:
+    """Cancel a load and wait a while for its end, so that the next one need not compete with it.
+
+    A server that is frozen ends none. One that goes on behind another load adds nothing: Delta takes each of its commits only if
+    it is the next one, so it ends with an error (tests/integration/lake/test_lake_writers.py).
+    """
+    until = monotonic() + _SILENT_SECONDS
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_WR)
+        while (left := until - monotonic()) > 0:
+            connection.settimeout(left)
+            if not connection.recv(65_536):
+                return

@@ -102,7 +102,7 @@ def run(
         try:
             current = silver.load(spark, lake, stream, on_progress=of_step("silver")) if only != "bronze" else None
         except ReplicationError:
-            run_log.record(spark, lake, raw, None)
+            _record(spark, lake, raw, None)
             raise
     return _report(spark, lake, stream, raw, current)
 
@@ -111,12 +111,20 @@ def _report(
     spark: SparkSession, lake: LakeFile, stream: str, raw: BronzeReport | None, current: SilverReport | None
 ) -> Report:
     """Record what a load did where others look for it, which fails no load, and return it."""
-    lag = run_log.record(spark, lake, raw, current)
+    lag = _record(spark, lake, raw, current)
     has_published = current is not None and current.load is not None
     registered = metastore.after_load(spark, lake, stream) if has_published else None
     if current is not None and has_published:
         lineage.send_load(lake, stream, current)
     return Report(bronze=raw, silver=current, lag=lag, metastore=registered)
+
+
+def _record(
+    spark: SparkSession, lake: LakeFile, raw: BronzeReport | None, current: SilverReport | None
+) -> dict[str, float]:
+    """Record what a load did, of one that is cancelled too: jobs of its tag are cancelled until it has ended."""
+    spark.sparkContext.clearJobTags()
+    return run_log.record(spark, lake, raw, current)
 
 
 def follow(

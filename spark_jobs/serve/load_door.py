@@ -23,7 +23,7 @@ import msgspec
 from headrace import doors
 from headrace.errors import UNEXPECTED, CorruptInput, NeedsOperator, ReplicationError, Retryable
 from headrace.waiting import Wakeup
-from headrace.warm_loads import Answer, Failure, OnProgress, Progress, Request, hold
+from headrace.warm_loads import HEARTBEAT_SECONDS, Answer, Failure, OnProgress, Progress, Request, hold
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +100,8 @@ class LoadDoor:
                 f"the server cannot listen for loads in {self._folder}: {error.strerror}",
                 hint="Another 'headrace lake serve' of this file may run: one takes its loads.",
             ) from error
+        # It has its thread from now on: a request that got none would be done later, when its sender has gone.
+        self._worker.submit(lambda: None)
         threading.Thread(target=self._accept, name="requests for loads", daemon=True).start()
         return self
 
@@ -126,11 +128,20 @@ class LoadDoor:
                 select.select([], [], [], _EVERY)
                 continue
             if not self._open.acquire(blocking=False):
-                with connection, suppress(OSError):
-                    connection.settimeout(self._seconds)
-                    _send(connection, Answer(refused=f"{MOST} requests wait already"))
+                self._refuse(connection, f"{MOST} requests wait already")
                 continue
-            threading.Thread(target=self._serve, args=(connection,), name="a request for a load", daemon=True).start()
+            thread = threading.Thread(target=self._serve, args=(connection,), name="a request for a load", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                # Python's error where the system has no more threads for this user: that may pass, too.
+                self._open.release()
+                self._refuse(connection, "it has no thread for this request")
+
+    def _refuse(self, connection: socket.socket, reason: str) -> None:
+        with connection, suppress(OSError):
+            connection.settimeout(self._seconds)
+            _send(connection, Answer(refused=reason))
 
     def _serve(self, connection: socket.socket) -> None:
         try:
@@ -177,6 +188,7 @@ class LoadDoor:
         future = self._worker.submit(self._run, load)
         future.add_done_callback(lambda _: wakeup.notify())
         shown: dict[str, Progress] = {}
+        heard = began
         connection.settimeout(self._seconds)
         while not future.done():
             ready, _, _ = select.select([connection.fileno(), wakeup.fileno()], [], [], _EVERY)
@@ -186,12 +198,17 @@ class LoadDoor:
                 return None
             for step, progress in list(load.progress.items()):
                 if shown.get(step) != progress:
-                    shown[step] = progress
+                    shown[step], heard = progress, monotonic()
                     try:
                         _send(connection, progress)
                     except OSError:
                         self._cancel(load, future)
                         raise
+            # Not to a sender that is stopped and reads nothing: its load goes on.
+            if monotonic() > heard + HEARTBEAT_SECONDS and select.select([], [connection], [], 0)[1]:
+                with suppress(OSError):
+                    connection.send(b"\n")
+                heard = monotonic()
             if monotonic() > began + self._wait_seconds and not self._goes_first(request) and future.cancel():
                 return Answer(refused="it loads another stream")
         return future.result() if not future.cancelled() else None

@@ -5,15 +5,17 @@ by the lake's file as it is then. Called by the server, one load at a time, in o
 """
 
 import io
+from contextlib import suppress
 from pathlib import Path
 
 from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
-from headrace.errors import ReplicationError
+from headrace.errors import ConfigurationError, ReplicationError
 from headrace.warm_loads import Answer, Failure, OnProgress, Request
 from spark_jobs import load, preflight, session
 from spark_jobs.serve import load_door
@@ -27,6 +29,14 @@ _OWN = {
 }
 
 
+def has_ended(spark: SparkSession) -> bool:
+    """Whether the JVM has ended, or Spark in it was stopped, as after an error of its own: then all that is asked of it fails."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - PySpark offers no other way.
+    except (Py4JError, OSError):
+        return True
+
+
 class Loader(load_door.Loader):
     """Runs loads."""
 
@@ -36,13 +46,31 @@ class Loader(load_door.Loader):
         self._sessions: dict[bool, SparkSession] = {}
 
     def run(self, tag: str, request: Request, on_progress: OnProgress) -> Answer:
-        """Load; raise what a load raises. Refuses what a process that was started by another file cannot do."""
+        """Load; raise what a load raises.
+
+        Refuses what a process cannot do that was started by another file or in another environment, and all once Spark has ended.
+        """
         if Path(request.config).resolve() != Path(self._lake.path).resolve():
             return Answer(refused=f"it was started with {self._lake.path}")
-        lake = load_file(self._lake.path, LakeFile)
+        try:
+            lake = load_file(self._lake.path, LakeFile)
+        except ReplicationError as error:
+            return Answer(refused=error.message)
         if (lake.lake, lake.spark) != (self._lake.lake, self._lake.spark):
             return Answer(refused=f"[lake] or [spark] of {lake.path} changed since it was started: start it again")
         lake.stream(request.stream)
+        try:
+            if not has_ended(self._served):
+                return self._load(lake, tag, request, on_progress)
+        except ConfigurationError as error:
+            # Of a secret, say, that the sender's environment has, and not this one.
+            return Answer(refused=error.message)
+        except Exception:
+            if not has_ended(self._served):
+                raise
+        return Answer(refused="its Spark has ended")
+
+    def _load(self, lake: LakeFile, tag: str, request: Request, on_progress: OnProgress) -> Answer:
         group = TableGroup.parse(request.group) if request.group else None
         outlook = preflight.look(lake, request.stream, request.only)
         done = outlook.report
@@ -62,7 +90,9 @@ class Loader(load_door.Loader):
                     on_progress=on_progress,
                 )
             finally:
-                context.clearJobTags()
+                # What the load failed with is what counts.
+                with suppress(Py4JError, OSError):
+                    context.clearJobTags()
         return _answer(done, request)
 
     def cancel(self, tag: str) -> None:

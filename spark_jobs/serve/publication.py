@@ -144,12 +144,16 @@ class Listing:
         for database in DATABASES:
             self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
 
-    def keep(self, relations: list[Relation], columns: dict[str, str]) -> None:
-        """List these names and no others; `columns` has a mark of a table's columns by its path."""
+    def keep(self, relations: list[Relation], columns: dict[str, str]) -> list[str]:
+        """List these names and no others, and return those that could not be listed.
+
+        `columns` has a mark of a table's columns by its path.
+        """
         wanted = {f"{each.database}.{storage.name(each.name)}": each for each in relations}
         for name in self._listed.keys() - wanted.keys():
             self.spark.sql(f"DROP VIEW IF EXISTS {name}")
             del self._listed[name]
+        unlisted = []
         for name, relation in wanted.items():
             mark = (relation.query or relation.path, columns.get(relation.path, ""))
             if self._listed.get(name) == mark:
@@ -161,3 +165,5 @@ class Listing:
             except ReplicationError as error:
                 # It is not listed, and can be asked as far as it can be read.
                 _log.warning("%s is not listed: %s", name, error.message)
+                unlisted.append(name)
+        return unlisted

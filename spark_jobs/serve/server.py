@@ -6,24 +6,27 @@ Assumes the jar of the Java classes in this folder. Called by `headrace lake ser
 """
 
 import logging
+import math
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load as load_file
 from headrace.configuration.sections import Serve
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
 from headrace.process import jar_folder
 from headrace.waiting import StopRequest
-from spark_jobs.errors import explained
+from spark_jobs.errors import SparkFailed, explained
 from spark_jobs.serve import publication
 from spark_jobs.serve.load_door import LoadDoor
-from spark_jobs.serve.loader import Loader
+from spark_jobs.serve.loader import Loader, has_ended
 from spark_jobs.serve.publication import Listing
 from spark_jobs.session import session
 from spark_jobs.state import delta_log, published
@@ -34,6 +37,8 @@ _log = logging.getLogger(__name__)
 _JAR = "headrace-serve.jar"
 #: How often it is looked whether something was published, in seconds.
 _LOOK_SECONDS = 0.25
+#: And whether names that could not be listed can be.
+_UNLISTED_SECONDS = 60.0
 #: What the guarantees of served sessions rest on.
 FIXED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,headrace.serve.Guard",
@@ -59,7 +64,7 @@ _IDLE_MINUTES = 60
 def run(lake: LakeFile, stopped: StopRequest, ready: Callable[[int, int], None]) -> None:
     """Serve until stopped; `ready` is called with the ports of Spark Connect and Thrift once queries are answered.
 
-    Raises NeedsOperator where it cannot listen or has no jar.
+    Raises NeedsOperator where it cannot listen or has no jar, and SparkFailed once its Spark has ended.
     """
     loads = lake.serve.loads
     spark = session(lake, name="headrace lake serve", writes=loads is not None, more_jars=[jar()], fixed=FIXED)
@@ -76,7 +81,9 @@ def run(lake: LakeFile, stopped: StopRequest, ready: Callable[[int, int], None])
             ready(*ports)
             follower.follow()
     finally:
-        spark.stop()
+        # A JVM that has ended cannot be stopped.
+        with suppress(Py4JError, OSError):
+            spark.stop()
 
 
 class Follower:
@@ -86,33 +93,70 @@ class Follower:
         self._spark, self._lake, self._serve, self._stopped = spark, lake, serve, stopped
         self._listing = Listing(spark)
         self._listing.begin()
-        self._seen: tuple[int, str] | None = None
+        #: What is shown: the mark of what is published, and when the lake's file was changed.
+        self._seen: tuple[tuple[int, str], int | None] | None = None
+        self._changed: int | None = None
+        self._list_again = math.inf
 
     def follow(self) -> None:
-        """Look until stopped; what cannot be looked up now is looked up again, and the last publication is shown meanwhile."""
+        """Look until stopped; what cannot be looked up now is looked up again, and the last publication is shown meanwhile.
+
+        Raises SparkFailed once Spark has ended.
+        """
         while not self._stopped.wait(_LOOK_SECONDS):
+            if has_ended(self._spark):
+                raise SparkFailed("the server's Spark has ended", hint="Start it again, or let a supervisor do that.")
             try:
                 with explained("serve"):
                     self.look()
-            except ReplicationError as error:
-                _log.warning("what is published cannot be looked up now: %s", error.message)
+            except (ReplicationError, OSError) as error:
+                reason = (
+                    error.message if isinstance(error, ReplicationError) else error.strerror or type(error).__name__
+                )
+                _log.warning("what is published cannot be looked up now: %s", reason)
                 self._stopped.wait(5)
 
     def look(self) -> None:
-        """Show what is published, if that is new."""
+        """Show what is published, if that or the lake's file is new."""
+        self._read_file()
         place = published.path(self._lake)
         mark = delta_log.mark(self._spark, place) if delta_log.is_table(self._spark, place) else None
-        if mark is None or mark == self._seen:
+        if mark is None or ((mark, self._changed) == self._seen and monotonic() < self._list_again):
             return
         relations = publication.newest(self._spark, self._lake)
-        self._serve.Publications.publish(publication.as_json(str(mark[0]), relations))
-        self._seen = mark
-        self._listing.keep(relations, publication.columns(self._spark, self._lake))
+        # By the number the past is known, which has streams of the file, too.
+        self._serve.Publications.publish(publication.as_json(f"{mark[0]} {self._changed}", relations))
+        unlisted = self._listing.keep(relations, publication.columns(self._spark, self._lake))
+        self._seen = mark, self._changed
+        self._list_again = monotonic() + _UNLISTED_SECONDS if unlisted else math.inf
+
+    def _read_file(self) -> None:
+        """Take the lake's file as it is now, if it changed; what Spark was started with stays as it was."""
+        file = Path(self._lake.path)
+        changed = file.stat().st_mtime_ns if file.exists() else None
+        if changed == self._changed:
+            return
+        self._changed = changed
+        try:
+            lake = load_file(file, LakeFile)
+        except ReplicationError as error:
+            _log.warning("streams and tables are shown as they were in the lake's file: %s", error.message)
+            return
+        if (lake.lake, lake.spark) == (self._lake.lake, self._lake.spark):
+            self._lake = lake
+        else:
+            _log.warning("[lake] or [spark] of %s changed: start the server again to have it shown", file)
 
     def answer(self) -> None:
         """Look up what sessions ask of the past, until stopped."""
         while not self._stopped.is_set():
-            question = self._serve.Publications.takeQuestion()
+            try:
+                question = self._serve.Publications.takeQuestion()
+            except (Py4JError, OSError) as error:
+                # Where the JVM has ended, `follow` ends the server.
+                _log.warning("what sessions ask of the past cannot be seen now: %s", type(error).__name__)
+                self._stopped.wait(5)
+                continue
             if question is None:
                 continue
             try:

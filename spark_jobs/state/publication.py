@@ -60,8 +60,9 @@ def append(
         if maintenance and not changed and merged.bronze_removed == now.bronze_removed:
             return now
         schema_texts.keep(spark, schema_texts.path(lake), _texts(changed.values()))
-        if _committed(spark, lake, merged, changed, attempt, dropped, moved):
-            published.remember(spark, lake, merged)
+        version = _commit(spark, lake, merged, changed, attempt, dropped, moved)
+        if version is not None:
+            published.remember(spark, lake, merged, version)
             if merged.load % _PRUNE_EVERY == 0:
                 prune(spark, lake)
             return merged
@@ -101,7 +102,7 @@ def _texts(changed: Iterable[Table]) -> list[str]:
     return [text for table in changed if not isinstance(table.schemas, SchemaTexts) for text in table.schemas.values()]
 
 
-def _committed(
+def _commit(
     spark: SparkSession,
     lake: LakeFile,
     done: Published,
@@ -109,8 +110,8 @@ def _committed(
     attempt: str,
     dropped: Iterable[str],
     moved: delta_log.Note,
-) -> bool:
-    """Append a publication; return False when its number was taken by another one meanwhile."""
+) -> int | None:
+    """Append a publication; return its version, None when its number was taken by another one meanwhile."""
     # From text, so that no Python process is started for a few rows.
     rows = rows_of.rows(done, changed, dropped)
     for row in rows:
@@ -129,8 +130,11 @@ def _committed(
         # The first publications of many streams make the table at the same time.
         if not is_conflict(error):
             raise
-    notes = (delta_log.read_note(info, NOTE) for _, info in delta_log.commits(spark, published.path(lake)))
-    return next((note["attempt"] == attempt for note in notes if note and note["stream"] == done.stream), False)
+    for version, info in delta_log.commits(spark, published.path(lake)):
+        note = delta_log.read_note(info, NOTE)
+        if note and note["stream"] == done.stream:
+            return version if note["attempt"] == attempt else None
+    return None
 
 
 def _moved(former: Published, done: Published, changed: Mapping[str, Table]) -> delta_log.Note:

@@ -144,11 +144,12 @@ def of_streams(spark: SparkSession, lake: LakeFile) -> dict[str, Published]:
     place = path(lake)
     if not delta_log.is_table(spark, place):
         return {}
-    mark = delta_log.mark(spark, place)
-    if place not in _read or _read[place][0] != mark:
+    cached, mark = _read.get(place), delta_log.mark(spark, place)
+    if cached is None or cached[0] != mark:
         rows = own_rows.read(spark, place, mark[0], choose=own_rows.newest, query=_newest)
-        _read[place] = mark, _parse(spark, lake, rows)
-    return _read[place][1]
+        # Returned as it was read: another thread may note what it read of another commit.
+        cached = _read[place] = mark, _parse(spark, lake, rows)
+    return cached[1]
 
 
 def _newest(rows: DataFrame) -> DataFrame:
@@ -160,12 +161,15 @@ def _parse(spark: SparkSession, lake: LakeFile, newest: list[dict[str, Any]]) ->
     return rows_of.parse(newest, partial(SchemaTexts, spark, schema_texts.path(lake)))
 
 
-def remember(spark: SparkSession, lake: LakeFile, done: Published) -> None:
-    """Spare the next look its reading, where this publication is the only commit since the last one."""
+def remember(spark: SparkSession, lake: LakeFile, done: Published, version: int) -> None:
+    """Spare the next look its reading, where this publication, at its version, is the only commit since the last look."""
     cached, mark = _read.get(path(lake)), delta_log.mark(spark, path(lake))
-    if mark[0] == 0:
+    if mark[0] != version:
+        # Another process has published since: what is cached is of an older commit, and is read again.
+        return
+    if version == 0:
         _read[path(lake)] = mark, {done.stream: done}
-    elif cached and mark[0] == cached[0][0] + 1:
+    elif cached and cached[0][0] + 1 == version:
         _read[path(lake)] = mark, cached[1] | {done.stream: done}
 
 
@@ -183,12 +187,12 @@ def read_former(spark: SparkSession, lake: LakeFile) -> dict[str, Published]:
     place = former_path(lake)
     if not delta_log.is_table(spark, place):
         return {}
-    mark = delta_log.mark(spark, place)
-    if place not in _former or _former[place][0] != mark:
+    cached, mark = _former.get(place), delta_log.mark(spark, place)
+    if cached is None or cached[0] != mark:
         rows = spark.read.format("delta").option("versionAsOf", mark[0]).load(place)
         newest = rows.groupBy("stream").agg(F.max_by(F.struct(*rows.columns), "load").alias("row")).select("row.*")
-        _former[place] = mark, {row["stream"]: _former_state(row) for row in newest.collect()}
-    return _former[place][1]
+        cached = _former[place] = mark, {row["stream"]: _former_state(row) for row in newest.collect()}
+    return cached[1]
 
 
 def _former_state(row: Row) -> Published:

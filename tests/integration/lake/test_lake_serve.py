@@ -1,11 +1,11 @@
 """`headrace lake serve`: published versions by Spark Connect and JDBC, one publication for each query, nothing but queries."""
 
 import json
-import signal
 import threading
 from dataclasses import replace
 from datetime import UTC
 
+import psutil
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -408,9 +408,29 @@ def test_an_answer_has_an_end(spark, lake, server):
         assert len(session.sql("SELECT id FROM range(1000)").collect()) == 1000
 
 
+def test_settings_of_the_lakes_file_are_followed(spark, lake, server):
+    text = server.file.read_text()
+    with server.jdbc(spark) as jdbc:
+        server.file.write_text(f'{text}[streams.bank.tables."public.accounts"]\nvalid_view = true\n')
+        try:
+            eventually(lambda: jdbc.ask("SELECT count(*) FROM valid.accounts") == [("3",)])
+        finally:
+            server.file.write_text(text)
+        eventually(lambda: refused(jdbc.ask, "SELECT count(*) FROM valid.accounts"))
+
+
 @pytest.mark.long
-def test_a_killed_server_starts_again(spark, lake, server):
-    server.stop(signal.SIGKILL)
+def test_a_server_whose_jvm_is_killed_ends_and_starts_again(spark, lake, server):
+    # when its JVM is killed, as for a lack of memory
+    (jvm,) = psutil.Process(server.process.pid).children()
+    with warm_loads.connect(server.folder / "run" / "loads") as connection:
+        jvm.kill()
+        jvm.wait(60)
+        # then its loads are left to processes of their own, and it ends
+        request = Request(config=str(server.file), stream="bank", only="silver")
+        assert warm_loads.load(connection, request, lambda *_: None) is None
+    assert server.process.wait(120) == 5
+    assert "Spark has ended" in server.log
     server.start()
     with server.connect() as session, server.jdbc(spark) as jdbc:
         assert session.sql(SUM).collect()[0]["difference"] == 0

@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 import pytest
@@ -136,6 +136,95 @@ def test_no_more_wait_than_there_may(folder, loads, monkeypatch):
         eventually(lambda: ask(folder, "bank") is None, 20)
         loads.may_end.set()
     assert [answers[0].report for answers in (one, two)] == [{"silver": "bank"}] * 2
+
+
+def test_a_request_that_gets_no_thread_is_left_to_a_process_of_its_own(folder, loads, monkeypatch, caplog):
+    really, refused = threading.Thread.start, []
+
+    def start(thread):
+        if thread.name == "a request for a load" and len(refused) < load_door.MOST:
+            refused.append(thread)
+            raise RuntimeError("can't start new thread")
+        really(thread)
+
+    with LoadDoor(folder, loads):
+        monkeypatch.setattr(threading.Thread, "start", start)
+        assert [ask(folder, "bank") for _ in range(load_door.MOST)] == [None] * load_door.MOST
+        # the next ones are taken again
+        assert ask(folder, "bank").report == {"silver": "bank"}
+    assert "it has no thread" in caplog.text
+    assert loads.begun == ["bank"]
+
+
+def test_a_load_without_progress_is_heard_of(folder, loads, monkeypatch):
+    monkeypatch.setattr(load_door, "HEARTBEAT_SECONDS", 0.01)
+    loads.may_end.clear()
+    with LoadDoor(folder, loads), asking(folder, "bank") as (answers, _):
+        eventually(lambda: loads.begun == ["bank"], 20)
+        # one that waits, too
+        with warm_loads.connect(folder) as connection:
+            connection.sendall(msgspec.json.encode(Request(config="c", stream="other")) + b"\n")
+            assert connection.recv(2) == b"\n"
+        loads.may_end.set()
+    assert answers[0].report == {"silver": "bank"}
+
+
+@contextmanager
+def served(answer):
+    """Give a connection to a server, whose `answer` is called with its end of it, in a thread, once it has a request."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(20)
+
+    def serve():
+        with theirs, suppress(OSError):
+            theirs.recv(load_door.LONGEST)
+            answer(theirs)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with ours:
+            yield ours
+    finally:
+        thread.join(20)
+
+
+def test_a_server_that_is_silent_is_not_waited_for(monkeypatch, folder, caplog):
+    monkeypatch.setattr(warm_loads, "_SILENT_SECONDS", 0.1)
+    # a server that is frozen still has its socket, at which the system lets clients wait
+    folder.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as frozen:
+        frozen.bind(str(folder / "socket"))
+        frozen.listen()
+        assert ask(folder, "bank") is None
+    assert "broke off the load of bank (TimeoutError)" in caplog.text
+
+
+def test_a_load_that_is_not_understood_any_more_has_ended_before_the_next_one_begins():
+    ended = []
+
+    def answer(connection):
+        connection.sendall(b"no answer\n" * 3)
+        # the sender says that it takes no answer any more, and the load is cancelled
+        while connection.recv(100):
+            pass
+        ended.append("bank")
+
+    with served(answer) as connection:
+        assert warm_loads.load(connection, Request(config="c", stream="bank"), lambda *_: None) is None
+        assert ended == ["bank"]
+
+
+def test_an_error_of_the_output_is_not_the_servers(folder, loads):
+    def on_progress(*_):
+        raise BrokenPipeError("nobody reads the progress")
+
+    loads.may_end.clear()
+    with LoadDoor(folder, loads):
+        with pytest.raises(BrokenPipeError, match="nobody reads"), warm_loads.connect(folder) as connection:
+            warm_loads.load(connection, Request(config="c", stream="bank"), on_progress)
+        eventually(lambda: loads.ended == ["bank"], 20)
+    assert loads.cancelled
 
 
 def test_a_server_that_ends_cancels_its_load_and_leaves_its_sender_without_an_answer(folder, loads):
