@@ -11,7 +11,7 @@ from bridge import command, doctor
 from bridge.command import read_status
 from bridge.kafka import entries
 from bridge.kafka.entries import NOBODY
-from bridge.model.position_text import parse, position_text
+from bridge.model.position import parse, position_text
 from bridge.model.route import SourceRoute
 from bridge.positions import survey
 from bridge.positions.transfer import Export, SourcePosition, export_positions, import_positions
