@@ -153,11 +153,11 @@ def dead_letters(path: Path, stream: str, *, as_json: bool, only_open: bool) -> 
     stream's topics. To have the rows after all, raise [records] largest_megabytes at the edge and the topic's max.message.bytes;
     keep what --json prints, and give it to the edge: headrace edge snapshot --dead-letters FILE.
     """
-    from bridge import dead_letters as letters
+    from bridge import whole_topics
 
     file = load(path, BridgeFile)
     file.stream(stream)
-    rows = [each for each in letters.dead_letters(file, stream) if each["state"] == "open" or not only_open]
+    rows = [each for each in whole_topics.dead_letters(file, stream) if each["state"] == "open" or not only_open]
     if as_json:
         print(json.dumps(rows, indent=2))
     elif rows:
@@ -180,7 +180,7 @@ def schema(path: Path, form: str | None, table: str, source: str | None, *, of_k
 
     One of --connect, --json-schema, --avro and --sql has to be given. Reads all of the stream's own topic.
     """
-    from bridge.table_schemas import read_newest
+    from bridge.whole_topics import read_newest
     from headrace.schemas.printed import render_schema
 
     if form is None:

@@ -19,18 +19,17 @@ from typing import Any
 
 import msgspec
 
-from bridge.dead_letters import DeadLetterIndex
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.pending import encode as encode_delivery
 from bridge.deliveries.record import Record
-from bridge.model import position_text
 from bridge.model.delivery import Accept, Reject, Release
+from bridge.model.position import parse as parse_position_text
 from bridge.model.route import TablePatterns, TableRouter
 from bridge.positions.last_record import position_of
 from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, find_needed
 from bridge.routing.withheld_records import batch_of
-from bridge.table_schemas import schema_in
+from bridge.whole_topics import DeadLetterIndex, schema_in
 from headrace.amqp.links import decode as decode_message
 from headrace.amqp.transport import Message
 from headrace.batch import Batch, WrittenWith, decode, encode
@@ -163,7 +162,7 @@ def _check_written(parts_: BridgeParts, topics: set[str], partitions: Collection
                 if not 0 <= index < len(share.values) or any(not name or "\0" in name for name, _ in headers):
                     raise FaultError("a header that Kafka does not take")
         for each in positions:
-            parsed = position_text.parse(each.metadata)
+            parsed = parse_position_text(each.metadata)
             if parsed.source not in {SOURCE, OTHER} or len(each.metadata) > 4096:
                 raise FaultError(f"a position of {parsed.source}")
 
@@ -232,7 +231,7 @@ def text_input(chance: random.Random) -> bytes:
 
 def feed_text(data: bytes) -> None:
     """A committed position is one, or it is refused."""
-    result = expected(lambda: position_text.parse(data.decode(errors="surrogateescape")))
+    result = expected(lambda: parse_position_text(data.decode(errors="surrogateescape")))
     if result is not None:
         offsets = [each.next for each in result.withheld.tables.values()] if result.withheld is not None else []
         if not all(0 <= each < 1 << 63 for each in (*offsets, *result.order)):

@@ -43,7 +43,7 @@ LAYERS = {
         {"deliveries", "group", "withheld"},
         {"requests"},
         {"amqp"},
-        {"dead_letters", "doctor", "reloader", "service", "table_schemas"},
+        {"doctor", "reloader", "service", "whole_topics"},
         {"bridge"},
         {"command"},
     ),

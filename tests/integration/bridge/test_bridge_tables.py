@@ -6,12 +6,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from bridge.dead_letters import dead_letters
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
 from bridge.kafka.topics import make, owners
 from bridge.positions.last_record import read_last_record
 from bridge.positions.survey import positions_of
+from bridge.whole_topics import dead_letters
 from headrace.batch import Batch
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile

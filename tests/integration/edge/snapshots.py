@@ -2,7 +2,7 @@
 
 import json
 
-from bridge.dead_letters import DeadLetterIndex
+from bridge.whole_topics import DeadLetterIndex
 from edge.commands.snapshot import snapshot
 from edge.snapshot.store import Request, SnapshotStore
 from tests.rules.waiting import eventually

@@ -7,10 +7,9 @@ from contextlib import suppress
 
 import pytest
 
-from bridge.dead_letters import DeadLetterIndex
 from bridge.positions.last_record import position_of
 from bridge.positions.transfer import read_export
-from bridge.table_schemas import schema_in
+from bridge.whole_topics import DeadLetterIndex, schema_in
 from edge.commands import snapshot
 from edge.debezium.checkpoint import place_of
 from edge.mysql.replication import noted_dump_thread

@@ -1,12 +1,13 @@
-"""Dead letters: records in place of a change whose row was too large or could not be decoded (docs/records.md), in the topics.
+"""What commands find by reading whole topics: dead letters, and a table's newest schema.
 
-They are in the source's own order, in the place of the change, so nothing is hidden and no chain is broken. What is left to do
-is the edge's: raise the limit, put the values right, and copy the rows again (edge/commands/snapshot.py). Reads whole
-topics; called by the command.
-
-Which dead letters are open, and which are replaced: a later record of the same key has brought the row, or removed it.
+Dead letters are records in place of a change whose row was too large or could not be decoded (docs/records.md). They are in the
+source's own order, in the place of the change, so nothing is hidden and no chain is broken. What is left to do is the edge's:
+raise the limit, put the values right, and copy the rows again (edge/commands/snapshot.py). One is open until a later record of
+the same key has brought the row, or removed it. Schemas are in the stream's own topic: each source wrote the last schema record
+of a table.
 """
 
+from collections.abc import Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,7 +17,9 @@ from bridge.kafka.client import admin
 from bridge.kafka.entries import reading, records
 from bridge.kafka.topics import topics_of
 from headrace.configuration.bridge import BridgeFile
+from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.formats import UNREADABLE
+from headrace.schema import TableSchema
 
 #: Is in every dead letter. A text that holds the same is escaped.
 _MARK = b'"too_large":{"bytes":'
@@ -159,3 +162,80 @@ def dead_letters(file: BridgeFile, stream: str) -> list[dict[str, Any]]:
                     index.add(record.key(), record.value(), f"{topic}[{partition}]@{record.offset()}")
         rows += index.rows()
     return rows
+
+
+#: What a schema record has, and changes have not as a name of a field; a row's text may have it.
+_SCHEMA_HINT = b'"tableChanges"'
+
+
+class SourceSchema(NamedTuple):
+    """A table's schema, and where its topic's name and engine come from."""
+
+    schema: TableSchema
+    #: `source.connector` of the table's records.
+    connector: str
+    #: What names of the stream's topics for tables begin with.
+    prefix: str
+
+
+class _SchemaSource(msgspec.Struct):
+    connector: str
+    schema: str
+    table: str
+
+
+class _SchemaHead(msgspec.Struct):
+    source: _SchemaSource
+    tableChanges: msgspec.Raw = msgspec.Raw()  # noqa: N815 - Debezium's name.
+
+
+def read_newest(file: BridgeFile, table: str, source: str | None = None) -> SourceSchema:
+    """Return the newest schema of a table, SCHEMA.TABLE; of one source, or the one that all sources share.
+
+    Raises ConfigurationError for a source that the file has not, NeedsOperator when there is no schema or sources differ,
+    NotConnected.
+    """
+    wanted = {source: file.stream_of(source)} if source else {each: file.stream_of(each) for each in _sources(file)}
+    schemas: dict[str, SourceSchema] = {}
+    with reading(file.kafka, file.group) as client:
+        for each, stream in wanted.items():
+            topic = file.topic(stream)
+            for partition in file.stream(stream).sources[each]:
+                for record in records(client, topic, partition):
+                    if (schema := schema_in(record.value(), table)) is not None:
+                        schemas[each] = SourceSchema(*schema, file.prefix(stream))
+    return shared_schema(schemas, table)
+
+
+def shared_schema(schemas: Mapping[str, SourceSchema], table: str) -> SourceSchema:
+    """Return the schema that all sources have; raise NeedsOperator when there is none, ConfigurationError when they differ."""
+    if not schemas:
+        raise NeedsOperator(
+            f"no schema record of table {table!r} is in Kafka",
+            hint="Write it as SCHEMA.TABLE. A schema record precedes a table's first change, and retention may have removed it: "
+            "'headrace edge snapshot TABLE' writes another one.",
+        )
+    first = next(iter(schemas.values()))
+    if any(other.schema.change() != first.schema.change() for other in schemas.values()):
+        raise ConfigurationError(
+            f"table {table!r} is not the same in all sources: {', '.join(sorted(schemas))}",
+            hint="Name one of them: --source REGION/NAME.",
+        )
+    return first
+
+
+def _sources(file: BridgeFile) -> list[str]:
+    return [source for stream in file.streams.values() for source in stream.sources]
+
+
+def schema_in(value: bytes | None, table: str) -> tuple[TableSchema, str] | None:
+    """Return the schema in a record's value, and the engine; None for one that is no schema record of the table."""
+    if value is None or _SCHEMA_HINT not in value:
+        return None
+    try:
+        head = msgspec.json.decode(value, type=_SchemaHead)
+    except UNREADABLE:
+        return None
+    if not bytes(head.tableChanges) or f"{head.source.schema}.{head.source.table}" != table:
+        return None
+    return TableSchema.parse(value), head.source.connector
