@@ -10,6 +10,7 @@ import org.apache.spark.connect.proto.ReleaseSessionRequest;
 import org.apache.spark.connect.proto.UserContext;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connect.execution.ConnectProgressExecutionListener;
+import org.apache.spark.sql.connect.service.ExecuteJobTag$;
 import org.apache.spark.sql.connect.service.SessionHolder;
 import org.apache.spark.sql.connect.service.SessionKey;
 import org.apache.spark.sql.connect.service.SparkConnectInterceptorRegistry;
@@ -174,9 +175,10 @@ public final class ConnectDoor implements ServerInterceptor {
         UUID.fromString(request.getSessionId());
         UUID.fromString(request.getOperationId());
         String operation = operation(user, request);
+        String tag = ExecuteJobTag$.MODULE$.apply(user, request.getSessionId(), request.getOperationId());
         Queries.Query query = queries.begin(user, "connect", request.getSessionId(), text(request));
         try {
-            queries.named(query, operation, () -> cancel(operation));
+            queries.named(query, operation, tag, () -> cancel(operation));
         } catch (Refusal refusal) {
             queries.end(query, "refused");
             throw refusal;

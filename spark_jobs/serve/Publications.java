@@ -2,7 +2,7 @@ package headrace.serve;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import java.util.Collection;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Locale;
 import java.util.Map;
@@ -22,7 +22,8 @@ import org.apache.spark.sql.SparkSession;
 public final class Publications {
     public static final String AS_OF = "headrace.as_of";
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final int MOST_OPERATIONS = 10_000;
+    /** More than run at once; an operation is forgotten when it ends, but for some that were cancelled in their first moment. */
+    private static final int MOST_OPERATIONS = 2_000;
     private static final int MOST_OF_THE_PAST = 32;
     private static final int SECONDS_OF_A_LOOK = 60;
 
@@ -35,8 +36,8 @@ public final class Publications {
 
     private Publications() {}
 
-    /** A table at a version; or a view, whose version is -1 and which is in Spark's own list of names. */
-    public record Relation(String database, String name, String path, long version) {
+    /** A table at a version, known as `database.name`; or a view, whose version is -1 and which is in Spark's own list of names. */
+    public record Relation(String key, String path, long version) {
         public boolean isView() {
             return version < 0;
         }
@@ -45,11 +46,7 @@ public final class Publications {
     /** Relations by their names, `database.name`. */
     public record Publication(String number, Map<String, Relation> relations) {
         public Relation relation(String database, String name) {
-            return relations.get((database + "." + name).toLowerCase(Locale.ROOT));
-        }
-
-        public Collection<Relation> all() {
-            return relations.values();
+            return relations.get(key(database, name));
         }
 
         public boolean holds(String path, long version) {
@@ -134,7 +131,15 @@ public final class Publications {
     }
 
     public static void endAnalysis() {
+        forget(ANALYSIS.get());
         ANALYSIS.remove();
+    }
+
+    /** Forget what an operation was shown: it has ended. */
+    static void forget(String operation) {
+        synchronized (OF_OPERATIONS) {
+            OF_OPERATIONS.keySet().removeIf(key -> key.startsWith(operation + " "));
+        }
     }
 
     private static String operation(SparkSession session) {
@@ -182,13 +187,28 @@ public final class Publications {
 
     private static Publication parse(String text) throws Exception {
         JsonNode given = JSON.readTree(text);
-        Map<String, Relation> relations = new LinkedHashMap<>();
+        Map<String, Relation> relations = new HashMap<>();
         for (JsonNode each : given.get("relations")) {
-            Relation relation = new Relation(
-                each.get("database").asText(), each.get("name").asText(), each.get("path").asText(), each.get("version").asLong());
-            relations.put((relation.database() + "." + relation.name()).toLowerCase(Locale.ROOT), relation);
+            Relation relation = relation(each);
+            relations.put(relation.key(), relation);
         }
         return new Publication(given.get("number").asText(), relations);
+    }
+
+    /** Return a relation with what it has in common with the newest publication: queries hold many of them. */
+    private static Relation relation(JsonNode given) {
+        String key = key(given.get("database").asText(), given.get("name").asText());
+        String path = given.get("path").asText();
+        long version = given.get("version").asLong();
+        Relation known = newest.relations().get(key);
+        if (known == null || !known.path().equals(path)) {
+            return new Relation(key, path, version);
+        }
+        return known.version() == version ? known : new Relation(known.key(), known.path(), version);
+    }
+
+    private static String key(String database, String name) {
+        return (database + "." + name).toLowerCase(Locale.ROOT);
     }
 
     private static boolean samePath(String ours, String used) {

@@ -56,6 +56,7 @@ public final class Queries {
         private final String session;
         private final long began = System.currentTimeMillis();
         private String name;
+        private String operation;
         private Runnable cancel;
         private long rows;
         private boolean late;
@@ -81,12 +82,13 @@ public final class Queries {
         return query;
     }
 
-    /** Give a query the name by which its protocol knows it, and how it is cancelled. */
-    public synchronized void named(Query query, String name, Runnable cancel) {
+    /** Give a query the name by which its protocol knows it, that of its operation in Spark, and how it is cancelled. */
+    public synchronized void named(Query query, String name, String operation, Runnable cancel) {
         if (byName.putIfAbsent(name, query) != null) {
             throw new Refusal("an operation of this name runs already");
         }
         query.name = name;
+        query.operation = operation;
         query.cancel = cancel;
     }
 
@@ -127,11 +129,12 @@ public final class Queries {
     }
 
     public synchronized void end(Query query, String how) {
+        if (query.name != null) {
+            byName.remove(query.name, query);
+            Publications.forget(query.operation);
+        }
         if (!running.remove(query)) {
             return;
-        }
-        if (query.name != null) {
-            byName.remove(query.name);
         }
         ObjectNode line = line(query, query.late ? "too long" : how);
         line.put("seconds", (System.currentTimeMillis() - query.began) / 1000.0);

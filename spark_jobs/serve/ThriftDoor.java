@@ -228,7 +228,9 @@ public final class ThriftDoor extends CLIService {
         }
         try {
             OperationHandle operation = start.operation();
-            queries.named(query, name(operation), () -> cancelLate(operation));
+            // Spark has the public part of the handle for the name of its jobs' group.
+            String group = operation.getHandleIdentifier().getPublicId().toString();
+            queries.named(query, name(operation), group, () -> cancelLate(operation));
             return operation;
         } catch (HiveSQLException | RuntimeException failed) {
             queries.end(query, "failed");

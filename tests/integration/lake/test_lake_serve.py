@@ -256,26 +256,81 @@ def test_only_queries_of_published_tables_are_taken(spark, lake, server):
     assert [delta_log.version(spark, path(lake, table)) for table in TABLES] == versions
 
 
-def test_every_function_of_spark_is_allowed_or_refused(spark):
+@pytest.fixture(scope="module")
+def java(spark):
+    """Return a function that calls a static method of ours, or a constructor, in the tests' own JVM."""
     url = spark._jvm.java.io.File(str(jar_folder() / "serve" / "headrace-serve.jar")).toURI().toURL()
     urls = spark._sc._gateway.new_array(spark._jvm.java.net.URL, 1)
     urls[0] = url
     loader = spark._jvm.java.net.URLClassLoader(
         urls, spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
     )
-    (decision,) = [
-        each for each in loader.loadClass("headrace.serve.Functions").getMethods() if each.getName() == "decision"
-    ]
 
+    def call(name, method, *values):
+        kind = loader.loadClass(f"headrace.serve.{name}")
+        arguments = spark._sc._gateway.new_array(spark._jvm.java.lang.Object, len(values))
+        for place, value in enumerate(values):
+            arguments[place] = value
+        if method == "new":
+            return kind.getConstructors()[0].newInstance(arguments)
+        (found,) = [each for each in kind.getDeclaredMethods() if each.getName() == method]
+        return found.invoke(None, arguments)
+
+    call.field = lambda name, field: loader.loadClass(f"headrace.serve.{name}").getDeclaredField(field)
+    return call
+
+
+def test_every_function_of_spark_is_allowed_or_refused(spark, java):
     def decide(name):
-        arguments = spark._sc._gateway.new_array(spark._jvm.java.lang.Object, 1)
-        arguments[0] = name
-        return decision.invoke(None, arguments)
+        return java("Functions", "decision", name)
 
     decisions = {row[0]: decide(row[0]) for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
     # somebody has to read these, and put each on one of the lists
     assert [name for name, decision in decisions.items() if decision is None] == []
     assert (decisions["sum"], decisions["reflect"], decide("a_function_of_a_later_spark")) == (True, False, None)
+
+
+def test_what_a_query_is_shown_is_kept_until_it_ends_and_no_longer(spark, java):
+    field = java.field("Publications", "OF_OPERATIONS")
+    field.setAccessible(True)
+    held, session, context = field.get(None), spark._jsparkSession, spark.sparkContext
+
+    def publish(number):
+        tables = [("silver", "Moves", number), ("silver", "stays", 1), ("lake", "view", -1)]
+        relations = [{"database": d, "name": n, "path": f"file:/{n}", "version": v} for d, n, v in tables]
+        java("Publications", "publish", json.dumps({"number": str(number), "relations": relations}))
+
+    def shown():
+        return java("Publications", "shown", session)
+
+    publish(1)
+    # a look at a plan, of which there is one for each word that is typed into a notebook
+    for number in range(3):
+        java("Publications", "beginAnalysis", f"analysis {number}")
+        assert shown().relation("silver", "moves").version() == 1
+        assert held.size() == 1
+        java("Publications", "endAnalysis")
+        assert held.size() == 0
+    # a query, however it ends, is shown what was published when it began
+    queries = java("Queries", "new", 5, 1000, 60, "")
+    context.setLocalProperty("spark.jobGroup.id", "of the query")
+    try:
+        query = queries.begin("alice", "thrift", "session", "SELECT 1")
+        queries.named(query, "thrift 1", "of the query", None)
+        before = shown()
+        publish(2)
+        assert shown().relation("silver", "Moves").version() == 1
+        queries.end("thrift 1", "done")
+        assert held.size() == 0
+        after = shown()
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+        held.clear()
+    # what is in both publications is there once
+    assert after.relation("silver", "moves").version() == 2
+    for name, shared in (("stays", 1), ("moves", 2)):
+        relations = [each.relation("silver", name) for each in (before, after)]
+        assert len({spark._jvm.java.lang.System.identityHashCode(relation) for relation in relations}) == shared
 
 
 def test_functions_that_compute_are_called(spark, lake, server):
@@ -416,7 +471,8 @@ def test_settings_of_the_lakes_file_are_followed(spark, lake, server):
             eventually(lambda: jdbc.ask("SELECT count(*) FROM valid.accounts") == [("3",)])
         finally:
             server.file.write_text(text)
-        eventually(lambda: refused(jdbc.ask, "SELECT count(*) FROM valid.accounts"))
+        eventually(lambda: [row[1] for row in jdbc.ask("SHOW TABLES IN valid")] == ["tellers"])
+        refused(jdbc.ask, "SELECT count(*) FROM valid.accounts")
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_jobs import run_log
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables
 from spark_jobs.silver import table_task
@@ -94,3 +95,6 @@ def test_a_server_killed_or_a_client_gone_in_the_middle_of_a_load_costs_nothing(
     assert rows(spark, lake, "public.log", "entry") == [f"{i:03}" for i in range(420)]
     offsets = [row["offset"] for row in spark.read.format("delta").load(bronze.table_path(lake, "bank")).collect()]
     assert len(offsets) == len(set(offsets))
+    # and what the cancelled load brought to bronze is counted
+    recorded = spark.read.format("delta").load(run_log.path(lake)).filter("step = 'bronze'").collect()
+    assert max(span["last"] for row in recorded for span in row["offsets"]) >= max(offsets)
