@@ -1,10 +1,13 @@
 """One process that answers Spark Connect and JDBC: the JVM, the doors, and what is published, brought up as loads publish.
 
-It runs the loads of this machine too, where the lake's file lets it.
+It runs the loads of this machine too, where the lake's file lets it: one at a time, in one thread, in sessions that no client of
+SQL is given, with Delta's own catalog, and writing. Their jobs are in a pool of their own, so that queries and loads share the
+cores. A load is the same as in a process of its own, by the lake's file as it is then.
 
 Assumes the jar of the Java classes in this folder. Called by `headrace lake serve`.
 """
 
+import io
 import logging
 import threading
 from collections.abc import Callable
@@ -12,21 +15,103 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
+from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
+from headrace.configuration.load import load as load_file
 from headrace.configuration.sections import Serve
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
 from headrace.process import jar_folder
 from headrace.waiting import StopRequest
+from headrace.warm_loads import Answer, Failure, OnProgress, Request
+from spark_jobs import load, preflight
 from spark_jobs.errors import explained
-from spark_jobs.serve import publication
+from spark_jobs.serve import load_door, publication
 from spark_jobs.serve.load_door import LoadDoor
-from spark_jobs.serve.loader import Loader
 from spark_jobs.serve.publication import Listing
-from spark_jobs.session import session
+from spark_jobs.session import few_changes, session
+from spark_jobs.silver.tables_load import TableGroup
 from spark_jobs.state import delta_log, published
+
+_POOL = "loads"
+#: What sessions of loads have otherwise than served ones.
+_OWN = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.runSQLOnFiles": "true",
+}
+
+
+class Loader(load_door.Loader):
+    """Runs loads."""
+
+    def __init__(self, spark: SparkSession, lake: LakeFile) -> None:
+        self._served, self._lake = spark, lake
+        #: By whether they are for few changes.
+        self._sessions: dict[bool, SparkSession] = {}
+
+    def run(self, tag: str, request: Request, on_progress: OnProgress) -> Answer:
+        """Load; raise what a load raises. Refuses what a process that was started by another file cannot do."""
+        if Path(request.config).resolve() != Path(self._lake.path).resolve():
+            return Answer(refused=f"it was started with {self._lake.path}")
+        lake = load_file(self._lake.path, LakeFile)
+        if (lake.lake, lake.spark) != (self._lake.lake, self._lake.spark):
+            return Answer(refused=f"[lake] or [spark] of {lake.path} changed since it was started: start it again")
+        lake.stream(request.stream)
+        group = TableGroup.parse(request.group) if request.group else None
+        outlook = preflight.look(lake, request.stream, request.only)
+        done = outlook.report
+        if done is None:
+            spark = self.session(few=outlook.few)
+            context = spark.sparkContext
+            context.setLocalProperty("spark.scheduler.pool", _POOL)
+            context.addJobTag(tag)
+            try:
+                done = load.run(
+                    spark,
+                    lake,
+                    request.stream,
+                    only=request.only,
+                    group=group,
+                    accept_gap=request.accept_gap,
+                    on_progress=on_progress,
+                )
+            finally:
+                context.clearJobTags()
+        return _answer(done, request)
+
+    def cancel(self, tag: str) -> None:
+        """Cancel the jobs of a load."""
+        self._served.sparkContext.cancelJobsWithTag(tag)
+
+    def session(self, *, few: bool) -> SparkSession:
+        """Return the session of loads, of few changes or of any number, as the active one of this thread."""
+        if few not in self._sessions:
+            settings = _OWN | (few_changes(self._lake.spark.settings) if few else {})
+            self._sessions[few] = SparkSession(self._served.sparkContext, self._new(settings))
+        spark = self._sessions[few]
+        # Delta makes frames in the session that is active.
+        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - PySpark offers no other way.
+        return spark
+
+    def _new(self, settings: dict[str, str]) -> JavaObject:
+        served = self._served
+        made: JavaObject = served._jvm.headrace.serve.Loads.session(served._jsparkSession, settings)  # noqa: SLF001 - as above.
+        return made
+
+
+def _answer(done: load.Report, request: Request) -> Answer:
+    text, failure = io.StringIO(), None
+    load.show(Console(file=text, force_terminal=request.styled, highlight=False, soft_wrap=True), done)
+    try:
+        if request.check:
+            done.check()
+    except ReplicationError as error:
+        failure = Failure(message=error.message, hint=error.hint, exit_code=error.exit_code)
+    return Answer(report=done.plain(), text=text.getvalue(), failure=failure)
+
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from headrace.warm_loads import Request
 from spark_jobs.serve import server
-from spark_jobs.serve.loader import Loader
+from spark_jobs.serve.server import Loader
 from spark_jobs.session import session
 from tests.lake.logged import LoggedLake
 
