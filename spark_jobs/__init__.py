@@ -3,7 +3,6 @@
 A module imports from the layers below its own, and within its own package (tests/unit/test_layers.py):
 
     command  submit  jvm_warmup        what is started: `headrace lake`, spark-submit, the set-up
-    warm_load                          a load that a running server does
     serve/                             SQL for many clients, and loads in the same process
     preflight                          whether a load can work, and whether it is needed at all
     load                               one load of a stream, or loads until stopped
@@ -16,5 +15,5 @@ A module imports from the layers below its own, and within its own package (test
     kafka/                             topics and offsets
     session                            Spark sessions, and those that loads use again
     state/                             commit notes, published versions, schemas, names
-    storage  object_store  sizes  errors  java_names  command_options
+    storage  object_store  tuning  errors  command_options
 """

@@ -6,17 +6,22 @@ Spark is started only by what needs it, so `--help`, a wrong file and a failed c
 import json
 import logging
 import signal
+import sys
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
 
+from headrace import warm_loads
+from headrace.configuration.lake import LakeFile
 from headrace.configuration.new import new_lake
 from headrace.errors import NotConnected, Retryable
 from headrace.waiting import StopRequest
-from spark_jobs import command_options, table_command, warm_load
+from headrace.warm_loads import OnProgress, Request
+from spark_jobs import command_options, table_command
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +67,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
     if continuous and (only or accept_gap):
         raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
     file = command_options.file_of(config, stream)
-    if not continuous and warm_load.load(file, stream, only, accept_gap=accept_gap, as_json=as_json):
+    if not continuous and load_at_server(file, stream, only, accept_gap=accept_gap, as_json=as_json):
         return
     from spark_jobs import load, preflight
     from spark_jobs import load as job
@@ -85,7 +90,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         show(done)
         done.check()
         return
-    from spark_jobs.maintenance.background import Upkeep
+    from spark_jobs.load import Upkeep
 
     stopped = StopRequest()
     for interruption in (signal.SIGTERM, signal.SIGINT):
@@ -97,6 +102,37 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
             except (NotConnected, Retryable) as error:
                 _log.warning("%s; again in %d s", error.message, every)
                 stopped.wait(every)
+
+
+def load_at_server(
+    lake: LakeFile, stream: str, only: Literal["bronze", "silver"] | None, *, accept_gap: bool, as_json: bool
+) -> bool:
+    """Let a running `headrace lake serve` load, and print its report; return False where none does.
+
+    Raises the error with which the load ended. Spark is imported for the bars of a load that takes a while, and for nothing else.
+    """
+    connection = warm_loads.connect(lake.serve.loads) if lake.serve.loads else None
+    if connection is None:
+        return False
+    styled = sys.stdout.isatty()
+    request = Request(config=lake.path, stream=stream, only=only, accept_gap=accept_gap, styled=styled)
+    shown: list[OnProgress] = []
+    with connection, ExitStack() as ending:
+
+        def on_progress(step: str, done: int, todo: int) -> None:
+            if not shown:
+                from spark_jobs import load as job
+
+                shown.append(ending.enter_context(job.show_progress(Console(stderr=True))))
+            shown[0](step, done, todo)
+
+        answer = warm_loads.load(connection, request, on_progress)
+    if answer is None:
+        return False
+    if answer.report is not None:
+        click.echo(json.dumps(answer.report) if as_json else answer.text, nl=as_json)
+    answer.check()
+    return True
 
 
 @lake.command()

@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 from headrace import process
 from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.errors import NeedsOperator
-from spark_jobs import java_names, sizes
+from spark_jobs import tuning
 from spark_jobs.errors import explained
 from spark_jobs.object_store import log_store
 from spark_jobs.state import retention
@@ -159,10 +159,10 @@ def session(
     precedence over the lake's file. It is made for `few` changes, and then the process ends; or for any number.
     """
     _quiet()
-    java_names.remember()
+    tuning.remember_java_names()
     given = lake.spark_settings()
     master, own = _master(lake), _SETTINGS | given
-    settings = {"spark.app.name": name} | sizes.ahead(master, own) | _SETTINGS | retention.settings(lake)
+    settings = {"spark.app.name": name} | tuning.ahead(master, own) | _SETTINGS | retention.settings(lake)
     settings |= few_changes(given | dict(fixed or {})) if few else {}
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # Under spark-submit the JVM runs already: master, memory, jars and log settings were its arguments.
@@ -171,7 +171,7 @@ def session(
         scratch = tempfile.mkdtemp(prefix="headrace-spark-")
         atexit.register(shutil.rmtree, scratch, ignore_errors=True)
         settings |= _launch(lake, scratch, more_jars, few=few)
-    if not sizes.is_local(master):
+    if not tuning.is_local(master):
         settings[_EXECUTOR_JAVA] = _QUIET_EXECUTORS
     settings |= log_store.settings(lake.root, process.jar_folder(), given)
     for setting in {_JAVA, _EXECUTOR_JAVA} & given.keys() & settings.keys():
@@ -188,7 +188,7 @@ def session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    sizes.follow(spark)
+    tuning.follow(spark)
     effective = dict(spark.sparkContext.getConf().getAll())
     if writes:
         log_store.check(lake.root, effective)
@@ -268,7 +268,7 @@ def _launch(lake: LakeFile, scratch: str, more_jars: Sequence[Path], *, few: boo
         "spark.driver.extraClassPath": os.pathsep.join(map(str, jar_files)),
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
     }
-    if sizes.is_local(lake.spark.master):
+    if tuning.is_local(lake.spark.master):
         return settings | _LOCAL | {"spark.local.dir": scratch}
     # Executors elsewhere have local folders of their own.
     return settings | {"spark.jars": ",".join(map(str, jar_files))}

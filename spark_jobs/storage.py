@@ -1,20 +1,34 @@
-"""Small files on the file system of the lake's root: this machine's disk, or any other that Hadoop has a file system for.
+"""Small files and the lake's own small tables, on the file system of the lake's root: this machine's disk, or any other that
+Hadoop has a file system for.
 
-Used to see what is at a path and to read the log of a table; tables are read and written by Delta alone. Also names and texts as
-Spark SQL reads them, whatever characters they hold; and the scratch folders of queries and replays under the lake's root, whose
-names contain the time of creation: an object store's folders have no time of their own, and a local one's does not change while
-it is read.
+Used to see what is at a path and to read the log of a table; tables are read and written by Delta alone. But rows of the lake's
+own tables are read in this process where Python can: a query of a new driver over a few rows costs ten seconds of CPU. The folder
+is on this machine, Arrow is installed, the rows are not many and the table needs no other reader. Everything else, damage too, is
+left to Spark, which says what is wrong.
+
+Also names and texts as Spark SQL reads them, whatever characters they hold; and the scratch folders of queries and replays under
+the lake's root, whose names contain the time of creation: an object store's folders have no time of their own, and a local one's
+does not change while it is read.
 """
 
 import re
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
+from headrace.errors import ReplicationError
+from headrace.lake.own_tables import PublishedTable, newest_places
+from headrace.lake.storage import Storage
+from headrace.lake.table import LakeTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def is_local(spark: SparkSession, path: str) -> bool:
@@ -119,3 +133,55 @@ def is_abandoned(folder: str, modified: datetime, now: datetime | None = None) -
     match = _SCRATCH_NAME.fullmatch(folder)
     creation = datetime.strptime(match[1], _SCRATCH_FORM).replace(tzinfo=UTC) if match else modified
     return (now or datetime.now(UTC)) - creation > SCRATCH_ABANDONED
+
+
+#: Rows from which on Spark reads a table, which does so by all cores; and bytes, of which it holds those alone that are chosen.
+_MANY, _LARGE = 200_000, 64 * 1024 * 1024
+
+Row = dict[str, Any]
+
+
+def read_rows(
+    spark: SparkSession,
+    path: str,
+    version: int,
+    *,
+    columns: tuple[str, ...] = (),
+    choose: "Callable[[pa.Table], pa.Table]",
+    query: Callable[[DataFrame], DataFrame],
+) -> list[Row]:
+    """Return rows of a table at a version: those that a function chooses in this process, or else a query of Spark."""
+    rows = _read_rows(spark, path, version, columns)
+    if rows is not None:
+        return list(choose(rows).to_pylist(maps_as_pydicts="strict"))
+    frame = spark.read.format("delta").option("versionAsOf", version).load(path)
+    return [row.asDict(recursive=True) for row in query(frame.select(*columns) if columns else frame).collect()]
+
+
+def newest_rows(rows: "pa.Table") -> "pa.Table":
+    """Return the newest row of each stream and table."""
+    return rows.take(list(newest_places(rows).values()))
+
+
+def _read_rows(spark: SparkSession, path: str, version: int, columns: tuple[str, ...]) -> "pa.Table | None":
+    """Return a table's rows; None where Spark has to read them."""
+    if not is_local(spark, path):
+        return None
+    try:
+        import pyarrow as pa
+    except ImportError:
+        return None
+    place = Path(local(path))
+    published = PublishedTable(name=place.name, path=place.name, version=version, stream="", table="", positions={})
+    try:
+        # As an address: a name may have what addresses have a meaning for.
+        files = Storage(place.parent.absolute().as_uri(), {})
+        table, batches, count, size = LakeTable(files, published, columns or None), [], 0, 0
+        for batch in table.batches():
+            count, size = count + batch.num_rows, size + batch.nbytes
+            if count > _MANY or size > _LARGE:
+                return None
+            batches.append(batch)
+        return pa.Table.from_batches(batches, table.schema)
+    except (ReplicationError, OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        return None

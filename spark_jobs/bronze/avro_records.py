@@ -23,9 +23,9 @@ from headrace.registry.client import NotThere, RegistryClient
 from headrace.schemas import avro_json
 from headrace.schemas.avro_json.envelope import Reader, reader_of
 from spark_jobs.bronze import envelope
-from spark_jobs.bronze.batches import Batch
 from spark_jobs.bronze.envelope import records
 from spark_jobs.errors import AVRO, AVRO_FORM, mark
+from spark_jobs.kafka.topics import Batch
 from spark_jobs.state import schema_texts
 
 _log = logging.getLogger(__name__)

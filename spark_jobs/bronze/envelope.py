@@ -22,8 +22,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.kafka import KafkaConnection
-from spark_jobs.bronze.batches import Batch, bounds, partitions
 from spark_jobs.errors import AVRO, AVRO_FORM, corrupt
+from spark_jobs.kafka.topics import Batch, bounds, partitions
 
 #: Whether a record was read here; otherwise none of the other columns counts.
 PLAIN = "plain"

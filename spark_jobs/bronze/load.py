@@ -20,12 +20,12 @@ from time import monotonic
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze.batches import Ranges, done, next_batch
 from spark_jobs.bronze.envelope import COLUMNS
 from spark_jobs.bronze.sink import Sink, group, mirror, renew, table_path
 from spark_jobs.errors import Conflict, explained
 from spark_jobs.kafka import requests, topics
 from spark_jobs.kafka.client import Place, Topic
+from spark_jobs.kafka.topics import Ranges, held_after, next_batch
 from spark_jobs.session import for_appending
 from spark_jobs.state import offsets
 from spark_jobs.state.offsets import Progress
@@ -86,7 +86,7 @@ def load(
         while batch := next_batch(sink.progress, there, lake.stream(stream).records_per_batch):
             sink.write(batch, there)
         sink.settle()
-        after = done(sink.progress, there, {})
+        after = held_after(sink.progress, there, {})
         if accept_gap and not sink.batches and after.topics != held.topics:
             # Nothing to read after a gap: without a note the next load would be refused again.
             sink.note(after)

@@ -20,8 +20,8 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
 from spark_jobs.bronze import avro_records
 from spark_jobs.bronze.avro_records import Sources
-from spark_jobs.bronze.batches import Batch
 from spark_jobs.kafka import topics
+from spark_jobs.kafka.topics import Batch
 from spark_jobs.state import delta_log
 
 #: Offsets that are read of a partition to learn whose it is.

@@ -27,13 +27,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs.bronze import avro_records, batches, envelope, erasures, increment, quarantine
-from spark_jobs.bronze.batches import Batch
+from spark_jobs.bronze import avro_records, envelope, erasures, increment, quarantine
 from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.errors import Conflict
 from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place, Topic
-from spark_jobs.kafka.topics import Reach
+from spark_jobs.kafka.topics import Batch, Reach, held_after, records_of
 from spark_jobs.state import delta_log, offsets
 from spark_jobs.state.offsets import Progress
 
@@ -130,7 +129,7 @@ class Sink:
 
     def write(self, batch: Batch, topics: list[Topic]) -> None:
         """Read a batch from Kafka and commit it with its note."""
-        after = self._passed(batches.done(self.progress, topics, batch))
+        after = self._passed(held_after(self.progress, topics, batch))
         info = self._learn(batch, lambda: self._write(batch, after))
         metrics = info.get("operationMetrics") or {}
         self.records += int(metrics.get("numOutputRows", 0))
@@ -171,7 +170,7 @@ class Sink:
 
     def _append(self, batch: Batch, frame: DataFrame, after: Progress) -> dict[str, Any]:
         frame = erasures.emptied(self._spark, self._lake, self._stream, frame)
-        self.progress, info = self._commit(ordered(frame.coalesce(self._files(batches.records_of(batch)))), after)
+        self.progress, info = self._commit(ordered(frame.coalesce(self._files(records_of(batch)))), after)
         return info
 
     def mirror(self) -> None:

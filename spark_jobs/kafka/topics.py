@@ -1,17 +1,21 @@
-"""The topics of a stream, and, where tables have topics of their own, up to which position they have all of a source.
+"""The topics of a stream: what they have, what a batch of bronze reads of them, and, where tables have topics of their own, up to
+which position they have all of a source.
+
+A batch is a range of offsets of each partition, from where the table ends on, bounded in records.
 
 A bridge commits a source's position in one Kafka transaction with the records of all topics. So the positions are read first, and
 the ends of all topics after that: whatever is at or below a position is before those ends. They are the high watermarks: of a
-transaction that is committed one topic may still lack the marker, and readers are held back there; bronze has reached a
-position when it has passed the ends. Positions are in the offsets of the bridges' consumer group; the lake's own group mirrors
-its offsets for lag tools. Called by bronze and by preflight.py.
+transaction that is committed one topic may still lack the marker, and readers are held back there; bronze has reached a position
+when it has passed the ends. Positions are in the offsets of the bridges' consumer group; the lake's own group mirrors its offsets
+for lag tools. Called by bronze and by preflight.py.
 """
 
+import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.configuration.kafka import KafkaConnection
@@ -251,3 +255,66 @@ def mirror(connection: KafkaConnection, group: str, offsets: Mapping[Place, int]
                 raise KafkaException(place.error)
     except KafkaException as error:
         _log.warning("the offsets of group %s could not be mirrored: %s", group, error.args[0].str())
+
+
+#: Partition to the first offset and the one after the last.
+Ranges = dict[int, tuple[int, int]]
+#: By topic; partitions without records are absent.
+Batch = dict[str, Ranges]
+
+
+def next_batch(held: Progress, topics: Sequence[Topic], limit: int) -> Batch:
+    """Return what comes next, about `limit` offsets at most; empty when there is nothing.
+
+    Each partition has a share in proportion to what it has left, so all of them end together.
+    """
+    left = {topic.name: _left(held, topic) for topic in topics}
+    todo = sum(end - start for ranges in left.values() for start, end in ranges.values())
+    taken = min(limit, todo)
+    return {
+        # Whole numbers: a share that is rounded in binary takes an offset more than the limit.
+        name: {p: (start, start + -(-(end - start) * taken // todo)) for p, (start, end) in ranges.items()}
+        for name, ranges in left.items()
+        if ranges
+    }
+
+
+def _left(held: Progress, topic: Topic) -> Ranges:
+    """Return all that a topic has after what is held; a partition that is new begins where Kafka does."""
+    starts = _starts(held, topic)
+    return {p: (start, topic.ends[p]) for p, start in starts.items() if topic.ends[p] > start}
+
+
+def _starts(held: Progress, topic: Topic) -> dict[int, int]:
+    offsets = held.of(topic.name).offsets
+    return {p: max(offsets.get(p, 0), start) for p, start in sorted(topic.starts.items())}
+
+
+def held_after(held: Progress, topics: Sequence[Topic], batch: Batch) -> Progress:
+    """Return what is held once a batch is: an offset for every partition that there is."""
+    ends = {
+        topic.name: replace(
+            held.of(topic.name),
+            id=topic.id,
+            offsets=held.of(topic.name).offsets
+            | _starts(held, topic)
+            | {p: end for p, (_, end) in batch.get(topic.name, {}).items()},
+        )
+        for topic in topics
+    }
+    return replace(held, topics=held.topics | ends)
+
+
+def records_of(batch: Batch) -> int:
+    """Return how many offsets a batch covers: its records, aborted ones and transactions' markers."""
+    return sum(end - start for ranges in batch.values() for start, end in ranges.values())
+
+
+def bounds(batch: Batch, which: int) -> str:
+    """Return the first offsets (0) or those after the last (1) as Spark's Kafka source takes them."""
+    return json.dumps({name: {str(p): ends[which] for p, ends in ranges.items()} for name, ranges in batch.items()})
+
+
+def partitions(batch: Batch) -> str:
+    """Return the partitions that a batch reads as Spark's Kafka source takes them."""
+    return json.dumps({name: list(ranges) for name, ranges in batch.items()})

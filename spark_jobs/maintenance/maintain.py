@@ -34,7 +34,7 @@ from spark_jobs import storage
 from spark_jobs.bronze import erased_records, increment, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained, is_conflict
-from spark_jobs.maintenance import drop, erase, own_tables, vacuum
+from spark_jobs.maintenance import drop, erase, vacuum
 from spark_jobs.silver import merge, table_task
 from spark_jobs.silver.commit import NOTE_SETTING
 from spark_jobs.state import delta_log, log_files, publication, published, retention
@@ -95,7 +95,7 @@ def maintain(
             if stopped():
                 break
             if names == [_OWN]:
-                own_tables.maintain(session, lake, stream)
+                vacuum.maintain_own_tables(session, lake, stream)
             else:
                 if names == [_BRONZE]:
                     erased_records.empty_again(session, lake, stream)
@@ -104,12 +104,12 @@ def maintain(
                     remove_old_records(session, lake, stream)
                 _compact(session, lake, stream, names, done)
                 _vacuum_all(session, lake, stream, names, done)
-            own_tables.record(session, lake, stream, names)
+            vacuum.record_times(session, lake, stream, names)
             maintained_now += len(names)
             if on_progress:
                 on_progress(maintained_now, todo)
         else:
-            own_tables.forget(session, lake, stream, started - older_than)
+            vacuum.forget_times(session, lake, stream, started - older_than)
             drop.remove(session, lake, stream)
             erase.vacuum(session, lake, stream)
             _sweep(session, lake)
@@ -132,7 +132,7 @@ def _session(spark: SparkSession) -> SparkSession:
 
 def _slices(spark: SparkSession, lake: LakeFile, stream: str, before: datetime) -> list[list[str]]:
     """Return what was maintained last before a time, the longest ago first, a few tables of silver together."""
-    last = own_tables.times(spark, lake, stream)
+    last = vacuum.read_times(spark, lake, stream)
     never = datetime.fromtimestamp(0, UTC)
     due = [
         name

@@ -19,7 +19,7 @@ from headrace.schema import TableSchema
 from spark_jobs import run_log, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
-from spark_jobs.silver import copies, table_task, target_schema
+from spark_jobs.silver import held_back, table_task, target_schema
 from spark_jobs.state import delta_log, names, published
 from spark_jobs.state.published import Published, Table
 from spark_jobs.state.published_rows import DROPPED
@@ -193,7 +193,7 @@ def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows
                             version=table.version,
                             behind=table.positions != state.positions,
                         ),
-                        reason=table.problem or (copies.reason(table.copying) if table.copying else None),
+                        reason=table.problem or (held_back.waiting_reason(table.copying) if table.copying else None),
                         keyed=table.keyed,
                         columns=_columns(table, open_names=lake.streams[state.stream].is_open(table.table)),
                         positions=dict(table.positions),

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
-from spark_jobs import sizes, storage
+from spark_jobs import storage, tuning
 from spark_jobs.errors import explained, readable
 
 Form = Literal["table", "json", "csv"]
@@ -69,7 +69,7 @@ def write_parquet(answer: DataFrame, folder: str, lake: LakeFile) -> None:
     """Write the answer into a new folder of Parquet files, with its own types; raise ConfigurationError when it cannot be."""
     spark = answer.sparkSession
     with explained("sql"):
-        elsewhere = not sizes.is_local(spark.sparkContext.master) and storage.is_local(spark, folder)
+        elsewhere = not tuning.is_local(spark.sparkContext.master) and storage.is_local(spark, folder)
         if elsewhere and storage.exists(spark, folder):
             raise ConfigurationError(f"{folder} exists: name a folder that is to be made")
         # Executors on other machines would write on their own disks.

@@ -19,15 +19,7 @@ from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.increment import Beyond, Live, Since
-from spark_jobs.silver import (
-    batch_profile,
-    copies,
-    table_load,
-    table_task,
-    target_schema,
-    truncates,
-    unfinished,
-)
+from spark_jobs.silver import batch_profile, held_back, table_load, table_task, target_schema, truncates
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.profiles import BatchProfile, TableProfile
 from spark_jobs.silver.table_task import TableTask
@@ -84,7 +76,7 @@ class StreamSnapshot:
         """Whether all of it belongs to a copy that is under way."""
         table = self.base.tables.get(profile.table)
         records = [record for record in self.new.records if record.table == profile.table]
-        began = copies.find_copying(table.copying if table else {}, records).get(profile.source)
+        began = held_back.find_copying(table.copying if table else {}, records).get(profile.source)
         return began is not None and profile.first > began
 
 
@@ -110,8 +102,8 @@ def moment(
     committed = bronze.reach(spark, lake, base.stream)
     version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}
     # With what is unfinished: its end may be in Kafka.
-    since = unfinished.since(base)
-    if live and not increment.few(spark, path, since, version, more=unfinished.changes(base, since)):
+    since = held_back.since(base)
+    if live and not increment.few(spark, path, since, version, more=held_back.unfinished_changes(base, since)):
         live = None
     if live and (progress := offsets.read(spark, path)):
         # A commit may have come since.
@@ -206,11 +198,13 @@ def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) 
     if (
         table is None
         or whole
-        or (copies.waits(table, at.base.positions) and not copies.has_ended(table.copying, records))
+        or (held_back.waits_for_copy(table, at.base.positions) and not held_back.has_copy_ended(table.copying, records))
     ):
-        return copies.hold_back(table_task.task_of(lake, at.base, name, at.new, after=at.after))
+        return held_back.hold_back_copies(table_task.task_of(lake, at.base, name, at.new, after=at.after))
     new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), table.positions, at.new.high)
-    return copies.hold_back(table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None))
+    return held_back.hold_back_copies(
+        table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None)
+    )
 
 
 def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import corrupt
-from spark_jobs.silver import debezium_forms, types
+from spark_jobs.silver import schema_versions, types
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, NAN, POSITION, SOURCE, TargetSchema
 from spark_jobs.storage import name as _q
 
@@ -80,7 +80,7 @@ def to_ordinary(target: TargetSchema, name: str, parsed: Column) -> Column:
     """Return a column's parsed value as the edge writes it ordinarily; one in a form that it does not fit fails."""
     value = parsed
     for span, form in target.forms.get(target.at_source(name), ()):
-        text = F.coalesce(debezium_forms.text(parsed, form), corrupt(target.at_source(name)))
+        text = F.coalesce(schema_versions.form_text(parsed, form), corrupt(target.at_source(name)))
         value = F.when(span.condition() & parsed.isNotNull(), text).otherwise(value)
     return value
 

@@ -18,12 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.bridge import topic_of
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from spark_jobs import session, sizes
+from spark_jobs import session, tuning
 from spark_jobs.bronze import erased_records, increment
 from spark_jobs.bronze import load as bronze_job
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, expectations, table_load, table_task, tables_load, unfinished
+from spark_jobs.silver import batch_profile, expectations, held_back, table_load, table_task, tables_load
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.tables_load import OnProgress, TableGroup
 from spark_jobs.state import delta_log, names, offsets, publication, published
@@ -131,14 +131,14 @@ def _load_part(
         before = published.known_versions(spark, path, published.latest(spark, lake, stream))
         committed = bronze_job.reach(spark, lake, stream)
         newest = delta_log.version(spark, path)
-        lagging = unfinished.find_lagging(spark, lake, before)
+        lagging = held_back.find_lagging(spark, lake, before)
         bronze_version = before.bronze_version
         idle = not (tables_load.to_try(lake, before, lagging) or expectations.is_outdated(lake, before))
         if bronze_version is not None and idle and delta_log.only_maintained(spark, path, bronze_version):
             return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
-        since = unfinished.choose_since(spark, path, before, newest, committed)
+        since = held_back.choose_since(spark, path, before, newest, committed)
         version, committed = _part(spark, lake, before, since, newest, committed)
-        few = increment.few(spark, path, since, version, more=unfinished.changes(before, since))
+        few = increment.few(spark, path, since, version, more=held_back.unfinished_changes(before, since))
         with table_load.persist_scope() as persist, session.borrow(spark, few=few) as reading:
             raw = increment.rows(reading, path, since, version)
             if few:
@@ -164,7 +164,7 @@ def _load_part(
                 bronze=path,
                 version=version,
                 load=before.load + 1,
-                rest=unfinished.rest(before),
+                rest=held_back.rest(before),
                 first=not before.load,
                 removed=before.bronze_removed,
                 held=held,
@@ -180,11 +180,11 @@ def _load_part(
                     (state.stream, name) for state in published.latest_of_all(spark, lake) for name in state.tables
                 ]
                 names.record(spark, lake, former, [(stream, name) for name in tasks])
-            sizes.follow(spark)
-            together = side_by_side or sizes.tables_at_a_time(spark)
+            tuning.follow(spark)
+            together = side_by_side or tuning.tables_at_a_time(spark)
             aside = partial(session.borrow, spark, few=few, begin=session.carry(spark))
             results, failed = tables_load.run(aside, lake, context, tasks, together, on_progress)
-        left = unfinished.after(before, since, new)
+        left = held_back.unfinished_after(before, since, new)
         # Checked again until bronze has caught up.
         read = (None, None) if lacking else (version, delta_log.commit_id(spark, path, version))
         after = expectations.count(

@@ -18,7 +18,7 @@ from spark_jobs import storage
 from spark_jobs.bronze import erased_records
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
-from spark_jobs.silver import batch_profile, copies, expectations, scd2, table_load, table_task
+from spark_jobs.silver import batch_profile, expectations, held_back, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import separate_commit
 from spark_jobs.silver.profiles import TableProfile
@@ -66,7 +66,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             load=before.load + 1,
             removed=before.bronze_removed,
         )
-        task = copies.hold_back(
+        task = held_back.hold_back_copies(
             table_task.task_of(lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
         published.refuse_lacking(context.rows(spark, None), before)

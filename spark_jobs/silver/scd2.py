@@ -123,11 +123,6 @@ def merge(
     plan.execute()
 
 
-def lacks_history(table: Table) -> bool:
-    """Whether a table has rows to keep the history of, and no history: one without a key never has."""
-    return table.version is not None and table.history is None and table.keyed
-
-
 def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | None:
     """Bring the history up to the high watermarks; return its version, or None for a table without a key: it has none."""
     # A version that ended has its end, whether or not deleted current rows are kept.

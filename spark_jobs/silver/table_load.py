@@ -17,7 +17,7 @@ from spark_jobs.silver import (
     batch_profile,
     changes,
     commit,
-    copies,
+    held_back,
     ordered_apply,
     table_task,
     target_schema,
@@ -69,8 +69,8 @@ def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ())
     every = table_task.find_truncates(task, task.seen, {})
     versions = SchemaVersions.read(task.published.schemas, task.records, {})
     cleared = truncates.last_of_each(every)
-    former_warnings = dict(task.published.warnings) | copies.warn_of_missing(task.table, missing)
-    warnings = copies.warnings(task.table, former_warnings, versions, cleared)
+    former_warnings = dict(task.published.warnings) | held_back.warn_of_missing(task.table, missing)
+    warnings = held_back.warnings(task.table, former_warnings, versions, cleared)
     return replace(
         task.published,
         version=version,

@@ -28,7 +28,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, Retryable
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import SparkFailed, explained
-from spark_jobs.silver import copies, rebuild, scd2, table_load, table_task, unfinished
+from spark_jobs.silver import held_back, rebuild, scd2, table_load, table_task
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
@@ -55,11 +55,11 @@ def tasks(
     `lagging` are the tables that are not where the stream is, `new` is what came after a point in bronze, `since`. A table that
     needs records of sources that bronze is `lacking` waits for them.
     """
-    elsewhere = {name for name, table in lagging.items() if not copies.waits(table, before.positions)}
+    elsewhere = {name for name, table in lagging.items() if not held_back.waits_for_copy(table, before.positions)}
     names = new.tables() - elsewhere
     schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
     by_name = {
-        name: copies.hold_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
+        name: held_back.hold_back_copies(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
         for name in sorted(names)
     }
     for name, table in to_try(lake, before, lagging, new).items():
@@ -67,7 +67,7 @@ def tasks(
             continue
         own = Since.of(table.bronze_after, {})
         task = table_task.task_of(lake, replace(before, tables={name: table}), name, profiled(table, own), after=own)
-        by_name[name] = copies.hold_back(task, rest=table.bronze_after)
+        by_name[name] = held_back.hold_back_copies(task, rest=table.bronze_after)
     # A table that was dropped before it sent a row is not shown.
     return {
         name: task for name, task in by_name.items() if name in before.tables or not table_task.is_only_truncated(task)
@@ -78,7 +78,7 @@ def to_try(
     lake: LakeFile, before: Published, lagging: dict[str, Table], new: BatchProfile | None = None
 ) -> dict[str, Table]:
     """Return those of the tables for which a load may do more than the one before; `new` is what came."""
-    settings = unfinished.digest_settings(lake, before.stream)
+    settings = held_back.digest_settings(lake, before.stream)
     arrived = new.tables() if new else set()
     records = new.records if new else []
 
@@ -87,7 +87,7 @@ def to_try(
             return table.table in arrived or table.settings != settings or table.positions == before.positions
         # What others bring to a table that is copied comes as to any table.
         own = [record for record in records if record.table == table.table]
-        return not copies.waits(table, before.positions) or copies.has_ended(table.copying, own)
+        return not held_back.waits_for_copy(table, before.positions) or held_back.has_copy_ended(table.copying, own)
 
     return {name: table for name, table in lagging.items() if may(table)}
 
@@ -133,8 +133,8 @@ def _partitions(before: Published, new: BatchProfile) -> dict[str, dict[str, str
 
 def _moved(table: Table, before: Published, high: Positions) -> Positions:
     """Return where a table is that nothing happened to."""
-    if copies.waits(table, before.positions):
-        return copies.positions(table, high)
+    if held_back.waits_for_copy(table, before.positions):
+        return held_back.waiting_positions(table, high)
     return high if table.positions == before.positions else table.positions
 
 
@@ -200,9 +200,9 @@ def run(
                 if not isinstance(error, SparkFailed):
                     raise
                 failures[task.table] = error.message
-                return unfinished.fail_table(lake, context, task, f"{error.message} {error.hint}".strip())
+                return held_back.fail_table(lake, context, task, f"{error.message} {error.hint}".strip())
             except (NeedsOperator, CorruptInput) as error:
-                return unfinished.stop_table(lake, context, task, f"{error.message} {error.hint}".strip())
+                return held_back.stop_table(lake, context, task, f"{error.message} {error.hint}".strip())
         raise AssertionError("the last try returns or raises")
 
     done: dict[str, Table] = {}
@@ -220,7 +220,7 @@ def _applied(
     task: TableTask,
 ) -> Table:
     """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
-    if copies.has_nothing_yet(task) or table_task.is_only_truncated(task):
+    if held_back.has_nothing_yet(task) or table_task.is_only_truncated(task):
         return table_task.describe_unmade(task)
 
     def history() -> int | None:

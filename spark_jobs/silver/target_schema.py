@@ -15,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 from headrace.errors import NeedsOperator
 from headrace.lake.column_names import add_suffix, is_mapped, open_name
 from headrace.schema import Column, TableSchema
-from spark_jobs.silver import debezium_forms, types
+from spark_jobs.silver import schema_versions, types
 from spark_jobs.silver.schema_versions import Span
 from spark_jobs.silver.types import recased, rekeyed, retyped
 
@@ -93,7 +93,7 @@ class TargetSchema:
     #: The columns by which rows without a key are compared: those that the latest schemas have.
     compared: tuple[str, ...] = ()
     #: Where the edge wrote a column in one of Debezium's forms, by the source's name.
-    forms: Mapping[str, Sequence[tuple[Span, debezium_forms.Form]]] = field(default_factory=dict)
+    forms: Mapping[str, Sequence[tuple[Span, schema_versions.Form]]] = field(default_factory=dict)
 
     def at_source(self, name: str) -> str:
         """Return the source's name of a column."""
@@ -135,7 +135,7 @@ def of(
     # In the order in which they appeared, as loads that read each schema on its own would add them.
     for schema in (*earlier, *latest):
         for column in schema.columns:
-            if not debezium_forms.readable(column):
+            if not schema_versions.is_readable(column):
                 raise _formed(table, column)
             columns[column.name] = _common(table, column.name, columns.get(column.name), types.of(column))
     if any(
@@ -145,7 +145,7 @@ def of(
         if column.name not in key
     ):
         columns[NAN] = T.ArrayType(T.StringType())
-    same_text = debezium_forms.NAMES
+    same_text = schema_versions.FORM_NAMES
     present = {column.name for schema in latest for column in schema.columns}
     # Under another key the records' own keys do not have this one: it is read from the rows.
     canonical = not former and all(

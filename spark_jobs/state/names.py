@@ -23,7 +23,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
-from spark_jobs.state import delta_log, own_rows
+from spark_jobs import storage
+from spark_jobs.state import delta_log
 
 #: A stream and a table of it, by its source's `schema.table`.
 Place = tuple[str, str]
@@ -153,7 +154,9 @@ def _recorded(spark: SparkSession, lake: LakeFile) -> tuple[int, dict[Place, str
     mark = delta_log.mark(spark, place)
     if place not in _read or _read[place][0] != mark:
         columns = ("stream", "table", "name")
-        rows = own_rows.read(spark, place, mark[0], columns=columns, choose=lambda rows: rows, query=lambda rows: rows)
+        rows = storage.read_rows(
+            spark, place, mark[0], columns=columns, choose=lambda rows: rows, query=lambda rows: rows
+        )
         _read[place] = (mark, {(row["stream"], row["table"]): row["name"] for row in rows})
     return _read[place][0][0], _read[place][1]
 

@@ -29,7 +29,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
-from spark_jobs.state import delta_log, own_rows, schema_texts
+from spark_jobs import storage
+from spark_jobs.state import delta_log, schema_texts
 from spark_jobs.state import published_rows as rows_of
 from spark_jobs.state.published_rows import Dropped, Positions, Published, Table
 from spark_jobs.state.schema_texts import SchemaTexts
@@ -146,7 +147,7 @@ def of_streams(spark: SparkSession, lake: LakeFile) -> dict[str, Published]:
         return {}
     cached, mark = _read.get(place), delta_log.mark(spark, place)
     if cached is None or cached[0] != mark:
-        rows = own_rows.read(spark, place, mark[0], choose=own_rows.newest, query=_newest)
+        rows = storage.read_rows(spark, place, mark[0], choose=storage.newest_rows, query=_newest)
         # Returned as it was read: another thread may note what it read of another commit.
         cached = _read[place] = mark, _parse(spark, lake, rows)
     return cached[1]

@@ -76,17 +76,17 @@ class Table:
     problem: str | None = None
     #: The Delta version of its history; None when none is kept.
     history: int | None = None
-    #: Why its rows may differ from their source, by source and position of the schema that changed (copies.py).
+    #: Why its rows may differ from their source, by source and position of the schema that changed (silver/held_back.py).
     warnings: dict[str, str] = field(default_factory=dict)
     #: Whether a source gives it a key.
     keyed: bool = False
     #: The load that made its folder: versions published before are those of another one. None: of an earlier release.
     since: int | None = None
-    #: Copies under way, which are not published yet: by source the position at which the copy began (copies.py).
+    #: Copies under way, which are not published yet: by source the position at which the copy began (silver/held_back.py).
     copying: dict[str, str] = field(default_factory=dict)
     #: Version of bronze after which all came that a table which stopped or is copied does not have. None: not known.
     bronze_after: int | None = None
-    #: Digest of the settings with which a table that stopped was tried (unfinished.py).
+    #: Digest of the settings with which a table that stopped was tried (silver/held_back.py).
     settings: str | None = None
     #: How often it could not be loaded since it was, for a reason that may pass.
     failures: int = 0

@@ -23,8 +23,9 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.schema import TableSchema
+from spark_jobs import storage
 from spark_jobs.errors import is_conflict
-from spark_jobs.state import delta_log, own_rows
+from spark_jobs.state import delta_log
 
 _TRIES = 8
 #: Texts by digest, of each table of them, that this process has read or written; one never changes.
@@ -96,7 +97,7 @@ def _fetch(spark: SparkSession, place: str, needed_digests: Iterable[str]) -> No
         wanted = set(missing)
         # As text: thousands of literals made by Python take seconds.
         chosen = F.expr("digest IN ({})".format(", ".join(f"'{digest}'" for digest in missing)))
-        rows = own_rows.read(
+        rows = storage.read_rows(
             spark,
             place,
             delta_log.version(spark, place),

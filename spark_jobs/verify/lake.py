@@ -25,7 +25,7 @@ from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import copies, table_task, target_schema, unfinished
+from spark_jobs.silver import held_back, table_task, target_schema
 from spark_jobs.state import delta_log, published
 
 _log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class LakeAt:
         """Return why a source's rows of a table wait for a copy that is under way; None when none is."""
         table = self._state.tables.get(name)
         began = table.copying.get(source) if table is not None else None
-        return copies.reason({source: began}) if began is not None else None
+        return held_back.waiting_reason({source: began}) if began is not None else None
 
     def _whole(self, name: str) -> DataFrame | None:
         table = self._state.tables.get(name)
@@ -170,7 +170,7 @@ class LakeAt:
         loaded = bronze.reach(self._spark, self._lake, self._stream)
         if delta_log.is_table(self._spark, self._bronze):
             version = delta_log.version(self._spark, self._bronze)
-            since = unfinished.since(self._state, {source} & self._state.unfinished.keys())
+            since = held_back.since(self._state, {source} & self._state.unfinished.keys())
             new = increment.rows(self._spark, self._bronze, since, version)
             ended = F.when(F.col("last"), F.col("position"))
             mine = F.col("source") == source

@@ -21,7 +21,7 @@ from headrace.console.lake import Lake as ConsoleLake
 from headrace.lake import Lake
 from spark_jobs import preflight, run_log
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import maintain, own_tables
+from spark_jobs.maintenance import maintain, vacuum
 from spark_jobs.serve.server import Follower
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_task
@@ -246,7 +246,7 @@ def _own_rows(spark: SparkSession, lake: LoggedLake, tables: int, age: Age, load
     _overwrite(past.drop("n"), f"{root}/loads")
     with lake_tables._new_process(spark):
         every = sorted(published.latest(spark, lake.file, "bank").tables)
-    own_tables.record(spark, lake.file, "bank", ["bronze", "lake", *every])
+    vacuum.record_times(spark, lake.file, "bank", ["bronze", "lake", *every])
     report.record(
         spark,
         lake.file,

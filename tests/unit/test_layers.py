@@ -48,7 +48,7 @@ LAYERS = {
         {"command"},
     ),
     "spark_jobs": (
-        {"command_options", "errors", "java_names", "object_store", "sizes", "storage"},
+        {"command_options", "errors", "object_store", "storage", "tuning"},
         {"state"},
         {"session"},
         {"kafka"},
@@ -61,7 +61,7 @@ LAYERS = {
         {"load"},
         {"preflight"},
         {"serve"},
-        {"table_command", "warm_load"},
+        {"table_command"},
         {"command", "jvm_warmup", "submit"},
     ),
 }

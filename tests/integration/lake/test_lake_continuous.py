@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import NeedsOperator
 from spark_jobs import load
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance.background import Upkeep
+from spark_jobs.load import Upkeep
 from spark_jobs.query import engine
 from tests.rules.waiting import eventually
 

@@ -13,7 +13,8 @@ import pytest
 from headrace.errors import ReplicationError
 from spark_jobs import run_log
 from spark_jobs.bronze import load as bronze
-from spark_jobs.maintenance import maintain, own_tables
+from spark_jobs.maintenance import maintain
+from spark_jobs.maintenance.vacuum import maintain_own_tables, read_times
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_task
@@ -129,13 +130,13 @@ def test_l42_maintenance_that_is_killed_goes_on_with_what_was_maintained_the_lon
         if progress[-1] == (1, 4):
             raise KeyboardInterrupt
 
-    first = own_tables.times(spark, lake, "bank")
+    first = read_times(spark, lake, "bank")
     assert first == {}
     assert maintain.is_due(spark, lake, "bank", timedelta(days=1))
     with pytest.raises(KeyboardInterrupt):
         maintain.maintain(spark, keeping, "bank", on_progress=killed)
     # then what it did is published, vacuumed and recorded
-    (done,) = own_tables.times(spark, lake, "bank")
+    (done,) = read_times(spark, lake, "bank")
     places = {
         "bronze": bronze.table_path(lake, "bank"),
         "public.accounts": table_task.path(lake, "bank", "public.accounts"),
@@ -223,9 +224,9 @@ def test_l47_the_record_of_loads_is_pruned_compacted_and_vacuumed(spark, logged_
     assert spark.sql(f"DESCRIBE DETAIL delta.`{path}`").first()["numFiles"] <= 5
     before = {file.name for file in Path(path).glob("*.parquet")}
     # when the lake's own tables are maintained, and again once what was replaced is old
-    own_tables.maintain(maintain._session(spark), lake, "bank")
+    maintain_own_tables(maintain._session(spark), lake, "bank")
     age(spark, lake, 20)
-    own_tables.maintain(maintain._session(spark), lake, "bank")
+    maintain_own_tables(maintain._session(spark), lake, "bank")
     # then what is left of each source is where it is, and all of the last month; in one file, and no other one is there
     rows = spark.read.format("delta").load(path).collect()
     assert sorted((row["sources"][0]["source"], row["sources"][0]["upto"]) for row in rows) == [

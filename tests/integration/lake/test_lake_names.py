@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from spark_jobs import storage
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import table_task
-from spark_jobs.state import names, own_rows, retention
+from spark_jobs.state import names, retention
 
 COLUMNS = {"id": ("int8", None, None), "name": ("text", None, None)}
 TABLES = [
@@ -76,5 +77,5 @@ def test_loads_that_record_names_at_the_same_time_never_give_one_twice(spark, la
 def test_names_that_this_process_recorded_are_not_read_again(spark, lake_file, monkeypatch):
     lake = lake_file(bank="bank")
     names.record(spark, lake, [], [("bank", "public.accounts")])
-    monkeypatch.setattr(own_rows, "read", lambda *_, **__: pytest.fail("read again"))
+    monkeypatch.setattr(storage, "read_rows", lambda *_, **__: pytest.fail("read again"))
     assert names.of(spark, lake, [("bank", "public.accounts")]) == {("bank", "public.accounts"): "accounts"}

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import Retryable
 from headrace.schema import Column, TableSchema
-from spark_jobs.state import own_rows, publication, published, schema_texts
+from spark_jobs import storage
+from spark_jobs.state import publication, published, schema_texts
 from spark_jobs.state.published import Published, Table
 
 J = "jakarta/bank"
@@ -74,7 +75,7 @@ def test_l13_load_writes_what_it_changed_and_streams_publish_at_once(spark, lake
     # and Spark, where Python cannot read these tables, finds the same
     for known in (published._read, schema_texts._known):
         known.clear()
-    with patch.object(own_rows, "_read", lambda *_: None):
+    with patch.object(storage, "_read_rows", lambda *_: None):
         assert published.latest(spark, lake, "s0") == after
         assert published.latest(spark, lake, "s0").tables[names[7]].schemas[J] == state.tables[names[7]].schemas[J]
     # and a load that worked on what was published before is refused

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import table_task, tables_load, unfinished
+from spark_jobs.silver import held_back, table_task, tables_load
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.state.published_rows import Published, Table
@@ -84,7 +84,7 @@ def test_l36_the_mark_of_a_copy_of_a_stopped_table_has_it_tried_again_from_its_o
         schemas={J: schema_record(1).value},
         problem="column d: no such value in its type",
         bronze_after=10,
-        settings=unfinished.digest_settings(LAKE, "bank"),
+        settings=held_back.digest_settings(LAKE, "bank"),
     )
     before = published(stopped)
     # when a range has nothing of it but the mark of a copy
@@ -118,22 +118,22 @@ def task(known, after):
 
 
 def test_l44_where_a_table_goes_on_is_known_from_the_first_load_on():
-    first = unfinished.stop_table(LAKE, context(first=True), task(Table(table=T), None), "no such value")
+    first = held_back.stop_table(LAKE, context(first=True), task(Table(table=T), None), "no such value")
     assert first.bronze_after == -1
     # and stays known
-    again = unfinished.stop_table(LAKE, context(rest=100), task(first, Since(-1)), "no such value")
+    again = held_back.stop_table(LAKE, context(rest=100), task(first, Since(-1)), "no such value")
     assert again.bronze_after == -1
     # a table whose folder was lost lacks more than what came since
-    assert unfinished.stop_table(LAKE, context(rest=100), task(Table(table=T), None), "x").bronze_after is None
-    assert unfinished.stop_table(LAKE, context(rest=100), task(Table(table=T), Since(100)), "x").bronze_after == 100
+    assert held_back.stop_table(LAKE, context(rest=100), task(Table(table=T), None), "x").bronze_after is None
+    assert held_back.stop_table(LAKE, context(rest=100), task(Table(table=T), Since(100)), "x").bronze_after == 100
 
 
 def test_l40_a_table_that_fails_is_tried_again_by_later_loads_and_then_stops_alone():
     table = Table(table=T, version=7, positions={J: position(500)})
     for failures in (1, 2):
-        table = unfinished.fail_table(LAKE, context(rest=100 + failures), task(table, Since(100)), "no memory")
+        table = held_back.fail_table(LAKE, context(rest=100 + failures), task(table, Since(100)), "no memory")
         assert (table.failures, table.problem, table.bronze_after) == (failures, None, 101)
         assert set(tables_load.to_try(LAKE, published(table), {T: table})) == {T}
-    table = unfinished.fail_table(LAKE, context(rest=103), task(table, Since(100)), "no memory")
+    table = held_back.fail_table(LAKE, context(rest=103), task(table, Since(100)), "no memory")
     assert (table.problem, table.bronze_after) == ("failed 3 times: no memory", 101)
     assert tables_load.to_try(LAKE, replace(published(table), positions={J: position(501)}), {T: table}) == {}

@@ -1,6 +1,6 @@
 """Random histories of a stream: after each load, every published table equals a fold of bronze up to its positions.
 
-What decides is the real code (plan.py, unfinished.py, copies.py, behind.py, published.py); bronze, rows and commits are
+What decides is the real code (table_task.py, held_back.py, published.py); bronze, rows and commits are
 lists here. Histories have copies that end, are cancelled or begin again, tables that stop, fail and go on, loads that die between
 any two commits, rebuilds, lost folders, and bronze that is made again or put back from an older copy.
 """
@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
-from spark_jobs.silver import batch_profile, copies, table_load, table_task, tables_load, unfinished
+from spark_jobs.silver import batch_profile, held_back, table_load, table_task, tables_load
 from spark_jobs.silver.commit import Base
 from spark_jobs.silver.profiles import BatchProfile, Beyond, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord
@@ -257,7 +257,7 @@ class World:
 
     def apply(self, task, version, readable, *, build=False):
         """Return what table_load.apply, or build, returns; raise StoppedError, or Overtaken."""
-        if copies.has_nothing_yet(task) or table_task.is_only_truncated(task):
+        if held_back.has_nothing_yet(task) or table_task.is_only_truncated(task):
             return table_task.describe_unmade(task)
         base = self.base(task)
         if not build and any(p > task.high.get(s, "") for s, p in base.positions.items()):
@@ -294,11 +294,11 @@ class World:
                     # Some fail once their rows are committed.
                     if self.random.random() < 0.5:
                         self.apply(task, version, readable)
-                    results[task.table] = unfinished.fail_table(self.lake, context, task, "no memory")
+                    results[task.table] = held_back.fail_table(self.lake, context, task, "no memory")
                 else:
                     results[task.table] = self.apply(task, version, readable)
             except StoppedError:
-                results[task.table] = unfinished.stop_table(self.lake, context, task, "a bad value")
+                results[task.table] = held_back.stop_table(self.lake, context, task, "a bad value")
         if dies:
             raise OvertakenError
         return results
@@ -313,18 +313,18 @@ class World:
             # A part of a backlog.
             version = self.random.randint(before.bronze_done if known else 0, version)
         readable = self.random.random() < 0.85
-        lagging = unfinished.select_lagging(self.lake, before, {published.folder(name) for name in self.folders})
+        lagging = held_back.select_lagging(self.lake, before, {published.folder(name) for name in self.folders})
         since = None
         if before.bronze_done is not None and readable:
-            ends = {r.source for r in self.rows(unfinished.since(before, ()), len(self.bronze) - 1, True) if r.last}
-            since = unfinished.since(before, ends & before.unfinished.keys())
+            ends = {r.source for r in self.rows(held_back.since(before, ()), len(self.bronze) - 1, True) if r.last}
+            since = held_back.since(before, ends & before.unfinished.keys())
         new = profile(self.rows(since, version, True), before.positions)
         context = table_task.LoadContext(
             stream="bank",
             bronze="",
             version=version,
             load=before.load + 1,
-            rest=unfinished.rest(before),
+            rest=held_back.rest(before),
             first=not before.load,
         )
 
@@ -338,7 +338,7 @@ class World:
             results = self.apply_all(context, tasks, version, readable)
         except OvertakenError:
             return
-        left = unfinished.after(before, since, new)
+        left = held_back.unfinished_after(before, since, new)
         after = tables_load.published_after(
             before, new, results, (None, None) if lacking else (version, self.bronze[version][0]), left, None
         )
@@ -369,7 +369,7 @@ class World:
         name, version = self.random.choice(names), len(self.bronze) - 1
         if self.lacking(before):
             return
-        held = copies.hold_back(
+        held = held_back.hold_back_copies(
             table_task.task_of(self.lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
         whole = profile([r for r in self.rows(None, version, True) if r.table == name], {}, held.high)
@@ -433,7 +433,7 @@ class World:
         assert self.published.positions == ends
         for table in self.published.tables.values():
             assert table.problem is None
-            assert table.positions == copies.positions(table, ends)
+            assert table.positions == held_back.waiting_positions(table, ends)
 
 
 @pytest.mark.parametrize("part", range(4))

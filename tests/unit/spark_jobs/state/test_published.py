@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from spark_jobs.state import delta_log, own_rows, publication, published
+from spark_jobs import storage
+from spark_jobs.state import delta_log, publication, published
 from spark_jobs.state.published_rows import Published, Table, Unfinished
 
 STATE = Published(
@@ -64,7 +65,7 @@ def state_table(tmp_path, monkeypatch):
     monkeypatch.setattr(delta_log, "is_table", lambda _, path: path.endswith("/state"))
     monkeypatch.setattr(published, "_read", {})
     # The row of each stream, as often as it has published.
-    monkeypatch.setattr(own_rows, "read", lambda _spark, _path, version, **_: commits[: version + 1])
+    monkeypatch.setattr(storage, "read_rows", lambda _spark, _path, version, **_: commits[: version + 1])
     monkeypatch.setattr(published, "_parse", lambda _spark, _lake, rows: {each.stream: each for each in rows})
     log, commits = tmp_path / "state" / "_delta_log", []
     log.mkdir(parents=True)

@@ -2,8 +2,8 @@
 
 import json
 
-from spark_jobs.bronze.batches import bounds, done, next_batch, partitions, records_of
 from spark_jobs.kafka.client import Topic
+from spark_jobs.kafka.topics import bounds, held_after, next_batch, partitions, records_of
 from spark_jobs.state.offsets import Held, Progress
 
 
@@ -23,7 +23,7 @@ def test_a_batch_begins_where_the_table_ends_and_in_a_new_partition_where_kafka_
     assert json.loads(bounds(batch, 1)) == {"bank": {"0": 20, "1": 4}}
     assert json.loads(partitions(batch)) == {"bank": [0, 1]}
     # and the note has an offset for every partition that there is
-    after = done(held, kafka, batch)
+    after = held_after(held, kafka, batch)
     assert after.topics == {"bank": Held({0: 20, 1: 4, 2: 9}, "now"), "bank.public.t": Held({0: 0}, "now")}
     assert next_batch(after, kafka, 1000) == {}
 
@@ -34,7 +34,7 @@ def test_a_bounded_batch_takes_a_share_of_each_partition_and_all_is_read_in_the_
     while batch := next_batch(held, kafka, 100):
         assert all(end > start for start, end in batch["bank"].values())
         sizes.append(records_of(batch))
-        held = done(held, kafka, batch)
+        held = held_after(held, kafka, batch)
         assert len(sizes) < 50
     # at most one record of each partition more than the limit
     assert max(sizes) <= 103
@@ -52,4 +52,4 @@ def test_where_retention_took_records_a_batch_begins_where_kafka_does():
     held = Progress(topics={"bank": Held({0: 5}, "now")})
     kafka = [topic({0: 10}, {0: 10})]
     assert next_batch(held, kafka, 100) == {}
-    assert done(held, kafka, {}).of("bank").offsets == {0: 10}
+    assert held_after(held, kafka, {}).of("bank").offsets == {0: 10}

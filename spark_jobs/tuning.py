@@ -1,13 +1,20 @@
-"""How much is done at the same time: by the cores of this machine, or of the cluster that runs the job.
+"""What makes jobs fast: as much is done at the same time as there are cores, of this machine or of the cluster that runs the job;
+and names of Java classes and methods are looked up in the JVM once.
 
-A cluster's cores are those that the lake's file states, else those of the executors that have registered by now, so they are
-read again when a load knows what it has to do. Settings of the lake's file take precedence. Called by session and silver's load.
+A cluster's cores are those that the lake's file states, else those of the executors that have registered by now, so they are read
+again when a load knows what it has to do. Settings of the lake's file take precedence. Called by session and silver's load.
+
+PySpark looks names up again for each column that it makes, with two questions besides the call, for each of which the JVM
+searches every jar of its class path, once for each package that might have it.
 """
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
 
+from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 from pyspark.sql import SparkSession
 
 _PARTITIONS, _OF_LOG = "spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions"
@@ -70,3 +77,22 @@ def follow(spark: SparkSession) -> None:
 def tables_at_a_time(spark: SparkSession) -> int:
     """Return how many tables are written at the same time."""
     return min(max(_LEAST_TABLES, int(spark.sparkContext.defaultParallelism) // 2), _MOST_TABLES)
+
+
+def remember_java_names() -> None:
+    """Let Py4J keep the packages, classes and static methods that it has looked up. Done again it changes nothing."""
+    for kind in (JVMView, JavaPackage, JavaClass):
+        if not hasattr(kind.__getattr__, "__wrapped__"):
+            kind.__getattr__ = _look_up_once(kind.__getattr__)
+
+
+def _look_up_once(look_up: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+    @wraps(look_up)
+    def remembering(parent: Any, name: str) -> Any:
+        member = look_up(parent, name)
+        # To the JVM a name that it does not know is a package; a class may have it once it is imported. A field may change.
+        if isinstance(member, JavaClass | JavaMember) or (isinstance(member, JavaPackage) and name.islower()):
+            vars(parent)[name] = member
+        return member
+
+    return remembering

@@ -7,7 +7,8 @@ from threading import Event
 import pytest
 
 from headrace.errors import Retryable
-from spark_jobs.maintenance import background, maintain
+from spark_jobs import load
+from spark_jobs.maintenance import maintain
 from spark_jobs.maintenance.maintain import MaintainReport
 from spark_jobs.query import metastore
 from tests.rules.waiting import eventually
@@ -18,7 +19,7 @@ def due(monkeypatch):
     """Return what the lake has recorded: whether a table is due, asked before each maintenance."""
     found = [False]
     monkeypatch.setattr(maintain, "is_due", lambda *_: found[0])
-    monkeypatch.setattr(background, "_COMPACT_EVERY", 3)
+    monkeypatch.setattr(load, "_COMPACT_EVERY", 3)
     monkeypatch.setattr(metastore, "after_load", lambda *_: None)
     return found
 
@@ -41,7 +42,7 @@ def test_l15_loads_do_not_wait_for_maintenance_nor_end_with_it(due, monkeypatch,
     monkeypatch.setattr(
         maintain, "maintain", lambda *_, **how: calls.append("maintain") or MaintainReport(stream="bank")
     )
-    with background.Upkeep(None, None, "bank") as beside:
+    with load.Upkeep(None, None, "bank") as beside:
         # when loads go on, the first of which looks whether anything is due
         beside.after_load(["public.first"])
         ended(beside)
@@ -58,7 +59,7 @@ def test_l15_loads_do_not_wait_for_maintenance_nor_end_with_it(due, monkeypatch,
         beside.after_load([])
     # then old files are removed too, and the failure is in the log
     assert calls[1:] == ["maintain"]
-    assert ("spark_jobs.maintenance.background", logging.WARNING, "another writer") in [
+    assert ("spark_jobs.load", logging.WARNING, "another writer") in [
         (record.name, record.levelno, record.getMessage().rpartition(": ")[2]) for record in caplog.records
     ]
 
@@ -70,15 +71,15 @@ def test_l43_a_process_that_lives_for_a_few_loads_maintains_what_is_due(due, mon
     monkeypatch.setattr(maintain, "compact", lambda *_: pytest.fail("nothing was to be compacted yet"))
     stop, registered = Event(), []
     monkeypatch.setattr(metastore, "after_load", lambda *given: registered.append(given[2]))
-    with background.Upkeep(None, None, "bank") as beside:
+    with load.Upkeep(None, None, "bank") as beside:
         beside.after_load(["public.t"])
     assert given == registered == []
     # when a process begins once a table is due
     due[0] = True
-    with background.Upkeep(None, None, "bank", stopped=stop.is_set) as beside:
+    with load.Upkeep(None, None, "bank", stopped=stop.is_set) as beside:
         beside.after_load(["public.t"])
     # then it is maintained at once, and the process's end would end it
-    assert [how["older_than"] for how in given] == [background._MAINTAIN_EVERY]
+    assert [how["older_than"] for how in given] == [load._MAINTAIN_EVERY]
     assert not given[0]["stopped"]()
     stop.set()
     assert given[0]["stopped"]()
@@ -92,7 +93,7 @@ def test_what_is_recorded_of_maintenance_beside_loads_that_never_end_does_not_gr
     monkeypatch.setattr(maintain, "_session", lambda _: None)
     monkeypatch.setattr(maintain, "_slices", lambda *_: [])
     monkeypatch.setattr(maintain, "_sweep", lambda *_: None)
-    monkeypatch.setattr(maintain.own_tables, "forget", lambda *given: forgotten.append(given[3]))
+    monkeypatch.setattr(maintain.vacuum, "forget_times", lambda *given: forgotten.append(given[3]))
     monkeypatch.setattr(maintain.drop, "remove", lambda *_: None)
     monkeypatch.setattr(maintain.erase, "vacuum", lambda *_: None)
     for day in (timedelta(days=1), timedelta(0)):
@@ -109,7 +110,7 @@ def test_bronzes_note_is_renewed_ahead_of_the_removal_of_rows_that_would_show_th
     monkeypatch.setattr(maintain, "_slices", lambda *_: [["bronze"]])
     for module, name in (
         *((maintain, name) for name in ("_compact", "_vacuum_all", "_sweep")),
-        *((maintain.own_tables, name) for name in ("record", "forget")),
+        *((maintain.vacuum, name) for name in ("record_times", "forget_times")),
         (maintain.drop, "remove"),
         (maintain.erase, "vacuum"),
     ):
