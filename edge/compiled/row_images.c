@@ -4,7 +4,7 @@
    An event's images are written one after the other into a buffer that grows, each bound checked before a byte behind it is
    read; each record is then copied out. An event with anything that is not ordinary (a value that no server writes, no UTF-8, an
    image that ends elsewhere) is left to the functions in Python: they take it from its beginning, and raise all errors. How
-   columns are read is determined by edge/mysql/charset.py. */
+   columns are read is determined by edge/mysql/column_text.py. */
 
 #include "images.h"
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from edge.doctor.machine import policy_findings, tls
-from edge.mysql import charset, checks
+from edge.mysql import checks, column_text
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
 from edge.mysql.coverage import SYSTEM, Chosen, described_columns, gaps, unmatched
@@ -160,7 +160,7 @@ def tables(context: CheckContext) -> Iterator[Finding]:
             f"{len(by_statement)} tables have versions by transaction and are logged as statements: {_names(by_statement)}",
             "Let ROW START and ROW END be timestamp(6).",
         )
-    readable = charset.list_names()
+    readable = column_text.list_names()
     unread = {
         (str(database), str(table), str(name))
         for database, table, name in context.database.rows(_CHARSETS)

@@ -9,9 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from edge.mysql import charset, values
-from edge.mysql.charset import Shown, Wire, wire_of
-from edge.mysql.jsonb import json_text
+from edge.mysql import column_text, values
+from edge.mysql.column_text import Shown, Wire, json_text, wire_of
 from edge.mysql.table_map import Field
 from edge.records.column_policy import NoForm, Treatment
 
@@ -72,9 +71,9 @@ class Place(NamedTuple):
     name: str
     report: Callable[[str], None] = lambda _column: None
 
-    def text(self, codec: str) -> charset.Text:
+    def text(self, codec: str) -> column_text.Text:
         """Return what makes text of its bytes."""
-        return charset.Text(codec, self.name, self.report)
+        return column_text.Text(codec, self.name, self.report)
 
 
 def code(field: Field, charset_of: Callable[[int], str], kind: str, where: Place) -> ColumnCodec:
@@ -188,19 +187,19 @@ def _characters(
 ) -> ColumnCodec:
     inflate = ("{v} = inflated({v})",) if compressed else ()
     binary, text = names
-    of = charset.BINARY if field.collation == values.BINARY else charset_of(field.collation)
+    of = column_text.BINARY if field.collation == values.BINARY else charset_of(field.collation)
     # As declared, in characters.
-    length = field.meta // charset.width(of) if binary not in {name for name, _ in _BLOB_NAMES.values()} else None
-    if of == charset.BINARY:
+    length = field.meta // column_text.width(of) if binary not in {name for name, _ in _BLOB_NAMES.values()} else None
+    if of == column_text.BINARY:
         # The log leaves zeros at the end of a BINARY out.
         padded = f".ljust({field.meta}, b'\\0')" if field.type == values.STRING else ""
         encode = f"{{v}} = base64({{v}}{padded}, newline=False)"
         return ColumnCodec(binary, read=read, lines=(*inflate, encode), form=_QUOTED, length=length)
-    if of in charset.UTF8:
+    if of in column_text.UTF8:
         scope: dict[str, Any] = {"text_{v}": where.text("utf-8")}
         return ColumnCodec(text, read=read, lines=inflate, form=_QUOTED, is_text=True, length=length, scope=scope)
     try:
-        codec = charset.decoder(of, where.name)
+        codec = column_text.decoder(of, where.name)
     except NoForm as problem:
         # Each value is what cannot be decoded; whether there is one is in the row.
         scope = {"refuse_{v}": partial(_refuse, problem)}
@@ -219,7 +218,13 @@ def _refuse(problem: NoForm) -> None:
 def _with_members(field: Field, charset_of: Callable[[int], str], where: Place) -> ColumnCodec:
     of = "utf8mb4" if not field.collation else charset_of(field.collation)
     # Members of binary columns are names all the same.
-    codec = "utf-8" if of in charset.UTF8 else "latin1" if of == charset.BINARY else charset.decoder(of, where.name)
+    codec = (
+        "utf-8"
+        if of in column_text.UTF8
+        else "latin1"
+        if of == column_text.BINARY
+        else column_text.decoder(of, where.name)
+    )
     texts = tuple(map(where.text(codec), field.members))
     scope: dict[str, Any]
     if field.type == values.ENUM:

@@ -9,9 +9,9 @@ column's own order is compared with.
 import re
 from typing import NamedTuple, Self
 
-from edge.mysql import charset, values
-from edge.mysql.charset import Wire
+from edge.mysql import column_text, values
 from edge.mysql.column_codec import ColumnCodec
+from edge.mysql.column_text import Wire
 from edge.mysql.table_map import Field
 from headrace.errors import NeedsOperator
 
@@ -86,7 +86,7 @@ def field(column: Catalogued, where: str) -> Field:
         meta=meta,
         nullable=column.is_nullable == "YES",
         unsigned="unsigned" in column.column_type and code in values.NUMERIC,
-        collation=values.BINARY if column.charset in {None, charset.BINARY} else 0,
+        collation=values.BINARY if column.charset in {None, column_text.BINARY} else 0,
         members=_members(column) if kind in {"enum", "set"} else (),
     )
 
@@ -99,7 +99,9 @@ def _members(column: Catalogued) -> tuple[bytes, ...]:
     """Return the members of an ENUM or a SET, which the catalog prints as SQL: `enum('a','it''s')`."""
     printed = (match[1].replace("''", "'") for match in _MEMBER.finditer(column.column_type))
     texts = (_ESCAPED.sub(lambda match: _ESCAPES.get(match[1], match[1]), text) for text in printed)
-    return tuple(text.encode("latin1" if column.charset == charset.BINARY else "utf-8", "replace") for text in texts)
+    return tuple(
+        text.encode("latin1" if column.charset == column_text.BINARY else "utf-8", "replace") for text in texts
+    )
 
 
 def _coded(column: Catalogued, kind: str) -> tuple[int | None, int]:
@@ -162,10 +164,10 @@ def taken(codec: ColumnCodec, field: Field, column: Catalogued, where: str) -> C
 
 
 def _codec(column: Catalogued, where: str) -> str:
-    if column.charset is None or column.charset in charset.UTF8:
+    if column.charset is None or column.charset in column_text.UTF8:
         return "utf-8"
     # Members of binary columns are names all the same.
-    return "latin1" if column.charset == charset.BINARY else charset.decoder(column.charset, where)
+    return "latin1" if column.charset == column_text.BINARY else column_text.decoder(column.charset, where)
 
 
 class KeyColumn(NamedTuple):
@@ -201,7 +203,7 @@ class KeyColumn(NamedTuple):
     def literal(self, text: str) -> str:
         """Return a kept value as SQL takes it; raise NeedsOperator for one that cannot have been kept."""
         if self._is_text and _HEXADECIMAL.fullmatch(text):
-            introducer = "" if self.charset in {None, charset.BINARY} else f"_{self.charset} "
+            introducer = "" if self.charset in {None, column_text.BINARY} else f"_{self.charset} "
             return f"{introducer}x'{text}'"
         if (self.kind in values.ADDRESSES or self.kind in _MOMENTS) and _MOMENT_OR_ADDRESS.fullmatch(text):
             return f"'{text}'"

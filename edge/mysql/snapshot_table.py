@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from edge.mysql import charset
+from edge.mysql import column_text
 from edge.mysql.connection import Database
 from edge.mysql.snapshot_columns import CATALOGUED, Catalogued, KeyColumn, field, quoted, selected
 from edge.mysql.table_map import TableMap
@@ -249,9 +249,9 @@ def _number(kind: str, value: Any) -> str | None:
 
 
 def _text(column: Catalogued, kind: str, value: str, name: str) -> str | None:
-    if kind in _TEXTS and column.charset is not None and column.charset != charset.BINARY:
-        utf8 = column.charset in charset.UTF8
-        codec = "utf-8" if utf8 else charset.decoder(column.charset, f"{name}.{column.name}")
+    if kind in _TEXTS and column.charset is not None and column.charset != column_text.BINARY:
+        utf8 = column.charset in column_text.UTF8
+        codec = "utf-8" if utf8 else column_text.decoder(column.charset, f"{name}.{column.name}")
         return f"_{column.charset} x'{value.encode(codec).hex()}'"
     if kind in _BYTES | _TEXTS:
         return f"x'{base64.b64decode(value, validate=True).hex()}'"

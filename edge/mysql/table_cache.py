@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
 from edge.mysql import envelope, values
-from edge.mysql.charset import BINARY, statement_text
 from edge.mysql.column_codec import ColumnCodec, Place, code, for_key, treated, without_zero_dates
+from edge.mysql.column_text import BINARY, statement_text
 from edge.mysql.coverage import SYSTEM, Chosen
 from edge.mysql.ddl import Name, Statement, read_statement
 from edge.mysql.debezium_types import with_debezium_form

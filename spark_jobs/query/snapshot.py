@@ -19,12 +19,11 @@ from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.increment import Beyond, Live, Since
-from spark_jobs.silver import batch_profile, held_back, table_load, table_task, target_schema, truncates
+from spark_jobs.silver import batch_profile, held_back, profiles, table_load, table_task, target_schema
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.profiles import BatchProfile, TableProfile
+from spark_jobs.silver.profiles import BatchProfile, TableProfile, Truncate
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
-from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import delta_log, offsets, published
 from spark_jobs.state.published import Positions, Published
 from spark_jobs.storage import name as _q
@@ -244,7 +243,7 @@ def _statement(
     join = f" LEFT ANTI JOIN {changed} s ON {same}" if target.key or TAKEN in placed else ""
     conditions = f" AND t.{DELETED_AT} IS NULL" if hidden else ""
     if cleared and not target.soft:
-        conditions += f" AND NOT ({truncates.where_removed(cleared, 't.')})"
+        conditions += f" AND NOT ({profiles.where_removed(cleared, 't.')})"
     return f"SELECT {old} FROM {_published(task)} t{join} WHERE true{conditions} UNION ALL {over}"  # noqa: S608 - as above.
 
 
@@ -254,8 +253,8 @@ def _marks(cleared: list[Truncate], marked: bool) -> dict[str, str]:
     if not marked:
         stored[DELETED_AT] = "CAST(NULL AS timestamp)"
     if cleared:
-        ended = truncates.where_ended(cleared, f"{stored[DELETED_AT]} IS NULL", POSITION, "t.")
-        marks = truncates.marks(cleared, "t.")
+        ended = profiles.where_ended(cleared, f"{stored[DELETED_AT]} IS NULL", POSITION, "t.")
+        marks = profiles.truncate_marks(cleared, "t.")
         stored = {
             column: f"CASE WHEN {ended} THEN {marks[column]} ELSE {value} END" for column, value in stored.items()
         }

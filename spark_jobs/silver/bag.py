@@ -14,12 +14,11 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import corrupt
 from spark_jobs.silver import changes as plain
-from spark_jobs.silver import truncates, types
+from spark_jobs.silver import profiles, types
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.ordered_apply import Persist
-from spark_jobs.silver.profiles import Missing
+from spark_jobs.silver.profiles import Missing, Truncate
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
-from spark_jobs.silver.truncates import Truncate
 from spark_jobs.storage import name as _q
 
 #: Columns of an event: whether it puts its row, the row, what identifies equal ones, and the truncate that ended it.
@@ -111,7 +110,7 @@ def _events(changes: DataFrame, target: TargetSchema, cleared: Sequence[Truncate
         F.col("commit_time").alias(COMMIT_TIME),
         F.explode(both).alias("_event"),
     )
-    life = truncates.first_after(F.col(POSITION), cleared) if target.soft and cleared else _forever()
+    life = profiles.first_truncate_after(F.col(POSITION), cleared) if target.soft and cleared else _forever()
     return events.select(
         *(SOURCE, POSITION, COMMIT_TIME, F.col(f"_event.{_PUTS}").alias(_PUTS), F.col(f"_event.{_ROW}").alias(_ROW)),
         F.struct(*(F.col(f"_event.{_ROW}.{_q(name)}").alias(name) for name in target.compared)).alias(_SAME),

@@ -16,9 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
-from spark_jobs.silver.profiles import BatchProfile, Beyond, Reached, TableProfile
+from spark_jobs.silver.profiles import BatchProfile, Beyond, Reached, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord
-from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state.published import Positions
 
 #: Sources from which on a range is a table to look them up in: a condition for each is made by thousands of calls of the JVM,

@@ -29,11 +29,11 @@ from headrace.errors import NeedsOperator, Retryable
 from headrace.lake import column_names
 from headrace.schema import TableSchema
 from spark_jobs import storage
-from spark_jobs.silver import changes, target_schema, truncates
+from spark_jobs.silver import changes, profiles, target_schema
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
+from spark_jobs.silver.profiles import Truncate
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
-from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import log_files
 from spark_jobs.state.published import Table
 from spark_jobs.storage import name as _q
@@ -235,7 +235,7 @@ def merge(
         with separate_commit(spark):
             _merge(spark, path, table, rows, same, target)
         spark.conf.set(NOTE_SETTING, note)
-        truncates.mark_rows(table, cleared)
+        profiles.mark_rows(table, cleared)
         return
     if cleared:
         clear(spark, path, target, cleared)
@@ -246,7 +246,7 @@ def merge(
 def clear(spark: SparkSession, path: str, target: TargetSchema, cleared: Sequence[Truncate]) -> None:
     """Remove, or mark, the rows that truncates ended, in a commit without progress, ahead of the one that has it."""
     with separate_commit(spark):
-        (truncates.mark_rows if target.soft else truncates.remove_rows)(DeltaTable.forPath(spark, path), cleared)
+        (profiles.mark_rows if target.soft else profiles.remove_rows)(DeltaTable.forPath(spark, path), cleared)
 
 
 def _merge(

@@ -17,10 +17,10 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import corrupt
 from spark_jobs.silver import changes as plain
-from spark_jobs.silver import truncates, types
+from spark_jobs.silver import profiles, types
 from spark_jobs.silver.changes import OP
+from spark_jobs.silver.profiles import Truncate
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TargetSchema
-from spark_jobs.silver.truncates import Truncate
 from spark_jobs.storage import name as _q
 
 #: Columns of a timeline's rows: the key, and whether it is silver's own row rather than a change.
@@ -239,7 +239,7 @@ def _truncated(timeline: DataFrame, cleared: Sequence[Truncate]) -> DataFrame:
     """Return the timelines with the truncates of their source in each."""
     if not cleared:
         return timeline
-    of_source = F.filter(truncates.to_array(cleared), lambda truncate: truncate["source"] == F.col(SOURCE))
+    of_source = F.filter(profiles.truncate_array(cleared), lambda truncate: truncate["source"] == F.col(SOURCE))
     keys = timeline.select(SOURCE, KEY).distinct().withColumn("_truncate", F.explode(of_source))
     added = keys.select(
         *(SOURCE, KEY, F.col("_truncate.position").alias(POSITION)),

@@ -19,14 +19,14 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
-from spark_jobs.silver import batch_profile, changes, commit, ordered_apply, table_load, table_task, truncates
+from spark_jobs.silver import batch_profile, changes, commit, ordered_apply, profiles, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, Base
 from spark_jobs.silver.ordered_apply import KEY, SEED
+from spark_jobs.silver.profiles import Truncate
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
-from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import log_files
 from spark_jobs.state.published import Positions, Table
 from spark_jobs.storage import name as _q
@@ -54,7 +54,7 @@ def versions(
     here = F.struct(*(F.col(_q(name)) for name in tracked), (F.col(OP) == "d").alias(OP))
     previous = F.lag(here).over(of_key)
     events = events.withColumn("_previous", F.lag(POSITION).over(of_key))
-    cut = truncates.first_after(F.col("_previous"), cleared)["position"] < F.col(POSITION)
+    cut = profiles.first_truncate_after(F.col("_previous"), cleared)["position"] < F.col(POSITION)
     begins = previous.isNull() | ~here.eqNullSafe(previous) | F.coalesce(cut, F.lit(False))
     numbered = events.withColumn(_BEGINS, begins.cast("int")).withColumn(_VERSION, F.sum(_BEGINS).over(of_key))
     of_version = Window.partitionBy(SOURCE, KEY, _VERSION)
@@ -89,7 +89,7 @@ def _ended(versions: DataFrame, cleared: list[Truncate]) -> DataFrame:
     """Return the versions of rows with their ends: the next change of the key, or a truncate before it."""
     of_key = Window.partitionBy(SOURCE, KEY).orderBy(FROM)
     following = F.struct(F.lead(FROM).over(of_key).alias("position"), F.lead(START).over(of_key).alias("at"))
-    truncate = truncates.first_after(F.col(FROM), cleared)
+    truncate = profiles.first_truncate_after(F.col(FROM), cleared)
     sooner = truncate["position"].isNotNull() & (
         following["position"].isNull() | (truncate["position"] < following["position"])
     )
@@ -116,8 +116,8 @@ def merge(
     plan = plan.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values)
     if cleared:
         # Versions of keys that the range touches have their ends already.
-        ended = truncates.where_ended(cleared, f"t.{UPTO} IS NULL", FROM, row="t.")
-        ends = {END: truncates.ending_time(cleared, "t."), UPTO: truncates.ending_position(cleared, "t.")}
+        ended = profiles.where_ended(cleared, f"t.{UPTO} IS NULL", FROM, row="t.")
+        ends = {END: profiles.ending_time(cleared, "t."), UPTO: profiles.ending_position(cleared, "t.")}
         plan = plan.whenNotMatchedBySourceUpdate(ended, dict(ends))
     spark.conf.set(NOTE_SETTING, note)
     plan.execute()

@@ -19,17 +19,16 @@ from spark_jobs.silver import (
     commit,
     held_back,
     ordered_apply,
+    profiles,
     table_task,
     target_schema,
-    truncates,
 )
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import Base
 from spark_jobs.silver.ordered_apply import Persist
-from spark_jobs.silver.profiles import Missing, TableProfile
+from spark_jobs.silver.profiles import Missing, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
-from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import delta_log
 from spark_jobs.state.published import Positions, Table
 from spark_jobs.state.published_rows import NEW
@@ -68,7 +67,7 @@ def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ())
     count = sum(profile.changes for profile in table_task.ahead_of(task, task.published.positions))
     every = table_task.find_truncates(task, task.seen, {})
     versions = SchemaVersions.read(task.published.schemas, task.records, {})
-    cleared = truncates.last_of_each(every)
+    cleared = profiles.last_truncates(every)
     former_warnings = dict(task.published.warnings) | held_back.warn_of_missing(task.table, missing)
     warnings = held_back.warnings(task.table, former_warnings, versions, cleared)
     return replace(
@@ -190,14 +189,14 @@ def rows(
     `silver` is the table at the low watermarks.
     """
     # What is truncated is gone before anything is parsed, unless it stays, marked.
-    inside = changes.of_range(bronze, target.table, within, {} if target.soft else truncates.last_of_each(cleared))
+    inside = changes.of_range(bronze, target.table, within, {} if target.soft else profiles.last_truncates(cleared))
     if silver is not None and not target.soft:
-        silver = truncates.drop_removed(silver, cleared)
+        silver = profiles.drop_removed(silver, cleared)
     if not target.key and any(profile.rewrites for profile in ahead):
         return bag.apply_changes(inside, target, silver, persist, cleared)
     if not target.key:
         frame = changes.parse(inside, target)
-        return truncates.mark_deleted(frame, cleared) if target.soft else frame, bag.NOTHING
+        return profiles.mark_deleted(frame, cleared) if target.soft else frame, bag.NOTHING
     partial = any(profile.partial for profile in ahead)
     ended = target.soft and (cleared or any(profile.deletes for profile in ahead))
     if partial or ended or not target.canonical_key or any(profile.rekeyed for profile in ahead):

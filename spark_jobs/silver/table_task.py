@@ -17,11 +17,10 @@ from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import batch_profile, target_schema, truncates
-from spark_jobs.silver.profiles import BatchProfile, TableProfile
+from spark_jobs.silver import batch_profile, profiles, target_schema
+from spark_jobs.silver.profiles import BatchProfile, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
 from spark_jobs.silver.target_schema import TargetSchema
-from spark_jobs.silver.truncates import Truncate
 from spark_jobs.silver.types import rekeyed
 from spark_jobs.state import published
 from spark_jobs.state.published import Positions, Published, Table
@@ -248,7 +247,7 @@ def refuse_rows_without_key(
     former = {tuple(TableSchema.parse(text).key) for text in task.former_schemas.values()} - {target.key}
     if not former or not target.key:
         return
-    stored = truncates.drop_removed(spark.read.format("delta").load(task.path), cleared)
+    stored = profiles.drop_removed(spark.read.format("delta").load(task.path), cleared)
     key = target_schema.as_stored(target, stored.columns).key
     missing = [name for name in key if name not in stored.columns]
     lacking = functools.reduce(

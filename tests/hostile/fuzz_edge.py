@@ -17,7 +17,7 @@ import msgspec
 
 from edge.mysql import values
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.jsonb import json_text
+from edge.mysql.column_text import json_text
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import Checkpoint, State
 from edge.progress.spool import Spool, _head

@@ -2,11 +2,13 @@
 
 import pytest
 
-from edge.mysql import charset
+from edge.mysql import column_text
 from tests.edge.fix_edge import arrive
 from tests.integration.edge.snapshots import copy
 
-SINGLE = sorted(name for name in charset.list_names() - charset.UTF8 - {charset.BINARY} if charset.width(name) == 1)
+SINGLE = sorted(
+    name for name in column_text.list_names() - column_text.UTF8 - {column_text.BINARY} if column_text.width(name) == 1
+)
 PAIRS = [bytes([first, second]) for first in range(0x81, 0xFF) for second in range(0x40, 0xFF)]
 
 
@@ -31,7 +33,7 @@ def test_every_byte_is_the_character_that_the_server_reads(database, name):
     """N7, and its siblings."""
     texts = read(database, name, [bytes([number]) for number in range(1, 256)])
 
-    codec = charset.decoder(name, "t.c")
+    codec = column_text.decoder(name, "t.c")
     assert len(texts) > 150
     assert {value: value.decode(codec) for value in texts} == texts
 
@@ -41,7 +43,7 @@ def test_every_pair_of_bytes_is_the_character_that_the_server_reads(database, na
     """N7: sjis 0x815F."""
     texts = read(database, name, PAIRS)
 
-    codec = charset.decoder(name, "t.c")
+    codec = column_text.decoder(name, "t.c")
     assert len(texts) > 5000
     assert {value: value.decode(codec, "replace") for value in texts} == texts
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from edge.mysql import values
-from edge.mysql.jsonb import json_text
+from edge.mysql.column_text import json_text
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
 from tests.unit.edge.mysql.events import (
     Column,

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from edge.mysql.jsonb import json_text
+from edge.mysql.column_text import json_text
 from headrace.configuration.edge import ColumnRule, Policy
 from tests.unit.edge.mysql.events import (
     Column,

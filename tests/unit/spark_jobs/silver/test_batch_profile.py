@@ -4,8 +4,7 @@ import pytest
 
 from headrace.errors import NeedsOperator
 from spark_jobs.silver import batch_profile
-from spark_jobs.silver.profiles import TableProfile
-from spark_jobs.silver.truncates import Truncate
+from spark_jobs.silver.profiles import TableProfile, Truncate
 
 J, L = "jakarta/bank", "london/bank"
 

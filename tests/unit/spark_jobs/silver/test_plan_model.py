@@ -16,9 +16,8 @@ import pytest
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
 from spark_jobs.silver import batch_profile, held_back, table_load, table_task, tables_load
 from spark_jobs.silver.commit import Base
-from spark_jobs.silver.profiles import BatchProfile, Beyond, TableProfile
+from spark_jobs.silver.profiles import BatchProfile, Beyond, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord
-from spark_jobs.silver.truncates import Truncate
 from spark_jobs.state import published
 from spark_jobs.state.published_rows import Published
 
