@@ -19,7 +19,7 @@ STEPS = [
     (table_task, "target_of"),
     (write, "append"),
     (write, "merge"),
-    (commit, "made"),
+    (commit, "find_own_version"),
     (publication, "append"),
 ]
 
