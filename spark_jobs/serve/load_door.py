@@ -190,8 +190,13 @@ class LoadDoor:
         shown: dict[str, Progress] = {}
         heard = began
         connection.settimeout(self._seconds)
+        # Not select(), which takes no descriptor above 1,023.
+        either, reader = select.poll(), select.poll()
+        either.register(connection, select.POLLIN)
+        either.register(wakeup.fileno(), select.POLLIN)
+        reader.register(connection, select.POLLOUT)
         while not future.done():
-            ready, _, _ = select.select([connection.fileno(), wakeup.fileno()], [], [], _EVERY)
+            ready = [descriptor for descriptor, _ in either.poll(_EVERY * 1000)]
             # A sender sends nothing more, so this is its end.
             if connection.fileno() in ready or self._closing:
                 self._cancel(load, future)
@@ -205,7 +210,7 @@ class LoadDoor:
                         self._cancel(load, future)
                         raise
             # Not to a sender that is stopped and reads nothing: its load goes on.
-            if monotonic() > heard + HEARTBEAT_SECONDS and select.select([], [connection], [], 0)[1]:
+            if monotonic() > heard + HEARTBEAT_SECONDS and reader.poll(0):
                 with suppress(OSError):
                     connection.send(b"\n")
                 heard = monotonic()
