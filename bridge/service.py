@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bridge.deliveries.record import DeliveryMetrics
 from bridge.metrics import LaneMetrics, SourceMetrics, number, words
-from bridge.model.position import Withheld
+from bridge.model.position_text import Withheld
 from bridge.source.state import SourceState
 from headrace import __version__, doors
 from headrace.certificates.files import ConnectionMetrics

@@ -31,7 +31,7 @@ from bridge.kafka.entries import (
 from bridge.kafka.errors import translated
 from bridge.kafka.producer import KafkaProducer, Leftovers
 from bridge.model.ports import Committed, Partition
-from bridge.model.position import position_text
+from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions.last_record import Bounds, bounds, known_withheld, read_last_record
 from headrace.configuration.kafka import KafkaConnection

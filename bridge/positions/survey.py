@@ -10,7 +10,7 @@ from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, OffsetSpec,
 from bridge.kafka.entries import NOBODY, Entries, commit_offsets, committed_of, read_entries, read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.model.ports import Committed, Partition
-from bridge.model.position import NOTHING, Withheld, parse, position_text
+from bridge.model.position_text import NOTHING, Withheld, parse, position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import check_refused, read_former
 from headrace.configuration.bridge import BridgeFile

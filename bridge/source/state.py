@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from bridge.metrics import SourceMetrics
-from bridge.model.position import Gap
+from bridge.model.chain import Gap
 from bridge.model.route import SourceRoute
 from bridge.routing.source_names import SourceNames
 from bridge.source.session import Session

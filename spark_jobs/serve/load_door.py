@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 
@@ -42,16 +42,14 @@ class Cancelled(Retryable):
     """Whoever asked for the load has gone."""
 
 
-class Loader:
+class LoadRunner(Protocol):
     """What runs loads, one at a time, in a thread of its own."""
 
     def run(self, tag: str, request: Request, on_progress: OnProgress) -> Answer:
         """Load; what `on_progress` raises ends the load. Raises what a load raises."""
-        raise NotImplementedError
 
     def cancel(self, tag: str) -> None:
         """End what the load of this tag does just now; called from another thread, again until the load has ended."""
-        raise NotImplementedError
 
 
 class _Load:
@@ -72,7 +70,7 @@ class LoadDoor:
     """Listens. `with` opens it and closes it; a load that runs then is cancelled."""
 
     def __init__(
-        self, folder: Path, loader: Loader, *, seconds: float = _SECONDS, wait_seconds: float = _WAIT_SECONDS
+        self, folder: Path, loader: LoadRunner, *, seconds: float = _SECONDS, wait_seconds: float = _WAIT_SECONDS
     ) -> None:
         self._folder, self._loader = folder, loader
         self._seconds, self._wait_seconds = seconds, wait_seconds

@@ -18,7 +18,6 @@ from headrace.configuration.load import load as load_file
 from headrace.errors import ConfigurationError, ReplicationError
 from headrace.warm_loads import Answer, Failure, OnProgress, Request
 from spark_jobs import load, preflight, session
-from spark_jobs.serve import load_door
 from spark_jobs.silver.tables_load import TableGroup
 
 _POOL = "loads"
@@ -37,7 +36,7 @@ def has_ended(spark: SparkSession) -> bool:
         return True
 
 
-class Loader(load_door.Loader):
+class Loader:
     """Runs loads."""
 
     def __init__(self, spark: SparkSession, lake: LakeFile) -> None:

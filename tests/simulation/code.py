@@ -21,7 +21,7 @@ _WHERE = {
     "Accept": ("bridge.model.delivery:Accept", "bridge.delivery:Accept"),
     "Reject": ("bridge.model.delivery:Reject", "bridge.delivery:Reject"),
     "Release": ("bridge.model.delivery:Release", "bridge.delivery:Release"),
-    "judge": ("bridge.model.position:judge", "bridge.chain:judge"),
+    "judge": ("bridge.model.chain:judge", "bridge.chain:judge"),
     "Bridge": ("bridge.bridge:Bridge",),
 }
 

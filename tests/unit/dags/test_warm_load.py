@@ -19,7 +19,7 @@ from headrace.errors import NeedsOperator, Retryable
 from headrace.warm_loads import Answer
 from spark_jobs.serve import load_door
 
-class Loads(load_door.Loader):
+class Loads:
     def __init__(self):
         self.asked, self.begun, self.cancelled = [], threading.Event(), threading.Event()
 

@@ -52,7 +52,7 @@ def registry():
 
 @pytest.fixture
 def now(monkeypatch):
-    """The time, which passes when it is told to."""
+    """The time, which passes when a test says so."""
     time = [1000.0]
     monkeypatch.setattr("bridge.routing.registered_schemas.time.monotonic", lambda: time[0])
     return time

@@ -17,7 +17,7 @@ from tests.hostile.load_requests import REQUESTS
 from tests.rules.waiting import eventually
 
 
-class Loads(load_door.Loader):
+class Loads:
     """Loads that last until they may go on; streams are named for how they end."""
 
     def __init__(self):
