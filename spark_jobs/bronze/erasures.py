@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
+from typing import Any
 
 import msgspec
 from pyspark.errors import PySparkException
@@ -31,7 +32,7 @@ _noted: dict[tuple[str, str], tuple[tuple[int, str], tuple[int, str] | None]] = 
 _STRUCTURE = (
     "array<struct<erasure: string, stream: string, `table`: string, step: string, at: timestamp, by: string, reason: string, "
     "secret: string, hashes: array<struct<source: string, hash: string>>, upto: map<string, string>, "
-    "counts: map<string, bigint>, bronze_version: bigint, bronze_commit: string>>"
+    "counts: map<string, bigint>, bronze_version: bigint, bronze_commit: string, load: bigint>>"
 )
 
 
@@ -65,21 +66,35 @@ def begin(
 
     Records up to a position of each source stay erased, wherever they come from.
     """
-    hashed = [(source, _hash_of(erasure.secret, source, erasure.table, key)) for source, key in sorted(set(keys))]
-    _append(spark, lake, erasure, "begun", hashed, upto, {})
+    hashes = [
+        {"source": source, "hash": _hash_of(erasure.secret, source, erasure.table, key)}
+        for source, key in sorted(set(keys))
+    ]
+    _append(spark, lake, erasure, "begun", hashes=hashes, upto=upto)
 
 
 def end(
-    spark: SparkSession, lake: LakeFile, erasure: Erasure, counts: dict[str, int], bronze: tuple[int, str] | None
+    spark: SparkSession,
+    lake: LakeFile,
+    erasure: Erasure,
+    counts: dict[str, int],
+    bronze: tuple[int, str] | None,
+    load: int | None,
 ) -> None:
-    """Record how much was erased, by place, and the version of bronze behind it with the id of its commit, where there is one."""
-    _append(spark, lake, erasure, "done", [], {}, counts, bronze)
+    """Record how much was erased, by place, and what was made without it, where there is some.
+
+    These are the version of bronze with the id of its commit, and the number by which silver and history were published.
+    """
+    version, commit = bronze if bronze is not None else (None, None)
+    _append(spark, lake, erasure, "done", counts=counts, bronze_version=version, bronze_commit=commit, load=load)
 
 
 def note_again(spark: SparkSession, lake: LakeFile, stream: str, bronze: tuple[int, str]) -> None:
     """Record a version of bronze that has none of the rows that were erased so far, and the id of its commit."""
+    version, commit = bronze
     for table in tables(spark, lake, stream):
-        _append(spark, lake, new(spark, lake, stream, table, "bronze is another table"), "again", [], {}, {}, bronze)
+        erasure = new(spark, lake, stream, table, "bronze is another table")
+        _append(spark, lake, erasure, "again", bronze_version=version, bronze_commit=commit)
 
 
 def is_undone(spark: SparkSession, lake: LakeFile, stream: str, bronze: str) -> bool:
@@ -121,6 +136,25 @@ def has_since(spark: SparkSession, lake: LakeFile, stream: str, table: str, at: 
         return False
     rows = spark.read.format("delta").load(path(lake)).filter((F.col("stream") == stream) & (F.col("table") == table))
     return not rows.filter((F.col("step") != "again") & (F.col("at") >= F.lit(at))).isEmpty()
+
+
+def find_since(spark: SparkSession, lake: LakeFile, stream: str, load: int, at: datetime) -> set[str]:
+    """Return the tables of which rows were erased after a load that was published at a moment: what it published has them."""
+    if not _exists(spark, lake):
+        return set()
+    frame = spark.read.format("delta").load(path(lake)).filter((F.col("stream") == stream) & (F.col("step") != "again"))
+    # Earlier releases did not record it.
+    by = F.col("load") if "load" in frame.columns else F.lit(None).cast("bigint")
+    rows = frame.select(
+        "erasure", "table", "step", by.alias("load"), (F.col("at") >= F.lit(at)).alias("later")
+    ).collect()
+    ended = {row["erasure"] for row in rows if row["step"] == "done"}
+    return {
+        row["table"]
+        for row in rows
+        if (row["load"] > load if row["load"] is not None else row["later"])
+        and (row["step"] == "done" or row["erasure"] not in ended)
+    }
 
 
 def emptied(spark: SparkSession, lake: LakeFile, stream: str, rows: DataFrame) -> DataFrame:
@@ -211,30 +245,21 @@ def _last(spark: SparkSession, lake: LakeFile) -> datetime:
     return datetime.fromtimestamp((row["at"] if row is not None else 0) // 1_000_000 + 1, UTC)
 
 
-def _append(
-    spark: SparkSession,
-    lake: LakeFile,
-    erasure: Erasure,
-    step: str,
-    hashes: list[tuple[str, str]],
-    upto: dict[str, str],
-    counts: dict[str, int],
-    bronze: tuple[int, str] | None = None,
-) -> None:
+def _append(spark: SparkSession, lake: LakeFile, erasure: Erasure, step: str, **columns: Any) -> None:
+    now = datetime.now(UTC)
     row = {
         "erasure": erasure.id,
         "stream": erasure.stream,
         "table": erasure.table,
         "step": step,
-        "at": datetime.now(UTC) if bronze is None else max(datetime.now(UTC), _last(spark, lake)),
+        "at": max(now, _last(spark, lake)) if columns.get("bronze_version") is not None else now,
         "by": caller(),
         "reason": erasure.reason,
         "secret": erasure.secret,
-        "hashes": [{"source": source, "hash": hashed} for source, hashed in hashes],
-        "upto": upto,
-        "counts": counts,
-        "bronze_version": bronze[0] if bronze is not None else None,
-        "bronze_commit": bronze[1] if bronze is not None else None,
+        "hashes": [],
+        "upto": {},
+        "counts": {},
+        **columns,
     }
     # From text, so that no Python process is started for a few rows.
     frame = spark.range(1).select(F.inline(F.from_json(F.lit(msgspec.json.encode([row]).decode()), _STRUCTURE)))

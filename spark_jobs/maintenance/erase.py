@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from time import monotonic
 
 from delta import DeltaTable
@@ -128,14 +128,15 @@ def erase(
                 erased_records.session_for(spark), lake, stream, table, bronze_keys, tombstones
             )
         )
-        counts |= retry_conflicts(lambda: _erase_published(spark, lake, stream, which))
+        load, erased = retry_conflicts(lambda: _erase_published(spark, lake, stream, which))
+        counts |= erased
         counts["former"] = _erase_former(spark, lake, stream, which, not_reached)
         counts["quarantine"] = retry_conflicts(
             lambda: _empty_quarantine(erased_records.session_for(spark), lake, stream, which)
         )
         raw = bronze.table_path(lake, stream)
         behind = delta_log.mark(session, raw) if delta_log.is_table(session, raw) else None
-        erasures.end(session, lake, erasure, counts, behind)
+        erasures.end(session, lake, erasure, counts, behind, load)
         _log.info("erased %d key(s) from %s of %s: %s", count_keys(keys), table, stream, counts)
     return EraseReport(
         stream=stream,
@@ -169,7 +170,7 @@ def _others_refused(table: str, others: list[str]) -> NeedsOperator:
 def vacuum(session: SparkSession, lake: LakeFile, stream: str) -> None:
     """Remove what is left of erased rows in old files, and in old commits, which have the least and greatest values of files."""
     tables = erasures.tables(session, lake, stream)
-    others = [path for table in tables for path in _former(session, lake, stream, table)]
+    others = [path for table in tables for path in find_former(session, lake, stream, table)]
     others += [quarantine.path(lake)] if tables else []
     kept = [path(lake, stream, table) for table in tables for path in (table_task.path, table_task.history_path)]
     if tables:
@@ -188,12 +189,14 @@ def vacuum(session: SparkSession, lake: LakeFile, stream: str) -> None:
         log.checkpointAndCleanUpDeltaLog(log.update(False, none, none), none)
 
 
-def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> dict[str, int]:
-    """Erase rows from silver and history, and publish the versions without them; return how many."""
+def _erase_published(
+    spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows
+) -> tuple[int | None, dict[str, int]]:
+    """Erase rows from silver and history, and publish the versions without them; return the number of that, and how many."""
     before = published.latest(spark, lake, stream)
     if which.table not in before.tables:
         # Dropped: its folders go as a whole, and 'lake drop --undo' builds the table from bronze.
-        return {"silver": 0, "history": 0}
+        return None, {"silver": 0, "history": 0}
     table, started = before.tables[which.table], datetime.now(UTC)
     load = before.load + 1
     silver = table_task.path(lake, stream, which.table)
@@ -205,8 +208,8 @@ def _erase_published(spark: SparkSession, lake: LakeFile, stream: str, which: Er
     history, old = _erase_table(erased_records.session_for(spark), lake, stream, load, which, former, place, scd2.NOTE)
     own = replace(table, version=version, history=history)
     after = replace(before, started_at=started, tables={which.table: own})
-    publication.append(spark, lake, after, before=replace(before, tables={which.table: table}), maintenance=True)
-    return {"silver": rows, "history": old}
+    done = publication.append(spark, lake, after, before=replace(before, tables={which.table: table}), maintenance=True)
+    return done.load, {"silver": rows, "history": old}
 
 
 def _erase_table(
@@ -261,7 +264,7 @@ def _matching(frame: DataFrame, which: ErasedRows) -> int:
 def _erase_former(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows, not_reached: list[str]) -> int:
     """Erase rows from the former rows that rebuilds kept; return how many."""
     count = 0
-    for path in _former(spark, lake, stream, which.table):
+    for path in find_former(spark, lake, stream, which.table):
         session = erased_records.session_for(spark)
         frame = session.read.format("delta").load(path)
         if not {SOURCE, *which.stored} <= set(frame.columns):
@@ -275,7 +278,8 @@ def _erase_former(spark: SparkSession, lake: LakeFile, stream: str, which: Erase
     return count
 
 
-def _former(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> list[str]:
+def find_former(spark: SparkSession, lake: LakeFile, stream: str, table: str) -> list[str]:
+    """Return the paths of the former rows of a table, which rebuilds kept."""
     folder = f"{lake.root}/former/{stream}/{published.folder(table)}"
     paths = [f"{folder}/{name}" for name in storage.names(spark, folder)]
     return [path for path in paths if delta_log.is_table(spark, path)]
@@ -287,10 +291,14 @@ def _quarantined(spark: SparkSession, lake: LakeFile, stream: str, which: Erased
     key, value = F.col("t.key").cast("string"), F.col("t.value").cast("string")
     schema, own = (F.get_json_object(value, f"$.source.{name}") for name in ("schema", "table"))
     of_table = F.coalesce(F.concat(schema, F.lit("."), own) == which.table, F.lit(True))
-    source = F.coalesce("t.source", "named_source")
-    hits = rows.alias("t").filter(of_table & which.of_source(source))
-    key_rows = F.broadcast(which.key_rows.alias("k"))
-    return hits.join(key_rows, which.same(which.parsed(key), source), "left_semi").select(*quarantine.PLACE)
+    # A record of a source that moved is in another one's partition, and one that is damaged names none.
+    names = [F.col("t.source"), F.col("t.named_source")]
+    is_unknown = reduce(and_, (name.isNull() for name in names))
+    is_meant = reduce(or_, (F.coalesce(which.of_source(name), F.lit(False)) for name in names)) | is_unknown
+    is_of_key = reduce(or_, (F.coalesce(F.col("k.source") == name, F.lit(False)) for name in names)) | is_unknown
+    same = which.same(which.parsed(key)) & (is_of_key | F.col("k.source").isNull())
+    hits = rows.alias("t").filter(of_table & is_meant)
+    return hits.join(F.broadcast(which.key_rows.alias("k")), same, "left_semi").select(*quarantine.PLACE)
 
 
 def _empty_quarantine(session: SparkSession, lake: LakeFile, stream: str, which: ErasedRows) -> int:
@@ -322,7 +330,7 @@ def _count(
         ):
             if version is not None:
                 counts[name] = _matching(spark.read.format("delta").load(path), which)
-    for path in _former(spark, lake, stream, which.table):
+    for path in find_former(spark, lake, stream, which.table):
         frame = spark.read.format("delta").load(path)
         if {SOURCE, *which.stored} <= set(frame.columns):
             counts["former"] += _matching(frame, which)

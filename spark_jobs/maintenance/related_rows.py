@@ -4,14 +4,17 @@ They are erased by their keys, ahead of the row that they name. Called by `headr
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import reduce
+from operator import and_
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
 from headrace.lake import column_names
 from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze import quarantine
 from spark_jobs.errors import explained
 from spark_jobs.maintenance import erase
 from spark_jobs.maintenance.erase import EraseReport
@@ -20,6 +23,9 @@ from spark_jobs.silver import changes, table_task
 from spark_jobs.silver.target_schema import SOURCE
 from spark_jobs.state import delta_log
 from spark_jobs.storage import name as _q
+
+#: Types of which a value may equal one of another of them.
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 
 def erase_all(
@@ -39,7 +45,11 @@ def erase_all(
     them. Raises as `erase.erase` and `find_keys` do, ahead of all that it erases.
     """
     # What names the row goes first: it could not be found once the keys were forgotten.
-    ways = [find_keys(spark, lake, stream, path, named, sources) for path in related]
+    ways = []
+    if related:
+        with explained(f"erase from {named[0]}"):
+            target = choose_rows(spark, lake, stream, *named, sources)
+        ways = [find_keys(spark, lake, stream, path, target) for path in related]
     steps: list[tuple[str, Keys]] = [*((table, by_source) for table, by_source in ways if by_source), named]
     if len(steps) > 1 and not dry_run:
         for table, keys in steps:
@@ -52,26 +62,20 @@ def erase_all(
 
 
 def find_keys(
-    spark: SparkSession,
-    lake: LakeFile,
-    stream: str,
-    path: str,
-    named: tuple[str, Sequence[str]],
-    sources: Collection[str],
+    spark: SparkSession, lake: LakeFile, stream: str, path: str, target: ErasedRows
 ) -> tuple[str, dict[str, list[str]]]:
     """Return the table of a path, `schema.table.column`, and, by source, the keys of its rows whose column names a row.
 
-    `named` is the table of the rows that are named and their keys. A row names one of its own source, whose key it has as a
-    value of the key's type.
+    A row names one of its own source, whose key it has as a value that equals it. Rows that an erasure has left in former rows or
+    in quarantine as it was killed are found there.
 
-    Raises NeedsOperator for a table that the stream does not have, or without a key; ConfigurationError for no column of it, and
-    where a key of the named table has several columns.
+    Raises NeedsOperator for a table that the stream does not have, or without a key; ConfigurationError for no column of it, one
+    that cannot equal the key, and where a key of the named table has several columns.
     """
     table, _, column = path.rpartition(".")
     by_source: dict[str, list[str]] = {}
     with explained(f"erase from {table}"):
-        which = choose_rows(spark, lake, stream, table, [], sources)
-        target = choose_rows(spark, lake, stream, *named, sources)
+        which = choose_rows(spark, lake, stream, table, [], target.sources)
         if len(target.key) > 1:
             raise ConfigurationError(
                 f"a row of {target.table} is named by {len(target.key)} columns ({', '.join(target.key)}), not by {path} alone",
@@ -79,7 +83,7 @@ def find_keys(
             )
         same = target.same([F.col("named")]) & target.of_source(F.col(SOURCE))
         pairs = set[tuple[str, str]]()
-        for rows in _places(spark, lake, stream, which, column):
+        for rows in _places(spark, lake, stream, which, column, target.kinds[0]):
             hits = rows.join(F.broadcast(target.key_rows.alias("k")), same, "left_semi")
             pairs |= {(row[SOURCE], row["key"]) for row in hits.select(SOURCE, "key").distinct().collect()}
     for source, key in sorted(pairs):
@@ -87,32 +91,60 @@ def find_keys(
     return table, by_source
 
 
-def _places(spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows, column: str) -> Iterator[DataFrame]:
-    """Yield rows with source, key as it is given to an erasure, and what the column names: of silver, history, bronze."""
-    is_known = False
-    for path in (table_task.path(lake, stream, which.table), table_task.history_path(lake, stream, which.table)):
+def _places(
+    spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows, column: str, kind: str
+) -> Iterator[DataFrame]:
+    """Yield rows with source, key as it is given to an erasure, and what the column names, of a kind: from all of the lake."""
+    own_kind = ""
+    tables = (table_task.path(lake, stream, which.table), table_task.history_path(lake, stream, which.table))
+    for path in (*tables, *erase.find_former(spark, lake, stream, which.table)):
         if not delta_log.is_table(spark, path):
             continue
         frame = spark.read.format("delta").load(path)
         stored = column_names.find_stored(column, frame.columns)
-        if {stored, *which.stored} <= set(frame.columns):
-            is_known = True
-            parts = [F.col(_q(name)).cast("string") for name in which.stored]
-            key = parts[0] if len(parts) == 1 else F.to_json(F.array(*parts))
-            yield frame.select(SOURCE, key.alias("key"), F.col(_q(stored)).alias("named"))
-    if not is_known:
+        if {stored, SOURCE, *which.stored} <= set(frame.columns):
+            own_kind = own_kind or frame.schema[stored].dataType.simpleString()
+            if not _may_equal(own_kind, kind):
+                raise ConfigurationError(
+                    f"{which.table}: column {column} is {own_kind}, which is never equal to a key that is {kind}",
+                    hint="Give the column that names the row.",
+                )
+            key = _key([F.col(_q(name)).cast("string") for name in which.stored])
+            yield frame.select(SOURCE, key.alias("key"), _as_key(F.col(_q(stored)), own_kind, kind).alias("named"))
+    if not own_kind:
         raise ConfigurationError(f"{which.table} has no column {column} in the lake", hint="Give SCHEMA.TABLE.COLUMN.")
-    path = bronze.table_path(lake, stream)
-    if delta_log.is_table(spark, path):
+    records = []
+    if delta_log.is_table(spark, path := bronze.table_path(lake, stream)):
         rows = spark.read.format("delta").load(path).filter(F.col("table") == which.table)
-        rows = rows.filter(F.col("op").isin(*changes.ROW_CHANGES) & F.col("key").isNotNull())
+        rows = rows.filter(F.col("op").isin(*changes.ROW_CHANGES))
+        records.append(rows.select(F.col("source").alias(SOURCE), "key", "value"))
+    if delta_log.is_table(spark, path := quarantine.path(lake)):
+        rows = spark.read.format("delta").load(path).filter(F.col("stream") == stream)
+        key, value = (F.col(name).cast("string").alias(name) for name in ("key", "value"))
+        schema, table = (F.get_json_object(value, f"$.source.{name}") for name in ("schema", "table"))
+        rows = rows.filter(F.concat(schema, F.lit("."), table) == which.table)
+        records.append(rows.select(F.coalesce("source", "named_source").alias(SOURCE), key, value))
+    for rows in records:
         parts = which.parsed(F.col("key"))
         # Records of when the table had another key are counted by an erasure as not reached.
-        for part in parts:
-            rows = rows.filter(part.isNotNull())
-        key = parts[0] if len(parts) == 1 else F.to_json(F.array(*parts))
+        is_whole = reduce(and_, (part.isNotNull() for part in (F.col(SOURCE), *parts)))
         # A row that names another one now may have named this one before.
         structure = f"struct<after: struct<{_q(column)}: string>, before: struct<{_q(column)}: string>>"
         value = F.from_json("value", structure)
-        images = F.array(value["after"][column], value["before"][column])
-        yield rows.select(F.col("source").alias(SOURCE), key.alias("key"), F.explode(images).alias("named"))
+        images = F.explode(F.array(value["after"][column], value["before"][column]))
+        named = rows.filter(is_whole).select(SOURCE, _key(parts).alias("key"), images.alias("named"))
+        yield named.withColumn("named", _as_key(F.col("named").try_cast(own_kind), own_kind, kind))
+
+
+def _key(parts: Sequence[Column]) -> Column:
+    return parts[0] if len(parts) == 1 else F.to_json(F.array(*parts))
+
+
+def _may_equal(one: str, other: str) -> bool:
+    return one == other or "string" in {one, other} or all(each.startswith(_NUMBERS) for each in (one, other))
+
+
+def _as_key(value: Column, own_kind: str, kind: str) -> Column:
+    """Return a value in the kind of a key, null where that is another value: 7.5 names no row 7."""
+    cast = value.try_cast(kind)
+    return cast if own_kind == "string" else F.when(cast.try_cast(own_kind) == value, cast)

@@ -189,8 +189,8 @@ def of_silver(
 ) -> SilverReport:
     """Make every table of the stream again and publish them together; with `since`, from positions of its sources on.
 
-    Raises NeedsOperator when nothing is published, or nothing that old is kept. A table that cannot be made stays as it is
-    published, and is in the report.
+    Raises NeedsOperator when nothing is published, nothing that old is kept, or rows were erased since. A table that cannot be
+    made stays as it is published, and is in the report.
     """
     began, started = monotonic(), datetime.now(UTC)
     with explained(f"replay silver {stream}"):
@@ -248,18 +248,13 @@ def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) ->
             f"nothing that was published of stream {stream!r} in the last {lake.lake.keep_days} days is that old",
             hint=f"Do all of it again: 'headrace lake replay {stream}' without --from.",
         )
-    is_newest = state.load == published.latest(spark, lake, stream).load
-    if state.finished_at is not None and not is_newest:
-        erased = [
-            table
-            for table in erasures.tables(spark, lake, stream)
-            if table in state.tables and erasures.has_since(spark, lake, stream, table, state.finished_at)
-        ]
-        if erased:
-            raise NeedsOperator(
-                f"rows of {', '.join(erased)} were erased since: what was published of stream {stream!r} before has them",
-                hint=f"Do all of it again: 'headrace lake replay {stream}' without --from, or from a later point.",
-            )
+    # What earlier releases published has no time.
+    published_at = state.finished_at or datetime.fromtimestamp(0, UTC)
+    if erased := state.tables.keys() & erasures.find_since(spark, lake, stream, state.load, published_at):
+        raise NeedsOperator(
+            f"rows of {', '.join(sorted(erased))} were erased after what was published of stream {stream!r} before that point",
+            hint=f"Do all of it again: 'headrace lake replay {stream}' without --from, or from a later point.",
+        )
     return state
 
 

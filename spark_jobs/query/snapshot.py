@@ -101,7 +101,7 @@ def moment(
     committed = bronze.reach(spark, lake, base.stream)
     version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}
     # With what is unfinished: its end may be in Kafka.
-    since = held_back.since(base)
+    since = held_back.unpublished_since(base)
     if live and not increment.few(spark, path, since, version, more=held_back.unfinished_changes(base, since)):
         live = None
     if live and (progress := offsets.read(spark, path)):

@@ -3,6 +3,7 @@ package headrace.serve;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.hadoop.hive.conf.HiveConf;
@@ -94,7 +95,15 @@ public final class ThriftDoor extends CLIService {
     @Override
     public OperationHandle executeStatement(SessionHandle session, String statement, Map<String, String> settings, long seconds)
             throws HiveSQLException {
-        return run(session, statement, () -> inner.executeStatement(session, statement, new HashMap<>(), queries.within(seconds)));
+        // It runs whole in this thread: one that fails has no operation that would end.
+        return run(session, statement, () -> {
+            Publications.beginAnalysis("statement " + UUID.randomUUID());
+            try {
+                return inner.executeStatement(session, statement, new HashMap<>(), queries.within(seconds));
+            } finally {
+                Publications.endAnalysis();
+            }
+        });
     }
 
     @Override

@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 _JAR = "headrace-serve.jar"
 #: How often it is looked whether something was published, in seconds.
 _LOOK_SECONDS = 0.25
-#: And whether names that could not be listed can be.
-_UNLISTED_SECONDS = 60.0
+#: And whether names that could not be listed can be, and whether a file that could not be read can.
+_AGAIN_SECONDS = 60.0
 #: What the guarantees of served sessions rest on.
 FIXED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension,headrace.serve.Guard",
@@ -93,10 +93,13 @@ class Follower:
         self._spark, self._lake, self._serve, self._stopped = spark, lake, serve, stopped
         self._listing = Listing(spark)
         self._listing.begin()
-        #: What is shown: the mark of what is published, and when the lake's file was changed.
-        self._seen: tuple[tuple[int, str], int | None] | None = None
-        self._changed: int | None = None
+        #: What is shown: the mark of what is published, and how often the lake's file was taken.
+        self._seen: tuple[tuple[int, str], int] | None = None
+        self._taken = 0
         self._list_again = math.inf
+        #: When the file that was read last had been changed, and when it is read again all the same: it could not be taken.
+        self._changed: int | None = None
+        self._read_again = math.inf
 
     def follow(self) -> None:
         """Look until stopped; what cannot be looked up now is looked up again, and the last publication is shown meanwhile.
@@ -104,7 +107,8 @@ class Follower:
         Raises SparkFailed once Spark has ended.
         """
         while not self._stopped.wait(_LOOK_SECONDS):
-            if has_ended(self._spark):
+            # Whoever stops it may stop Spark at the same time.
+            if has_ended(self._spark) and not self._stopped.is_set():
                 raise SparkFailed("the server's Spark has ended", hint="Start it again, or let a supervisor do that.")
             try:
                 with explained("serve"):
@@ -121,29 +125,33 @@ class Follower:
         self._read_file()
         place = published.path(self._lake)
         mark = delta_log.mark(self._spark, place) if delta_log.is_table(self._spark, place) else None
-        if mark is None or ((mark, self._changed) == self._seen and monotonic() < self._list_again):
+        if mark is None or ((mark, self._taken) == self._seen and monotonic() < self._list_again):
             return
         relations = publication.newest(self._spark, self._lake)
         # By the number the past is known, which has streams of the file, too.
-        self._serve.Publications.publish(publication.as_json(f"{mark[0]} {self._changed}", relations))
+        self._serve.Publications.publish(publication.as_json(f"{mark[0]} {self._taken}", relations))
         unlisted = self._listing.keep(relations, publication.columns(self._spark, self._lake))
-        self._seen = mark, self._changed
-        self._list_again = monotonic() + _UNLISTED_SECONDS if unlisted else math.inf
+        self._seen = mark, self._taken
+        self._list_again = monotonic() + _AGAIN_SECONDS if unlisted else math.inf
 
     def _read_file(self) -> None:
         """Take the lake's file as it is now, if it changed; what Spark was started with stays as it was."""
         file = Path(self._lake.path)
         changed = file.stat().st_mtime_ns if file.exists() else None
-        if changed == self._changed:
+        is_new = changed != self._changed
+        if not is_new and monotonic() < self._read_again:
             return
-        self._changed = changed
+        self._changed, self._read_again = changed, math.inf
         try:
             lake = load_file(file, LakeFile)
         except ReplicationError as error:
-            _log.warning("streams and tables are shown as they were in the lake's file: %s", error.message)
+            # What it names, a file with a secret say, may be there again although it stays as it is.
+            self._read_again = monotonic() + _AGAIN_SECONDS
+            if is_new:
+                _log.warning("streams and tables are shown as they were in the lake's file: %s", error.message)
             return
         if (lake.lake, lake.spark) == (self._lake.lake, self._lake.spark):
-            self._lake = lake
+            self._lake, self._taken = lake, self._taken + 1
         else:
             _log.warning("[lake] or [spark] of %s changed: start the server again to have it shown", file)
 

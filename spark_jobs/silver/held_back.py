@@ -110,7 +110,7 @@ def digest_settings(lake: LakeFile, stream: str) -> str:
     return hashlib.blake2b(msgspec.json.encode(deciding), digest_size=8).hexdigest()
 
 
-def since(state: Published, sources: Iterable[str] | None = None) -> Since | None:
+def unpublished_since(state: Published, sources: Iterable[str] | None = None) -> Since | None:
     """Return the point in bronze after which all came that is not published: of some sources, or all, what is unfinished too."""
     back = state.unfinished if sources is None else {name: state.unfinished[name] for name in sources}
     return Since.of(state.bronze_done, {source: waiting.after for source, waiting in back.items()})
@@ -126,11 +126,13 @@ def choose_since(
     if before.bronze_done is None or not increment.is_readable_after(spark, path, before.bronze_done):
         return None
     if not before.unfinished or reached is not None:
-        return since(before)
-    return since(before, increment.ended(increment.rows(spark, path, since(before, ()), version), before.unfinished))
+        return unpublished_since(before)
+    return unpublished_since(
+        before, increment.ended(increment.rows(spark, path, unpublished_since(before, ()), version), before.unfinished)
+    )
 
 
-def rest(state: Published) -> int | None:
+def unpublished_after(state: Published) -> int | None:
     """Return the version of bronze after which all came that is not published; None when it is not known."""
     if state.bronze_done is None:
         return None
@@ -162,7 +164,7 @@ def unfinished_after(before: Published, read: Since | None, new: BatchProfile) -
 NEEDS_COPY = "needs copy"
 
 
-def warnings(
+def copy_warnings(
     table: str, earlier: Mapping[str, str], versions: SchemaVersions, cleared: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the warnings about a table by source and position: earlier ones and those of a range, but for what a copy ended.

@@ -164,7 +164,7 @@ def _load_part(
                 bronze=path,
                 version=version,
                 load=before.load + 1,
-                rest=held_back.rest(before),
+                rest=held_back.unpublished_after(before),
                 first=not before.load,
                 removed=before.bronze_removed,
                 held=held,

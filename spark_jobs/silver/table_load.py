@@ -69,7 +69,7 @@ def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ())
     versions = SchemaVersions.read(task.published.schemas, task.records, {})
     cleared = profiles.last_truncates(every)
     former_warnings = dict(task.published.warnings) | held_back.warn_of_missing(task.table, missing)
-    warnings = held_back.warnings(task.table, former_warnings, versions, cleared)
+    warnings = held_back.copy_warnings(task.table, former_warnings, versions, cleared)
     return replace(
         task.published,
         version=version,

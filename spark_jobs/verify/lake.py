@@ -170,7 +170,7 @@ class LakeAt:
         loaded = bronze.reach(self._spark, self._lake, self._stream)
         if delta_log.is_table(self._spark, self._bronze):
             version = delta_log.version(self._spark, self._bronze)
-            since = held_back.since(self._state, {source} & self._state.unfinished.keys())
+            since = held_back.unpublished_since(self._state, {source} & self._state.unfinished.keys())
             new = increment.rows(self._spark, self._bronze, since, version)
             ended = F.when(F.col("last"), F.col("position"))
             mine = F.col("source") == source

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +12,7 @@ from spark_jobs import table_command
 from spark_jobs.bronze import erased_records, erasures, increment, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import drop, erase, maintain, related_rows, replay
+from spark_jobs.maintenance.erased_rows import choose_rows
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild, tables_load
 from spark_jobs.state import delta_log, offsets, published
@@ -114,7 +116,8 @@ def test_s18_an_erasure_keeps_the_note_by_which_loads_go_on(lake):
 
 def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_again(lake):
     feed = lake.feeds[0]
-    positions_before = published.latest(lake.spark, lake.file, "bank").positions
+    states = lake.spark.read.format("delta").load(published.path(lake.file)).filter("`table` IS NULL").orderBy("load")
+    first, last = (row["positions"] for row in states.collect())
     # given a change that no load has applied, the last one of its transaction
     feed.commit(feed.insert(id=3, name="next", balance="1"), feed.update(id=7, name=FORMER, balance="5"))
     lake.to_bronze()
@@ -134,8 +137,11 @@ def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_ag
     values = {row["position"]: row["value"] for row in erasures.emptied(lake.spark, lake.file, "bank", rows).collect()}
     assert values == {"00000000": None, "ffffffff": "v"}
     # from what was published before the erasure nothing is done again
-    with pytest.raises(NeedsOperator, match=r"rows of public\.accounts were erased since"):
-        replay.of_silver(lake.spark, lake.file, "bank", positions_before)
+    with pytest.raises(NeedsOperator, match=r"rows of public\.accounts were erased after what was"):
+        replay.of_silver(lake.spark, lake.file, "bank", first)
+    assert lake.rows("id", "name") == others
+    # but from what the erasure itself published
+    assert replay.of_silver(lake.spark, lake.file, "bank", last).problems == {}
     assert lake.rows("id", "name") == others
     feed.commit(feed.insert(id=7, name="came back", balance="5"))
     assert lake.load().problems == {}
@@ -221,9 +227,11 @@ def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_e
     assert any("another key or none" in place for place in run(lake, "7", dry_run=True).not_reached)
 
 
-def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys_of_their_own(lake):
+def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys_of_their_own(lake, monkeypatch):
     one, other = lake.feeds
     columns = {"id": ("int8", None, None), "line": ("int4", None, None), "account": ("int8", None, None)}
+    columns |= {"day": ("date", None, None)}
+    one.commit(one.insert(id=9, name="next", balance="7.50"))
     rows = {one: ((1, 1, 7), (1, 2, 7), (2, 1, 1), (3, 1, 77)), other: ((1, 1, 7), (2, 1, 7), (3, 1, 1))}
     for feed in lake.feeds:
         feed.commit(feed.schema(columns, ("id", "line"), "public.orders"))
@@ -242,7 +250,8 @@ def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys
         return json.loads(done.output)
 
     def find(path: str, keys: list[str], table: str = ACCOUNTS) -> tuple[str, dict[str, list[str]]]:
-        return related_rows.find_keys(lake.spark, lake.file, "bank", path, (table, keys), [])
+        target = choose_rows(lake.spark, lake.file, "bank", table, keys, [])
+        return related_rows.find_keys(lake.spark, lake.file, "bank", path, target)
 
     # then keys are compared as values, and each source has rows of its own
     expected = {J: ['["1","1"]', '["1","2"]'], L: ['["1","1"]', '["2","1"]']}
@@ -251,9 +260,10 @@ def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys
         find("public.orders.owner", ["7"])
     with pytest.raises(ConfigurationError, match="is named by 2 columns"):
         find("public.accounts.id", ['["1","1"]'], "public.orders")
-    assert erase_7("--dry-run", "--source", J, "--related", "public.accounts.balance")["related_without_rows"] == [
-        "public.accounts.balance"
-    ]
+    assert find("public.accounts.balance", ["4"]) == (ACCOUNTS, {J: ["7"]})
+    assert find("public.accounts.balance", ["7"]) == (ACCOUNTS, {})
+    with pytest.raises(ConfigurationError, match="day is date, which is never equal to a key that is bigint"):
+        find("public.orders.day", ["7"])
     # a key that is refused is refused before any row is erased that names it
     one.commit(one.update(id=8, name=NAME, balance="4", before={"id": 7}))
     lake.load()
@@ -261,12 +271,19 @@ def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys
     with pytest.raises(NeedsOperator, match=r"had 1 other key\(s\)"):
         erase_7("--reason", "request 12")
     assert lake.rows("id", "line", table="public.orders") == rows_before
-    # when
+    # when it is killed ahead of what rebuilds and quarantine kept, and run again
+    rebuild.rebuild(lake.spark, lake.file, "bank", "public.orders")
+    with monkeypatch.context() as patch:
+        patch.setattr(erase, "_erase_former", Mock(side_effect=KilledError))
+        with pytest.raises(KilledError):
+            erase_7("8", "--reason", "request 12")
     report = erase_7("8", "--reason", "request 12")
     # then
     assert (report["table"], report["counts"]["silver"]) == (ACCOUNTS, 2)
     related = [(each["table"], each["keys"], each["counts"]["silver"]) for each in report["related"]]
-    assert related == [("public.orders", 4, 3)]
+    # of what rebuilds kept, rows that name it, and not such as named it once
+    assert related == [("public.orders", 2, 0)]
+    assert report["related"][0]["counts"]["former"] == 2
     left = [(J, 2, 1), (J, 3, 1), (L, 3, 1)]
     assert lake.rows("id", "line", table="public.orders") == left
     assert replay.of_silver(lake.spark, lake.file, "bank").problems == {}

@@ -4,11 +4,13 @@ import json
 import os
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
+from headrace.errors import NeedsOperator
 from headrace.waiting import StopRequest
 from spark_jobs.errors import SparkFailed
 from spark_jobs.query.published_tables import Relation
@@ -114,6 +116,21 @@ def test_the_server_ends_once_its_spark_has(lake, published):
     assert ended.value.exit_code == 5
 
 
+def test_a_file_that_could_not_be_read_is_read_again_though_it_stays_as_it_is(lake, published, monkeypatch, caplog):
+    """A secret in a file of its own may be away for a moment."""
+    monkeypatch.setattr(server, "_AGAIN_SECONDS", 0.0)
+    served = Served()
+    looks = follower(served, lake)
+    write(lake, FILE + '[streams.new]\nsources = ["a/new"]\n')
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "load_file", Mock(side_effect=NeedsOperator("the file of a secret is not there")))
+        looks.look()
+        looks.look()
+    assert (served.published, caplog.text.count("is not there")) == (["bank"], 1)
+    looks.look()
+    assert served.published == ["bank", "new"]
+
+
 def test_streams_that_come_to_the_lakes_file_are_shown(lake, published, caplog):
     served = Served()
     looks = follower(served, lake)
@@ -158,11 +175,11 @@ def test_names_that_were_not_listed_are_listed_later(lake, published, monkeypatc
     served.refused.clear()
     looks.look()
     assert served.views == set()
-    now[0] += server._UNLISTED_SECONDS
+    now[0] += server._AGAIN_SECONDS
     looks.look()
     assert served.views == {"bronze.`bank`"}
     # and then that is all
     count = len(served.numbers)
-    now[0] += server._UNLISTED_SECONDS
+    now[0] += server._AGAIN_SECONDS
     looks.look()
     assert len(served.numbers) == count

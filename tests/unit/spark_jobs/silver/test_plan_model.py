@@ -315,15 +315,19 @@ class World:
         lagging = held_back.select_lagging(self.lake, before, {published.folder(name) for name in self.folders})
         since = None
         if before.bronze_done is not None and readable:
-            ends = {r.source for r in self.rows(held_back.since(before, ()), len(self.bronze) - 1, True) if r.last}
-            since = held_back.since(before, ends & before.unfinished.keys())
+            ends = {
+                r.source
+                for r in self.rows(held_back.unpublished_since(before, ()), len(self.bronze) - 1, True)
+                if r.last
+            }
+            since = held_back.unpublished_since(before, ends & before.unfinished.keys())
         new = profile(self.rows(since, version, True), before.positions)
         context = table_task.LoadContext(
             stream="bank",
             bronze="",
             version=version,
             load=before.load + 1,
-            rest=held_back.rest(before),
+            rest=held_back.unpublished_after(before),
             first=not before.load,
         )
 
