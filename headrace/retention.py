@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+from headrace.waiting import BoundedClient
 
 #: Seconds that one request to the cluster may take, and in which the first records of all partitions are read.
 _TIMEOUT = 15.0
@@ -124,7 +125,8 @@ class KafkaReader:
 
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
-        self._admin = AdminClient({**connection.librdkafka(), "log_level": 0, "reconnect.backoff.ms": 500})
+        client = AdminClient({**connection.librdkafka(), "log_level": 0, "reconnect.backoff.ms": 500})
+        self._admin = BoundedClient(client, lambda: KafkaException(KafkaError(KafkaError._TIMED_OUT)))  # noqa: SLF001
 
     def read_ranges(self, is_topic: Callable[[str], bool]) -> dict[Partition, StoredRange]:
         """Return what Kafka has of some topics, chosen by their names; raise NotConnected or NeedsOperator."""

@@ -5,6 +5,7 @@ the event's own lock, in `wait`; `set` would then wait for that lock, and the pr
 
 Wakes a thread that waits in a poll; safe to notify from any thread and from a signal handler.
 Jittered exponential back-off: how long to pause before the next attempt (full jitter, after Brooker, 2015).
+Answers that are waited for at most for a while.
 """
 
 import contextlib
@@ -12,9 +13,14 @@ import os
 import random
 import time
 import weakref
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 #: Seconds between two checks for the request.
 _LOOK_SECONDS = 0.05
+#: Seconds beyond its time limit after which a request of Kafka's client gets no answer; and its limit where none is named.
+_BEYOND_SECONDS, _REQUEST_SECONDS = 5.0, 60.0
 
 
 class StopRequest:
@@ -90,3 +96,44 @@ class Backoff:
 def jitter(bound: float, longest: float) -> float:
     """Return a pause in seconds drawn at random below `bound` and `longest`, and at least a tenth of that."""
     return min(bound, longest) * (0.1 + 0.9 * random.random())  # noqa: S311 - spreading load, not guarding a secret.
+
+
+class BoundedClient:
+    """Kafka's administration client, none of whose answers is waited for without end.
+
+    Its requests have time limits, which it may not keep: with librdkafka 2.16 the description of a group that was asked for while
+    the only broker was down was never answered, and the thread that waited for it did nothing more.
+    """
+
+    def __init__(self, client: Any, timed_out: Callable[[], Exception]) -> None:
+        """`timed_out` makes what is raised where no answer comes."""
+        self._client, self._timed_out = client, timed_out
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the client has by this name."""
+        value = getattr(self._client, name)
+        return partial(self._call, value) if callable(value) else value
+
+    def _call(self, method: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        until = time.monotonic() + options.get("request_timeout", _REQUEST_SECONDS) + _BEYOND_SECONDS
+        answers = method(*args, **options)
+        if isinstance(answers, dict):
+            return {key: self._bound(answer, until) for key, answer in answers.items()}
+        return self._bound(answers, until)
+
+    def _bound(self, answer: Any, until: float) -> Any:
+        return BoundedAnswer(answer, until, self._timed_out) if hasattr(answer, "result") else answer
+
+
+class BoundedAnswer:
+    """An answer that comes, or does not."""
+
+    def __init__(self, future: Any, until: float, timed_out: Callable[[], Exception]) -> None:
+        self._future, self._until, self._timed_out = future, until, timed_out
+
+    def result(self) -> Any:
+        """Return it; raise what the request raises, or what stands for a request that took too long."""
+        try:
+            return self._future.result(max(0.0, self._until - time.monotonic()))
+        except TimeoutError:
+            raise self._timed_out() from None

@@ -28,6 +28,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
+from headrace.waiting import BoundedClient
 
 _log = logging.getLogger(__name__)
 
@@ -245,7 +246,8 @@ class Administrator:
             if error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL}:  # noqa: SLF001 - named so.
                 refusals.append((time.monotonic(), error))
 
-        self._client = _client(AdminClient, _common(self._connection) | {"error_cb": note})
+        client = _client(AdminClient, _common(self._connection) | {"error_cb": note})
+        self._client = BoundedClient(client, lambda: KafkaException(KafkaError(KafkaError._TIMED_OUT)))  # noqa: SLF001
         self.refusals, self._made_at = refusals, time.monotonic()
 
 

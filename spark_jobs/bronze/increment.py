@@ -26,11 +26,12 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
+from headrace.waiting import BoundedClient
 from spark_jobs import storage
 from spark_jobs.bronze import avro_records
 from spark_jobs.errors import explained
 from spark_jobs.kafka import client, requests
-from spark_jobs.kafka.client import AdminClient, Topic
+from spark_jobs.kafka.client import Topic
 from spark_jobs.state import delta_log, log_files, offsets, retention
 from spark_jobs.state.offsets import Progress
 
@@ -53,7 +54,7 @@ class Live:
 
     #: Whose plans suit few rows.
     session: SparkSession
-    client: AdminClient | None = None
+    client: BoundedClient | None = None
     #: By which Spark's tasks find their consumers again; nothing is committed for it.
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 

@@ -23,10 +23,10 @@ from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, Resou
 
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+from headrace.waiting import BoundedClient
 
 __all__ = [
     "TIMEOUT",
-    "AdminClient",
     "ConsumerGroupTopicPartitions",
     "KafkaError",
     "KafkaException",
@@ -70,14 +70,14 @@ class Topic:
 
 
 def describe(
-    connection: KafkaConnection, name: str, *, timeout: float = TIMEOUT, by: AdminClient | None = None
+    connection: KafkaConnection, name: str, *, timeout: float = TIMEOUT, by: BoundedClient | None = None
 ) -> Topic:
     """Return the topic as it is now, by a client of its own or a given one; see `describe_all`."""
     return describe_all(connection, [name], timeout=timeout, by=by)[0]
 
 
 def describe_all(
-    connection: KafkaConnection, names: Sequence[str], *, timeout: float = TIMEOUT, by: AdminClient | None = None
+    connection: KafkaConnection, names: Sequence[str], *, timeout: float = TIMEOUT, by: BoundedClient | None = None
 ) -> list[Topic]:
     """Return topics as they are now; raise NotConnected, or NeedsOperator when there is one that is not.
 
@@ -125,7 +125,7 @@ def heads(connection: KafkaConnection, belongs: Callable[[str], bool]) -> dict[P
 
 
 def _bounds(
-    client: AdminClient,
+    client: BoundedClient,
     connection: KafkaConnection,
     places: Sequence[Place],
     spec: OffsetSpec,
@@ -170,11 +170,12 @@ def find_compacted(connection: KafkaConnection, names: Sequence[str]) -> list[st
     return sorted(compacted_names)
 
 
-def admin(connection: KafkaConnection) -> AdminClient:
+def admin(connection: KafkaConnection) -> BoundedClient:
     """Return an administration client."""
     _refusals.clear()
     # The client would log every attempt to connect; its last word comes back as an exception.
-    return AdminClient({**connection.librdkafka(), "log_level": 0, "reconnect.backoff.ms": 500, "error_cb": _note})
+    settings = {**connection.librdkafka(), "log_level": 0, "reconnect.backoff.ms": 500, "error_cb": _note}
+    return BoundedClient(AdminClient(settings), lambda: KafkaException(KafkaError(KafkaError._TIMED_OUT)))  # noqa: SLF001
 
 
 def consumer(connection: KafkaConnection, group: str) -> Consumer:

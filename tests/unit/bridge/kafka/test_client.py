@@ -1,6 +1,7 @@
 """The administration client is made anew when it is of no use, and not more often than that takes; errors have words."""
 
 import logging
+from concurrent.futures import Future
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from bridge.kafka import producer as producer_module
 from bridge.kafka.client import addresses, other_addresses
 from bridge.kafka.producer import KafkaProducer
 from bridge.model.ports import PartitionsFailed, Share
+from headrace import waiting
 from headrace.configuration import kafka
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, Retryable
@@ -72,14 +74,43 @@ def test_those_of_a_changed_file_are_taken_where_they_prove_right(book):
 
 
 def test_an_administration_client_is_made_anew_once_it_had_its_time(monkeypatch):
+    clients = []
+    monkeypatch.setattr(client, "AdminClient", lambda _settings, **_more: clients.append(1))
     shared = client.admin(KafkaConnection(bootstrap="127.0.0.1:1"))
-    first = shared.list_topics.__self__
     shared.renew()
-    assert shared.list_topics.__self__ is first
+    assert len(clients) == 1
     monkeypatch.setattr(client, "TIMEOUT", 0.0)
     shared.renew()
-    assert shared.list_topics.__self__ is not first
+    assert len(clients) == 2
     assert list(shared.refusals) == []
+
+
+class Silent:
+    """An administration client that does not answer a request, whatever its time limit is, as librdkafka 2.16."""
+
+    def describe_consumer_groups(self, names, request_timeout):
+        return {name: Future() for name in names}
+
+    def describe_cluster(self, request_timeout):
+        return Future()
+
+    def list_topics(self, timeout):
+        return timeout
+
+    def poll(self, timeout):
+        return 0
+
+
+def test_an_answer_that_never_comes_is_not_waited_for_without_end(monkeypatch):
+    """The thread of the group's membership waited for one: after a crash of Kafka's the bridge served nothing more."""
+    monkeypatch.setattr(waiting, "_BEYOND_SECONDS", 0.0)
+    monkeypatch.setattr(client, "AdminClient", lambda _settings, **_more: Silent())
+    shared = client.admin(KafkaConnection(bootstrap="127.0.0.1:1"))
+    with pytest.raises(NotConnected), errors.translated("read the group", shared):
+        shared.describe_consumer_groups(["g"], request_timeout=0.01)["g"].result()
+    with pytest.raises(KafkaException):
+        shared.describe_cluster(request_timeout=0.01).result()
+    assert shared.list_topics(timeout=5) == 5
 
 
 @pytest.mark.parametrize(
