@@ -58,6 +58,8 @@ class Membership:
         self._trouble = ""
         self._joined = False
         self._since = time.monotonic()
+        #: When this thread last went on.
+        self._turned_at = self._since
         #: When to look whether all sources have a member; None where there is no need.
         self._look_at: float | None = None
         self._looked = False
@@ -80,6 +82,8 @@ class Membership:
         """What keeps this bridge from having sources; empty when nothing does."""
         if self._trouble:
             return self._trouble
+        if (silent := time.monotonic() - self._turned_at) > _LONG_SECONDS:
+            return f"the group's client has not returned for {silent:.0f} s"
         if self._registry.ownership.snapshot.metadata is not None:
             since = time.monotonic() - _OFTEN_SECONDS
             often = sum(at > since for at in self._changes)
@@ -111,6 +115,7 @@ class Membership:
 
     def turn(self) -> None:
         """Take part for a moment; raise InstanceFenced when another process has this instance's name and stays."""
+        self._turned_at = time.monotonic()
         while self._commands:
             self._commands.popleft()()
         self._registry.sweep()

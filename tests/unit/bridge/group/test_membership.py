@@ -192,6 +192,16 @@ def test_a_group_that_changes_without_end_is_reported(made, clock):
     assert one.state == ""
 
 
+def test_a_client_that_does_not_return_is_reported(made, clock):
+    """The bridge said that it was well, and served nothing."""
+    _, member, one = made
+    member.step = lambda: member.assigned(list(PLACES))
+    turn(one, clock, 1)
+    assert one.state == ""
+    clock[0] += 31
+    assert one.state == "the group's client has not returned for 31 s"
+
+
 def change(parts, one, sources, added=(), removed=()):
     """Take a changed file over as the bridge does."""
 
