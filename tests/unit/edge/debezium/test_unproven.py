@@ -39,10 +39,12 @@ def change(source, op="c", before=None, after=None, key=None, offset=None):
     return wire.record(wire.TABLE, offset or {}, key or {"id": 1}, value, (wire.KEY_SCHEMA, wire.VALUE_SCHEMA))
 
 
-def sqlserver(commit, change_lsn, serial=1, number=1):
+def sqlserver(commit, change_lsn, serial=1, number=1, ts_ms=1559729468470):
     own = {"commit_lsn": commit, "change_lsn": change_lsn, "event_serial_no": serial}
     offset = own | {"transaction_id": commit, "transaction_data_collection_order_testDB.dbo.t": 1}
-    return change(SQLSERVER | own, after={"id": number, "note": "n"}, key={"id": number}, offset=offset)
+    return change(
+        SQLSERVER | own | {"ts_ms": ts_ms}, after={"id": number, "note": "n"}, key={"id": number}, offset=offset
+    )
 
 
 def mongodb(sec, order, number, wall_ms):
