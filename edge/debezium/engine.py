@@ -7,6 +7,7 @@ same whenever it is sent again.
 
 import contextlib
 import select
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,7 +35,7 @@ from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
 from edge.progress.notes import all_acknowledged
-from headrace.configuration.databases import Debezium
+from headrace.configuration.databases import UNPROVEN, Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position, new_epoch
@@ -151,7 +152,7 @@ class DebeziumEngine:
             process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):
-                for kind, content in _frames(process):
+                for kind, content in _frames(process, may_be_silent=self._names.connector in UNPROVEN):
                     if kind == RECORD:
                         record = EngineRecord.parse(content)
                         if offset := self._first_place(record):
@@ -280,12 +281,21 @@ def _check_system(system: str, checkpoint: DebeziumCheckpoint) -> None:
         )
 
 
-def _frames(process: EngineProcess) -> Iterator[tuple[int, bytes]]:
-    """Yield frames as they come, however long it takes to look at all tables; `read` raises where it has ended."""
+def _frames(process: EngineProcess, *, may_be_silent: bool) -> Iterator[tuple[int, bytes]]:
+    """Yield frames as they come; raise NotConnected when nothing comes for long, unless the process may be silent.
+
+    `read` raises where it has ended.
+    """
     poll = select.poll()
     poll.register(process.fileno(), select.POLLIN)
+    heard_at, pieces = time.monotonic(), process.pieces
     while True:
         yield from process.read()
+        now = time.monotonic()
+        if process.pieces != pieces:
+            heard_at, pieces = now, process.pieces
+        elif now - heard_at > SILENCE_SECONDS and not may_be_silent:
+            raise NotConnected(f"nothing was heard from Debezium's engine for {SILENCE_SECONDS:.0f} s")
         poll.poll(1000)
 
 

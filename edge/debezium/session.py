@@ -25,7 +25,7 @@ from headrace.errors import CorruptInput, NeedsOperator
 
 #: The rows that Debezium copied when the source was made, as frames; in the state folder.
 COPY: Final = "debezium-copy.frames"
-#: How long the process may be silent, in seconds.
+#: The longest time until the process says what the server is like, and silence of a proven connector in an `init`, in seconds.
 SILENCE_SECONDS: Final = 120.0
 #: By how much times in the log may be ahead of this machine's clock: an hour of summer time, and what clocks differ.
 _CLOCKS_MS: Final = 2 * 3_600_000

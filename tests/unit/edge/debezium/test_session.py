@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from edge.debezium.checkpoint import DebeziumCheckpoint, place_of
+from edge.debezium.engine import DebeziumEngine
 from edge.debezium.frames import RECORD, SCHEMA
 from edge.debezium.session import DebeziumSession
 from edge.debezium.stream import Marks
@@ -14,6 +15,7 @@ from edge.progress.notes import UNKNOWN_END
 from edge.records.batcher import Batcher
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
+from headrace.errors import NotConnected
 from headrace.position import Position
 from tests.unit.edge.debezium import engine_frames as wire
 from tests.unit.edge.debezium.test_unproven import MONGODB, ORACLE, change, heartbeat, sqlserver
@@ -26,7 +28,7 @@ class Process:
 
     def __init__(self):
         self.frames = [(SCHEMA, content) for content in wire.schemas(wire.COLUMNS)]
-        self.server = SimpleNamespace(log_end=UNKNOWN_END)
+        self.server = SimpleNamespace(log_end=UNKNOWN_END, settings={}, system_identifier="x")
 
     def read(self):
         self.pieces += bool(self.frames) or self.has_part
@@ -43,6 +45,9 @@ class Process:
         pass
 
     def begin(self, _offset):
+        pass
+
+    def close(self):
         pass
 
 
@@ -189,3 +194,30 @@ def test_a_process_that_may_be_silent_is_watched_by_itself(session, connector, c
     after = source.frames
     source.confirm(1, 1, wants_reply=True)
     assert source.frames == after
+
+
+@pytest.mark.parametrize(
+    ("connector", "parts", "ends"), [("mariadb", (), True), ("mariadb", (2, 4), False), ("oracle", (), False)]
+)
+def test_an_init_waits_two_minutes_for_a_proven_connector_alone(tmp_path, monkeypatch, connector, parts, ends):
+    """It waited for a hung one without end. Those that were never run may look at all tables first."""
+    clock, process, looks = SimpleNamespace(now=1000.0), Process(), iter(range(6))
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(DebeziumEngine, "_process", lambda _self: process)
+    (tmp_path / "edge.toml").write_text(FILE.format(connector=connector))
+    config = load(tmp_path / "edge.toml", EdgeFile)
+    offset = {"scn": "5"} if connector == "oracle" else {"file": "b.000001", "pos": 5}
+
+    def read():
+        look = next(looks)
+        clock.now += 50
+        process.pieces += look in parts
+        return iter([(RECORD, heartbeat(offset))] if look == 5 else [])
+
+    process.read = read
+    engine = DebeziumEngine(config, config.source.debezium)
+    if ends:
+        with pytest.raises(NotConnected, match="nothing was heard from Debezium's engine for 120 s"):
+            engine.initialise(None, None, lambda _words: None)
+    else:
+        assert engine.initialise(None, None, lambda _words: None).stage == "made"
