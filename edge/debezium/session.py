@@ -19,7 +19,7 @@ from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
 from edge.snapshot.table_history import TableHistory
-from headrace.configuration.databases import UNPROVEN, Debezium
+from headrace.configuration.databases import Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator
 
@@ -63,6 +63,7 @@ class DebeziumSession:
         self._folder = config.resolve(config.state.folder)
         self._arrived: Iterator[tuple[int, bytes]] = iter(())
         self._began_ms = time.time_ns() // 1_000_000
+        self._has_frames = False
         self._signs_of_life = 0
         self._placeholder = new_placeholder()
         self.fileno = process.fileno
@@ -133,6 +134,13 @@ class DebeziumSession:
         """How many pieces came, and how often a process that may be silent for long was seen to run."""
         return self._process.pieces + self._signs_of_life
 
+    @property
+    def _may_be_silent(self) -> bool:
+        """Whether a process that works may send nothing for long."""
+        # Db2 has no heartbeats, Oracle none while it mines, and SQL Server none while it reads its schema history.
+        connector = self._names.connector
+        return connector in {"db2", "oracle"} or (connector == "sqlserver" and not self._has_frames)
+
     def read(self, now_ms: int) -> int:
         """Take the frames that have arrived, up to the end of a transaction, or write a round of it."""
         stream = self._stream
@@ -149,7 +157,7 @@ class DebeziumSession:
                 frame = next(self._arrived, None)
                 if frame is None:
                     break
-            fed += 1
+            fed, self._has_frames = fed + 1, True
             kind, content = frame
             if kind == SCHEMA:
                 self._rows.add_schema(content)
@@ -160,8 +168,7 @@ class DebeziumSession:
 
     def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:  # noqa: ARG002 - of the port.
         """Let Debezium report to the server what is durable in the checkpoint."""
-        # Db2 has no heartbeats, Oracle none while it mines, and nothing comes while a schema history is read.
-        self._signs_of_life += wants_reply and self._names.connector in UNPROVEN and self._process.is_running
+        self._signs_of_life += wants_reply and self._may_be_silent and self._process.is_running
         if number := self._marks.number_at(place):
             self._process.acknowledge(number)
             (self._folder / COPY).unlink(missing_ok=True)

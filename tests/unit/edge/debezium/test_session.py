@@ -182,18 +182,32 @@ def test_a_log_ends_where_a_change_was_committed_after_the_session_had_begun(ses
     assert source.log_end() == (UNKNOWN_END if connector == "db2" else source.passed)
 
 
-@pytest.mark.parametrize(("connector", "counts"), [("oracle", True), ("postgres", False)])
-def test_a_process_that_may_be_silent_is_watched_by_itself(session, connector, counts):
-    source, process, _ = session(connector, {"scn": "5"} if connector == "oracle" else {"lsn": 5})
-    before = source.frames
-    source.confirm(1, 1)
-    assert source.frames == before
-    source.confirm(1, 1, wants_reply=True)
-    assert (source.frames > before) is counts
+@pytest.mark.parametrize(
+    ("connector", "offset", "counts", "counts_later"),
+    [
+        ("oracle", {"scn": "5"}, True, True),
+        ("db2", AHEAD, True, True),
+        # Has heartbeats once it has read the schema history.
+        ("sqlserver", AHEAD, True, False),
+        ("mongodb", {"sec": 1, "ord": 1}, False, False),
+        ("postgres", {"lsn": 5}, False, False),
+    ],
+)
+def test_only_a_process_that_may_be_silent_is_watched_by_itself(session, connector, offset, counts, counts_later):
+    """A hung engine of MongoDB's or SQL Server's was never noticed."""
+    source, process, _ = session(connector, offset)
+
+    def counts_as_alive(*, wants_reply=True):
+        before = source.frames
+        source.confirm(1, 1, wants_reply=wants_reply)
+        return source.frames > before
+
+    assert not counts_as_alive(wants_reply=False)
+    assert counts_as_alive() is counts
+    source.read(1)
+    assert counts_as_alive() is counts_later
     process.is_running = False
-    after = source.frames
-    source.confirm(1, 1, wants_reply=True)
-    assert source.frames == after
+    assert not counts_as_alive()
 
 
 @pytest.mark.parametrize(
