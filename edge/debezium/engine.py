@@ -15,7 +15,9 @@ import msgspec
 
 from edge.debezium.checkpoint import (
     BINLOGS,
+    COPY,
     DebeziumCheckpoint,
+    DebeziumState,
     check_begun,
     check_history,
     check_log,
@@ -28,7 +30,7 @@ from edge.debezium.checkpoint import (
 from edge.debezium.child import EngineProcess, Server, class_path
 from edge.debezium.frames import RECORD, EngineRecord, FrameFile
 from edge.debezium.rows import Rows
-from edge.debezium.session import COPY, SILENCE_SECONDS, DebeziumSession, new_placeholder
+from edge.debezium.session import SILENCE_SECONDS, DebeziumSession, new_placeholder
 from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, Marks
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, CheckpointChanged, Retirement
@@ -49,7 +51,7 @@ class DebeziumEngine:
     def __init__(self, config: EdgeFile, names: Debezium) -> None:
         self._config, self._names = config, names
         self.address = str(names)
-        self.state = State(config.resolve(config.state.folder), DebeziumCheckpoint)
+        self.state: State[Any] = DebeziumState(config.resolve(config.state.folder))
         self._has_binlog = names.connector in BINLOGS
         self._has_history = names.connector not in {"postgres", "mongodb"}
         self._marks = Marks()

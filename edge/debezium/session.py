@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from edge.debezium.checkpoint import DebeziumCheckpoint
+from edge.debezium.checkpoint import COPY, DebeziumCheckpoint
 from edge.debezium.child import EngineProcess, Server
 from edge.debezium.frames import SCHEMA, Source, read_frames
 from edge.debezium.rows import Rows
@@ -23,8 +23,6 @@ from headrace.configuration.databases import Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator
 
-#: The rows that Debezium copied when the source was made, as frames; in the state folder.
-COPY: Final = "debezium-copy.frames"
 #: The longest time until the process says what the server is like, and silence of a proven connector in an `init`, in seconds.
 SILENCE_SECONDS: Final = 120.0
 #: By how much times in the log may be ahead of this machine's clock: an hour of summer time, and what clocks differ.

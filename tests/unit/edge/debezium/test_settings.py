@@ -5,9 +5,8 @@ import json
 import msgspec
 import pytest
 
-from edge.debezium.checkpoint import DebeziumCheckpoint, place_of
+from edge.debezium.checkpoint import COPY, DebeziumCheckpoint, place_of
 from edge.debezium.engine import DebeziumEngine
-from edge.debezium.session import COPY
 from edge.debezium.stream import Mark
 from edge.doctor import examine
 from edge.engine import Adoption, CheckpointChanged
@@ -403,6 +402,28 @@ def test_an_idle_heartbeat_at_whose_place_more_may_come_is_no_copy_ahead(copy_ah
     assert (idle.confirmed, idle.offset, idle.has_copy_ahead) == (places[1] - 1, second, False)
     # As it was noted before.
     assert not msgspec.structs.replace(idle, copy_ahead=None).has_copy_ahead
+
+
+@pytest.mark.parametrize(
+    ("connector", "offset", "has_copy", "is_ahead"),
+    [
+        ("sqlserver", '{"commit_lsn":"00000027:00000758:0005","change_lsn":"NULL"}', True, True),
+        # Idle since an `init` without rows.
+        ("sqlserver", '{"commit_lsn":"00000027:00000758:0005","change_lsn":"NULL"}', False, False),
+        # The copy is lost.
+        ("postgres", OFFSET, False, True),
+    ],
+)
+def test_a_former_checkpoint_of_an_unproven_connector_has_a_copy_ahead_where_its_file_is(
+    engine, tmp_path, connector, offset, has_copy, is_ahead
+):
+    state = engine("").state
+    state.write(
+        checkpoint(connector=connector, confirmed_place=place_of(connector, offset) - 1, offset=("key", offset))
+    )
+    if has_copy:
+        (tmp_path / "state" / COPY).touch()
+    assert state.read("jakarta/bank").has_copy_ahead is is_ahead
 
 
 @pytest.mark.parametrize(
