@@ -101,9 +101,13 @@ def was_read(source: Source, own: dict[str, Any], offset: dict[str, Any]) -> boo
     if "sec" in offset:
         return "resume_token" in offset and token(own) <= token(offset)
     if source.commit_lsn is not None:
-        place, upto, within = lsn(source.commit_lsn), lsn(offset["commit_lsn"]), offset.get("change_lsn")
-        # None in that behind a copy, which has all of its place.
-        return place < upto or (place == upto and (within in _NO_LSN or _number(source.change_lsn) <= _number(within)))
+        place, upto = lsn(source.commit_lsn), lsn(offset["commit_lsn"])
+        if place != upto or offset.get("change_lsn") in _NO_LSN:
+            # None in that behind a copy, which has all of its place.
+            return place <= upto
+        # Of several changes with one change LSN the offset has the number of the last: Db2's source block has none.
+        serial, last_serial = (each.get("event_serial_no") or 0 for each in (own, offset))
+        return (_number(source.change_lsn), serial) <= (_number(offset["change_lsn"]), last_serial)
     place, thread = source_place(source, 0), str(source.redo_thread)
     handled = (each.split(":") for each in (offset.get("commit_scn") or "").split(",") if each.count(":") == 2)
     return (

@@ -215,11 +215,12 @@ class EngineStream:
             place = source_place(change.source, mark.place)
             if place <= self._began and was_read(change.source, offset, self._offset):
                 return
+            newest = former if former is not None and former.place == place else None
             # SQL Server's changes of a commit may be out of the order by which Debezium passes over them.
-            is_before = former is not None and was_read(change.source, offset, msgspec.json.decode(former.offset[1]))
+            is_before = newest is not None and was_read(change.source, offset, msgspec.json.decode(newest.offset[1]))
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptInput(f"a change of {record.topic} names no place in the log") from error
-        if self._open is None or former is None or former.place != place:
+        if self._open is None or newest is None:
             if place <= max(self.reached, former.place if former is not None else 0):
                 raise CorruptInput(
                     f"a change of {record.topic} comes behind those of a later place of the log, or when its place was sent",
@@ -227,11 +228,11 @@ class EngineStream:
                     "edge init': a new epoch begins, with a new copy.",
                 )
             self._end_place()
-            self._open, is_before = Opened(str(place), FrameFile(self._folder), None), False
+            self._open = Opened(str(place), FrameFile(self._folder), None)
         self._open.changes.add(RECORD, content)
         # From the newest change on the log is read again: Debezium passes over what its offset has.
-        newest = former.offset if former is not None and is_before else mark.offset
-        self._open = self._open._replace(mark=Mark(place, mark.number, newest))
+        restart = newest.offset if newest is not None and is_before else mark.offset
+        self._open = self._open._replace(mark=Mark(place, mark.number, restart))
 
     def _end_place(self) -> None:
         opened, self._open = self._open, None
