@@ -10,6 +10,7 @@ from edge.debezium.engine import DebeziumEngine
 from edge.debezium.stream import Mark
 from edge.doctor import examine
 from edge.engine import Adoption, CheckpointChanged
+from headrace.configuration.databases import UNPROVEN
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
@@ -106,7 +107,6 @@ def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depend
         ('"slot.seek.to.known.offset.on.start" = true', "", "the edge sets it"),
         ('"transaction.metadata.factory" = "x"', "", "the edge sets it"),
         ('"event.converting.failure.handling.mode" = "warn"', "", "the edge sets it"),
-        ('"skip.messages.without.change" = true', "", "the edge sets it"),
         ('"database.connection.adapter" = "xstream"', "", "one of logminer, logminer_unbuffered"),
         ('"database.connection.adapter" = "olr"', "", "one of logminer, logminer_unbuffered"),
         ('"database.ssl.password" = "x"', "", "give its reference in 'secrets'"),
@@ -122,6 +122,20 @@ def test_what_would_not_be_followed_is_refused(read, properties, more, said):
     with pytest.raises(ConfigurationError) as error:
         read(properties, more)
     assert said in error.value.message
+
+
+@pytest.mark.parametrize("connector", ["postgres", "mysql", "mariadb", "sqlserver", "oracle", "db2", "mongodb"])
+def test_messages_without_a_change_are_left_out_by_proven_connectors_alone(read, tmp_path, connector):
+    """A file with it that worked was refused."""
+    config = read('"skip.messages.without.change" = true')
+    assert config.source.debezium.settings("no_data", "p")["skip.messages.without.change"] == "true"
+    path = tmp_path / "edge.toml"
+    path.write_text(path.read_text().replace('"postgres"', f'"{connector}"') + "\n[spool]\nmegabytes = 0\n")
+    if connector in UNPROVEN:
+        with pytest.raises(ConfigurationError, match=r"'skip.messages.without.change' is not for 'properties'"):
+            load(path, EdgeFile)
+    else:
+        load(path, EdgeFile)
 
 
 @pytest.fixture
