@@ -93,8 +93,8 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     """How far a source's changes are acknowledged, and from where its connector reads again."""
 
     connector: str
-    #: The place of `offset`, or of a binlog where the transaction ends that begins there; less than that while the copy is not
-    #: acknowledged that comes ahead of it, and at places that may have several transactions (edge/debezium/connectors.py).
+    #: The place of `offset`; of a binlog the end of the transaction that begins there. It is lower while the copy ahead of the
+    #: offset is not acknowledged, and behind a heartbeat at whose place more changes may come (edge/debezium/connectors.py).
     confirmed_place: int = 0
     #: Whether rows were copied that come ahead of `offset`, and are not acknowledged; None in a checkpoint of before.
     copy_ahead: bool | None = None

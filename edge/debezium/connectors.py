@@ -5,7 +5,8 @@ record of where a transaction ends, and two may commit at one place. So what is 
 in the order in which the connector reads them, which is that of the log: by change LSN and serial number, by SCN and redo
 address, or in MongoDB's by its resume token. It is whole once a change or a heartbeat of a later place comes, or a second
 heartbeat in a row: Debezium sends one after a change at once, and the next when it has looked and found nothing. MongoDB's cursor
-finds nothing between two parts of a large transaction too: its heartbeats have to be of a later place.
+finds nothing between two parts of a large transaction too: its heartbeats have to be of a later place. Db2's connector sends no
+heartbeat while it finds nothing: a place of its log is whole, too, after 30 s in which nothing came (edge/debezium/stream.py).
 """
 
 import re
