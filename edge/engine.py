@@ -119,10 +119,13 @@ class Session(Protocol):
 
     @property
     def frames(self) -> int:
-        """How many frames came, keepalives included."""
+        """How many signs of life there were: frames, keepalives included, or pieces of them, and looks at a process that runs."""
 
     def log_end(self) -> int:
-        """Return the place where the log ends now."""
+        """Return the place where the log ends now, or ended at the session's start; UNKNOWN_END while that is not known.
+
+        Nothing that a former process has sent is beyond it (edge/progress/notes.py).
+        """
 
     def start(self, checkpoint: Any, batcher: Batcher, history: TableHistory | None = None) -> None:
         """Start the stream where the checkpoint is, which may have moved since the session was opened.

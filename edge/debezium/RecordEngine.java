@@ -121,7 +121,8 @@ public final class RecordEngine {
         }
         String connector = settings.getProperty("connector.class");
         try {
-            // Of the two classes the other one's connector is not there. The edge knows nothing of other servers.
+            // Of the two classes the other one's connector is not there. The edge knows nothing of other servers: the end of their
+            // log is UNKNOWN_END of edge/progress/notes.py.
             Map<String, Object> server = connector.contains(".postgresql.")
                     ? PostgresServer.look(Configuration.from(settings), hello.path("drop_slot_at").asText(""))
                     : connector.matches(".*\\.(mysql|mariadb)\\..*")

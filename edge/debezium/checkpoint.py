@@ -19,7 +19,7 @@ import msgspec
 from edge.debezium.child import Server, history_lost, log_gone
 from edge.debezium.connectors import offset_place
 from edge.mysql.checkpoint import MysqlGtids, listed_gtid
-from edge.progress.checkpoint import Checkpoint
+from edge.progress.checkpoint import Checkpoint, State
 from headrace import files
 from headrace.configuration.databases import UNPROVEN
 from headrace.errors import CorruptInput, NeedsOperator
@@ -53,6 +53,8 @@ PLACES |= dict.fromkeys(UNPROVEN, offset_place)
 _WITHIN: Final = re.compile("transaction_.*|event|row")
 #: What an offset has while rows are copied.
 _COPYING: Final = ("snapshot", "initsync")
+#: The rows that Debezium copied when the source was made, as frames; in the state folder.
+COPY: Final = "debezium-copy.frames"
 
 
 def place_of(connector: str, offset: bytes | str) -> int:
@@ -91,8 +93,8 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     """How far a source's changes are acknowledged, and from where its connector reads again."""
 
     connector: str
-    #: The place of `offset`, or of a binlog where the transaction ends that begins there; less than that while the copy is not
-    #: acknowledged that comes ahead of it, and at places that may have several transactions (edge/debezium/connectors.py).
+    #: The place of `offset`; of a binlog the end of the transaction that begins there. It is lower while the copy ahead of the
+    #: offset is not acknowledged, and behind a heartbeat at whose place more changes may come (edge/debezium/connectors.py).
     confirmed_place: int = 0
     #: Whether rows were copied that come ahead of `offset`, and are not acknowledged; None in a checkpoint of before.
     copy_ahead: bool | None = None
@@ -145,6 +147,22 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
             copy_ahead=has_copy,
             offset=offset or self.offset,
         )
+
+
+class DebeziumState(State[DebeziumCheckpoint]):
+    """The state folder of a source that Debezium reads."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, DebeziumCheckpoint)
+
+    def read(self, source: str) -> DebeziumCheckpoint | None:
+        """Return the checkpoint as any engine's; one of before knows by the copy's file whether that comes ahead."""
+        checkpoint = super().read(source)
+        if checkpoint is None or checkpoint.copy_ahead is not None or checkpoint.connector not in UNPROVEN:
+            return checkpoint
+        # A source without rows that has been idle is at such a place too.
+        has_copy = checkpoint.has_copy_ahead and (self.folder / COPY).exists()
+        return msgspec.structs.replace(checkpoint, copy_ahead=has_copy)
 
 
 #: In the state folder.

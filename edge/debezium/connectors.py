@@ -5,7 +5,8 @@ record of where a transaction ends, and two may commit at one place. So what is 
 in the order in which the connector reads them, which is that of the log: by change LSN and serial number, by SCN and redo
 address, or in MongoDB's by its resume token. It is whole once a change or a heartbeat of a later place comes, or a second
 heartbeat in a row: Debezium sends one after a change at once, and the next when it has looked and found nothing. MongoDB's cursor
-finds nothing between two parts of a large transaction too: its heartbeats have to be of a later place.
+finds nothing between two parts of a large transaction too: its heartbeats have to be of a later place. Db2's connector sends no
+heartbeat while it finds nothing: a place of its log is whole, too, after 30 s in which nothing came (edge/debezium/stream.py).
 """
 
 import re
@@ -101,9 +102,13 @@ def was_read(source: Source, own: dict[str, Any], offset: dict[str, Any]) -> boo
     if "sec" in offset:
         return "resume_token" in offset and token(own) <= token(offset)
     if source.commit_lsn is not None:
-        place, upto, within = lsn(source.commit_lsn), lsn(offset["commit_lsn"]), offset.get("change_lsn")
-        # None in that behind a copy, which has all of its place.
-        return place < upto or (place == upto and (within in _NO_LSN or _number(source.change_lsn) <= _number(within)))
+        place, upto = lsn(source.commit_lsn), lsn(offset["commit_lsn"])
+        if place != upto or offset.get("change_lsn") in _NO_LSN:
+            # None in that behind a copy, which has all of its place.
+            return place <= upto
+        # Of several changes with one change LSN the offset has the number of the last: Db2's source block has none.
+        serial, last_serial = (each.get("event_serial_no") or 0 for each in (own, offset))
+        return (_number(source.change_lsn), serial) <= (_number(offset["change_lsn"]), last_serial)
     place, thread = source_place(source, 0), str(source.redo_thread)
     handled = (each.split(":") for each in (offset.get("commit_scn") or "").split(",") if each.count(":") == 2)
     return (

@@ -7,6 +7,7 @@ same whenever it is sent again.
 
 import contextlib
 import select
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,7 +15,9 @@ import msgspec
 
 from edge.debezium.checkpoint import (
     BINLOGS,
+    COPY,
     DebeziumCheckpoint,
+    DebeziumState,
     check_begun,
     check_history,
     check_log,
@@ -27,14 +30,14 @@ from edge.debezium.checkpoint import (
 from edge.debezium.child import EngineProcess, Server, class_path
 from edge.debezium.frames import RECORD, EngineRecord, FrameFile
 from edge.debezium.rows import Rows
-from edge.debezium.session import COPY, SILENCE_SECONDS, DebeziumSession, new_placeholder
+from edge.debezium.session import SILENCE_SECONDS, DebeziumSession, new_placeholder
 from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, Marks
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import State
 from edge.progress.notes import all_acknowledged
-from headrace.configuration.databases import Debezium
+from headrace.configuration.databases import UNPROVEN, Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position, new_epoch
@@ -48,7 +51,7 @@ class DebeziumEngine:
     def __init__(self, config: EdgeFile, names: Debezium) -> None:
         self._config, self._names = config, names
         self.address = str(names)
-        self.state = State(config.resolve(config.state.folder), DebeziumCheckpoint)
+        self.state: State[Any] = DebeziumState(config.resolve(config.state.folder))
         self._has_binlog = names.connector in BINLOGS
         self._has_history = names.connector not in {"postgres", "mongodb"}
         self._marks = Marks()
@@ -151,7 +154,7 @@ class DebeziumEngine:
             process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):
-                for kind, content in _frames(process):
+                for kind, content in _frames(process, may_be_silent=self._names.connector in UNPROVEN):
                     if kind == RECORD:
                         record = EngineRecord.parse(content)
                         if offset := self._first_place(record):
@@ -280,12 +283,21 @@ def _check_system(system: str, checkpoint: DebeziumCheckpoint) -> None:
         )
 
 
-def _frames(process: EngineProcess) -> Iterator[tuple[int, bytes]]:
-    """Yield frames as they come, however long it takes to look at all tables; `read` raises where it has ended."""
+def _frames(process: EngineProcess, *, may_be_silent: bool) -> Iterator[tuple[int, bytes]]:
+    """Yield frames as they come; raise NotConnected when nothing comes for long, unless the process may be silent.
+
+    `read` raises where it has ended.
+    """
     poll = select.poll()
     poll.register(process.fileno(), select.POLLIN)
+    heard_at, pieces = time.monotonic(), process.pieces
     while True:
         yield from process.read()
+        now = time.monotonic()
+        if process.pieces != pieces:
+            heard_at, pieces = now, process.pieces
+        elif now - heard_at > SILENCE_SECONDS and not may_be_silent:
+            raise NotConnected(f"nothing was heard from Debezium's engine for {SILENCE_SECONDS:.0f} s")
         poll.poll(1000)
 
 

@@ -9,23 +9,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from edge.debezium.checkpoint import DebeziumCheckpoint
+from edge.debezium.checkpoint import COPY, DebeziumCheckpoint
 from edge.debezium.child import EngineProcess, Server
 from edge.debezium.frames import SCHEMA, Source, read_frames
 from edge.debezium.rows import Rows
 from edge.debezium.stream import EngineStream, Marks
+from edge.progress.notes import UNKNOWN_END
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
 from edge.snapshot.table_history import TableHistory
-from headrace.configuration.databases import UNPROVEN, Debezium
+from headrace.configuration.databases import Debezium
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import CorruptInput, NeedsOperator
 
-#: The rows that Debezium copied when the source was made, as frames; in the state folder.
-COPY: Final = "debezium-copy.frames"
-#: How long the process may be silent, in seconds.
+#: The longest time until the process says what the server is like, and silence of a proven connector in an `init`, in seconds.
 SILENCE_SECONDS: Final = 120.0
+#: By how much times in the log may be ahead of this machine's clock: an hour of summer time, and what clocks differ.
+_CLOCKS_MS: Final = 2 * 3_600_000
 
 
 def new_placeholder() -> str:
@@ -59,15 +60,23 @@ class DebeziumSession:
         self._config, self._names, self._process, self._marks = config, names, process, marks
         self._folder = config.resolve(config.state.folder)
         self._arrived: Iterator[tuple[int, bytes]] = iter(())
-        self._found_running = 0
+        self._began_ms = time.time_ns() // 1_000_000
+        self._has_frames = False
+        self._signs_of_life = 0
         self._placeholder = new_placeholder()
         self.fileno = process.fileno
         process.greet(names.settings("no_data", self._placeholder), offset=offset)
 
     def log_end(self) -> int:
-        """Return where the log ended at the process's start, or was found to end; raise NotConnected where it cannot say so."""
-        found = self._stream.end_found if hasattr(self, "_stream") else 0
-        return found or self.server().log_end
+        """Return where the log ended at the process's start; raise NotConnected where the process cannot say so.
+
+        Where the process does not name it, it is the place up to which the log is read, once that has a change that was committed
+        after this session began. Until then it is UNKNOWN_END: Debezium may be behind, whatever its heartbeats and silence say.
+        """
+        end = self.server().log_end
+        if end < UNKNOWN_END or not hasattr(self, "_stream"):
+            return end
+        return self._stream.reached if self._stream.committed_ms > self._began_ms + _CLOCKS_MS else end
 
     def server(self) -> Server:
         """Return what the server is like; raise NotConnected where the process cannot say so."""
@@ -120,8 +129,15 @@ class DebeziumSession:
 
     @property
     def frames(self) -> int:
-        """How many pieces came, and how often a process that may be silent for long was found to run."""
-        return self._process.pieces + self._found_running
+        """How many pieces came, and how often a process that may be silent for long was seen to run."""
+        return self._process.pieces + self._signs_of_life
+
+    @property
+    def _may_be_silent(self) -> bool:
+        """Whether a process that works may send nothing for long."""
+        # Db2 has no heartbeats, Oracle none while it mines, and SQL Server none while it reads its schema history.
+        connector = self._names.connector
+        return connector in {"db2", "oracle"} or (connector == "sqlserver" and not self._has_frames)
 
     def read(self, now_ms: int) -> int:
         """Take the frames that have arrived, up to the end of a transaction, or write a round of it."""
@@ -129,7 +145,7 @@ class DebeziumSession:
         stream.now_ms = now_ms
         if stream.is_writing:
             return stream.write()
-        fed = 0
+        fed, pieces = 0, self._process.pieces
         while not stream.is_writing:
             frame = next(self._arrived, None)
             if frame is None:
@@ -139,20 +155,18 @@ class DebeziumSession:
                 frame = next(self._arrived, None)
                 if frame is None:
                     break
-            fed += 1
+            fed, self._has_frames = fed + 1, True
             kind, content = frame
             if kind == SCHEMA:
                 self._rows.add_schema(content)
             else:
                 stream.take(content)
-        if not fed:
-            stream.wait(time.monotonic())
+        stream.look(time.monotonic(), heard=bool(fed) or self._process.pieces != pieces)
         return fed
 
     def confirm(self, place: int, now_ms: int, *, wants_reply: bool = False) -> None:  # noqa: ARG002 - of the port.
         """Let Debezium report to the server what is durable in the checkpoint."""
-        # Db2 has no heartbeats, Oracle none while it mines, and nothing comes while a schema history is read.
-        self._found_running += wants_reply and self._names.connector in UNPROVEN and self._process.is_running
+        self._signs_of_life += wants_reply and self._may_be_silent and self._process.is_running
         if number := self._marks.number_at(place):
             self._process.acknowledge(number)
             (self._folder / COPY).unlink(missing_ok=True)

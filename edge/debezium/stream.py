@@ -6,10 +6,11 @@ is that place less one: above all places before it and below its own, and the sa
 nothing of a transaction is sent whose end was not read, and that a place is reported only once all before it is in the batcher.
 """
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,8 +25,9 @@ from headrace.formats import UNREADABLE
 
 #: Changes, and their bytes, that are put into batches in one round.
 _ROUND, _ROUND_BYTES = 1000, 4 << 20
-#: After so many seconds without a frame a place of Db2's log is whole: it has no heartbeats but those behind changes.
-_WHOLE_SECONDS: Final = 30.0
+#: After so many seconds in which nothing came a place of Db2's log is whole: it has no heartbeats but those behind changes. Where
+#: more time is between two looks, something may have come in it.
+_WHOLE_SECONDS, _LOOK_SECONDS = 30.0, 5.0
 #: Debezium's topics for what is no change.
 TRANSACTION_TOPIC, HEARTBEAT_TOPIC = "headrace.transaction", "__debezium-heartbeat.headrace"
 
@@ -122,16 +124,16 @@ class EngineStream:
         self._offset: dict[str, Any] = msgspec.json.decode(offset)
         #: How many heartbeats came behind the newest change.
         self._heartbeats = 0
-        #: Since when no frame has come, by the monotonic clock; 0 while they come.
-        self._silent_since = 0.0
+        #: Since when nothing has come, and when that was last seen, by the monotonic clock.
+        self._silent_since = self._looked_at = -math.inf
         #: Its number, and the place where the newest transaction of a binlog begins.
         self._number = self._begun = 0
         self._open: Opened | None = None
         self._writing: Iterator[int] | None = None
         #: Where all is read and in the batcher.
         self.reached = self._began = reached
-        #: Where nothing more was found of a log whose end Debezium does not name; 0 before.
-        self.end_found = 0
+        #: The latest time, by the server's clock, of a change in the batcher; 0 where Debezium does not name it, as Db2's.
+        self.committed_ms = 0
         #: When what is written was read, in milliseconds since 1970.
         self.now_ms = 0
 
@@ -156,7 +158,6 @@ class EngineStream:
     def take(self, content: bytes) -> None:
         """Take a record's frame; raise CorruptInput for what the engine would not write."""
         self._number += 1
-        self._silent_since = 0.0
         record = EngineRecord.parse(content)
         if self._is_unproven:
             self._take_of_place(record, content)
@@ -176,11 +177,12 @@ class EngineStream:
                 "a row of a snapshot" if change.op == "r" else "a change outside of a transaction"
             )
 
-    def wait(self, now: float) -> None:
-        """Learn that there is no frame, at a time of the monotonic clock."""
-        self._silent_since = self._silent_since or now
+    def look(self, now: float, *, heard: bool) -> None:
+        """Learn whether anything came, be it a part of a frame, at a time of the monotonic clock."""
+        if heard or now - self._looked_at > _LOOK_SECONDS:
+            self._silent_since = now
+        self._looked_at = now
         if self._connector == "db2" and now - self._silent_since > _WHOLE_SECONDS:
-            self.end_found = self.end_found if self._open is not None else self.reached
             self._end_place()
 
     @staticmethod
@@ -198,7 +200,6 @@ class EngineStream:
             if self._open is None or self._open.mark is None:
                 # What is at its place may still come, unless it was sent.
                 self._reach(mark._replace(place=mark.place - 1))
-                self.end_found = self.reached if self._heartbeats > 1 else self.end_found
             elif mark.place > self._open.mark.place or (self._heartbeats > 1 and self._connector != "mongodb"):
                 self._end_place()
             return
@@ -207,18 +208,19 @@ class EngineStream:
             return
         if change.op == "r":
             raise self._without_place("a row of a snapshot")
+        self._heartbeats = 0
         mark, offset = self._mark_of(record), msgspec.json.decode(record.offset)
         former = self._open.mark if self._open is not None else None
         try:
             place = source_place(change.source, mark.place)
             if place <= self._began and was_read(change.source, offset, self._offset):
                 return
+            newest = former if former is not None and former.place == place else None
             # SQL Server's changes of a commit may be out of the order by which Debezium passes over them.
-            is_before = former is not None and was_read(change.source, offset, msgspec.json.decode(former.offset[1]))
+            is_before = newest is not None and was_read(change.source, offset, msgspec.json.decode(newest.offset[1]))
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptInput(f"a change of {record.topic} names no place in the log") from error
-        self._heartbeats = 0
-        if self._open is None or former is None or former.place != place:
+        if self._open is None or newest is None:
             if place <= max(self.reached, former.place if former is not None else 0):
                 raise CorruptInput(
                     f"a change of {record.topic} comes behind those of a later place of the log, or when its place was sent",
@@ -226,11 +228,11 @@ class EngineStream:
                     "edge init': a new epoch begins, with a new copy.",
                 )
             self._end_place()
-            self._open, is_before = Opened(str(place), FrameFile(self._folder), None), False
+            self._open = Opened(str(place), FrameFile(self._folder), None)
         self._open.changes.add(RECORD, content)
         # From the newest change on the log is read again: Debezium passes over what its offset has.
-        newest = former.offset if former is not None and is_before else mark.offset
-        self._open = self._open._replace(mark=Mark(place, mark.number, newest))
+        restart = newest.offset if newest is not None and is_before else mark.offset
+        self._open = self._open._replace(mark=Mark(place, mark.number, restart))
 
     def _end_place(self) -> None:
         opened, self._open = self._open, None
@@ -319,13 +321,16 @@ class EngineStream:
     def _transaction(self, frames: Iterator[tuple[int, bytes]], mark: Mark, rows: Rows) -> Iterator[int]:
         """Write a transaction, change by change; yield their sizes in bytes."""
         writer = self._writer
-        commit = mark.place - 1
+        commit, committed_ms = mark.place - 1, 0
         for kind, content in frames:
             if kind == SCHEMA:
                 rows.add_schema(content)
                 continue
             record = EngineRecord.parse(content)
             change = rows.read(record)
+            if change is not None and self._connector != "db2":
+                # Db2's times are those at which Debezium reads.
+                committed_ms = change.source.ts_ms
             if writer.transaction is None:
                 source = change.source if change is not None else None
                 writer.begin(rows.connector.transaction(self._epoch, commit, source, self.now_ms))
@@ -334,7 +339,7 @@ class EngineStream:
             yield len(content)
         if writer.transaction is not None:
             writer.end(mark.place)
-        self.reached = mark.place
+        self.reached, self.committed_ms = mark.place, max(self.committed_ms, committed_ms)
         self._marks.add(mark)
 
     def _add(self, record: EngineRecord, change: Change | None, rows: Rows) -> None:

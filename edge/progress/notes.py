@@ -31,7 +31,7 @@ from headrace.position import Position
 _log = logging.getLogger(__name__)
 
 _SETTINGS_FILE = "records.json"
-#: The end of a log whose connector does not name it: beyond all places.
+#: The end of a log whose connector does not name it: beyond all places. edge/debezium/RecordEngine.java has the same number.
 UNKNOWN_END: Final = 1 << 128
 
 

@@ -210,10 +210,12 @@ _BY_CONNECTOR: Final = {
 }  # fmt: skip
 #: And what is set elsewhere, or would change what is read from the log.
 _RESERVED: Final = {
-    "connector.class", "flush.lsn.source", "lsn.flush.mode", "predicates", "skip.messages.without.change", "slot.drop.on.stop",
+    "connector.class", "flush.lsn.source", "lsn.flush.mode", "predicates", "slot.drop.on.stop",
     "slot.seek.to.known.offset.on.start", "snapshot.mode", "tasks.max", "transaction.metadata.factory", "transforms",
     "unavailable.value.placeholder",
 } | _OURS.keys() | _OF_POSTGRES.keys() | _OF_BINLOGS.keys()  # fmt: skip
+#: And for those that were never run: it would leave changes out of a commit, which has no number of them to compare.
+_RESERVED_UNPROVEN: Final = "skip.messages.without.change"
 #: And all that begin so.
 _RESERVED_FAMILIES: Final = (
     "column.mask.", "column.truncate.", "converters", "custom.", "incremental.", "message.key.columns", "offset.",
@@ -251,7 +253,8 @@ class Debezium(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what the edge sets itself, and secrets among the properties."""
         for name in (*self.properties, *self.secrets):
-            if name in _RESERVED or name.startswith(_RESERVED_FAMILIES):
+            is_ours = name in _RESERVED or name.startswith(_RESERVED_FAMILIES)
+            if is_ours or (name == _RESERVED_UNPROVEN and self.connector in UNPROVEN):
                 instead = "set 'mode' of 'snapshot'" if name == "snapshot.mode" else "leave it out: the edge sets it"
                 raise ValueError(f"{name!r} is not for 'properties': {instead}")
         if words := [name for name in self.properties if "password" in name or "secret" in name]:

@@ -1,11 +1,13 @@
-"""What a session of an unproven connector does while its log is quiet."""
+"""What a session does while its log is quiet, and how long an `init` waits."""
 
 import json
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from edge.debezium.checkpoint import DebeziumCheckpoint, place_of
+from edge.debezium.engine import DebeziumEngine
 from edge.debezium.frames import RECORD, SCHEMA
 from edge.debezium.session import DebeziumSession
 from edge.debezium.stream import Marks
@@ -13,22 +15,24 @@ from edge.progress.notes import UNKNOWN_END
 from edge.records.batcher import Batcher
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
+from headrace.errors import NotConnected
 from headrace.position import Position
 from tests.unit.edge.debezium import engine_frames as wire
-from tests.unit.edge.debezium.test_unproven import heartbeat, sqlserver
+from tests.unit.edge.debezium.test_unproven import MONGODB, ORACLE, change, heartbeat, sqlserver
 
 
 class Process:
     """An engine's process that sends what a test gives it."""
 
-    pieces, is_running = 0, True
+    pieces, is_running, has_part = 0, True, False
 
     def __init__(self):
         self.frames = [(SCHEMA, content) for content in wire.schemas(wire.COLUMNS)]
-        self.server = SimpleNamespace(log_end=UNKNOWN_END)
+        self.server = SimpleNamespace(log_end=UNKNOWN_END, settings={}, system_identifier="x")
 
     def read(self):
-        frames, self.frames = self.frames, []
+        self.pieces += bool(self.frames) or self.has_part
+        frames, self.frames, self.has_part = self.frames, [], False
         return iter(frames)
 
     def fileno(self):
@@ -41,6 +45,9 @@ class Process:
         pass
 
     def begin(self, _offset):
+        pass
+
+    def close(self):
         pass
 
 
@@ -82,48 +89,149 @@ megabytes = 0
 """
 
 
+NEWEST = (RECORD, sqlserver("00000027:00000758:0005", "00000027:00000758:0003"))
+AHEAD = {"commit_lsn": "00000027:00000758:0001", "change_lsn": None}
+
+
 def test_the_newest_commit_of_db2_which_has_no_idle_heartbeats_is_sent_after_half_a_minute(session):
-    source, process, clock = session("db2", {"commit_lsn": "00000027:00000758:0001", "change_lsn": None})
-    process.frames += [(RECORD, sqlserver("00000027:00000758:0005", "00000027:00000758:0003"))]
+    source, process, clock = session("db2", AHEAD)
+    process.frames.append(NEWEST)
     place, reached = 0x27000007580005, []
-    for later in (0, 1, 29, 2, 0):
+    for later in (0, *[2] * 18):
         clock.now += later
         source.read(1)
         reached.append(source.passed == place)
-    assert reached == [False, False, False, False, True]
+    assert (reached[16], reached[18]) == (False, True)
 
 
-def test_where_nothing_more_is_found_the_log_ends(session):
-    source, process, _ = session("sqlserver", {"commit_lsn": "00000027:00000758:0001", "change_lsn": "NULL"})
-    assert source.log_end() == UNKNOWN_END
-    idle = (RECORD, heartbeat({"commit_lsn": "00000027:00000758:0005", "change_lsn": "NULL"}))
-    for frames in ([idle], [(RECORD, sqlserver("00000027:00000758:0005", "00000027:00000758:0003"))], [idle], [idle]):
-        process.frames += frames
+@pytest.mark.parametrize("kind", ["a part of a frame", "a schema", "nothing, which nobody looked for"])
+def test_where_something_comes_or_nobody_looks_a_place_of_db2_does_not_end(session, kind):
+    """Behind a full outbox it ended, and a change of the same commit behind it ended the edge."""
+    source, process, clock = session("db2", AHEAD)
+    process.frames.append(NEWEST)
+    for _ in range(14):
+        clock.now += 2
         source.read(1)
-    assert source.log_end() == UNKNOWN_END
-    while source.in_transaction:
+    if kind == "nothing, which nobody looked for":
+        clock.now += 40
+    elif kind == "a schema":
+        process.frames.append((SCHEMA, wire.schemas(wire.COLUMNS)[0]))
+    else:
+        process.has_part = True
+    for _ in range(10):
         source.read(1)
-    process.frames = [idle]
+        clock.now += 2
+    assert source.passed == 0x27000007580001
+    process.frames.append((RECORD, sqlserver("00000027:00000758:0005", "00000027:00000758:0004", number=2)))
     source.read(1)
-    assert source.log_end() == source.passed == 0x27000007580005
-    db2, _, clock = session("db2", {"commit_lsn": "00000027:00000758:0001", "change_lsn": "NULL"})
-    db2.read(1)
-    for later in (0, 31):
-        assert db2.log_end() == UNKNOWN_END
-        clock.now += later
-        db2.read(1)
-    assert db2.log_end() == 0x27000007580001
 
 
-@pytest.mark.parametrize(("connector", "counts"), [("oracle", True), ("postgres", False)])
-def test_a_process_that_may_be_silent_is_watched_by_itself(session, connector, counts):
-    source, process, _ = session(connector, {"scn": "5"} if connector == "oracle" else {"lsn": 5})
-    before = source.frames
-    source.confirm(1, 1)
-    assert source.frames == before
-    source.confirm(1, 1, wants_reply=True)
-    assert (source.frames > before) is counts
+def oracle(scn, ts_ms):
+    """Return a change, and a heartbeat of its place."""
+    offset = {"scn": str(scn - 1), "commit_scn": f"{scn}:1:0a{scn:02x}"}
+    row = {"id": scn, "note": "n"}
+    own = {"txId": f"0a{scn:02x}", "scn": str(scn), "commit_scn": str(scn), "redo_thread": 1}
+    return change(ORACLE | own | {"ts_ms": ts_ms}, after=row, key={"id": scn}, offset=offset), heartbeat(offset)
+
+
+def mongodb(second, ts_ms):
+    offset = {"sec": second, "ord": 1}
+    source = MONGODB | {"ts_ms": ts_ms, "ord": 1}
+    return change(source, after="{}", key={"id": str(second)}, offset=offset), heartbeat(offset)
+
+
+def of_lsns(number, ts_ms):
+    commit, change_lsn = f"00000028:{number:08x}:0005", f"00000028:{number:08x}:0003"
+    beat = heartbeat({"commit_lsn": commit, "change_lsn": change_lsn, "event_serial_no": 1})
+    return sqlserver(commit, change_lsn, ts_ms=ts_ms), beat
+
+
+@pytest.mark.parametrize(
+    ("connector", "make", "offset"),
+    [
+        ("sqlserver", of_lsns, AHEAD),
+        ("db2", of_lsns, AHEAD),
+        ("oracle", oracle, {"scn": "1", "commit_scn": "2:1:0a02"}),
+        ("mongodb", mongodb, {"sec": 1, "ord": 1}),
+    ],
+)
+def test_a_log_ends_where_a_change_was_committed_after_the_session_had_begun(session, connector, make, offset):
+    """It ended where Debezium was still behind: what a former process had sent beyond it lacked its schema."""
+    source, process, clock = session(connector, offset)
+    hour = 3_600_000
+    now = time.time_ns() // 1_000_000
+
+    def read(*frames, looks=20):
+        process.frames += [(RECORD, content) for content in frames]
+        for _ in range(looks):
+            source.read(1)
+            clock.now += 2
+
+    # As Oracle that mines again, MongoDB that scans, SQL Server that goes on in parts, and Db2 that says nothing.
+    read(*[make(16, 1)[1]] * 3)
+    assert source.log_end() == UNKNOWN_END
+    # One of a clock that is ahead, too.
+    for number, ts_ms in ((17, 1), (18, now + hour), (19, now + 3 * hour)):
+        read(make(number, ts_ms)[0], looks=5)
+        assert source.log_end() == UNKNOWN_END
+    before = source.passed
+    newest, beat = make(20, 1)
+    read(newest, *[beat] * 3)
+    assert source.passed > before
+    # Db2's changes have the time at which Debezium reads them.
+    assert source.log_end() == (UNKNOWN_END if connector == "db2" else source.passed)
+
+
+@pytest.mark.parametrize(
+    ("connector", "offset", "counts", "counts_later"),
+    [
+        ("oracle", {"scn": "5"}, True, True),
+        ("db2", AHEAD, True, True),
+        # Has heartbeats once it has read the schema history.
+        ("sqlserver", AHEAD, True, False),
+        ("mongodb", {"sec": 1, "ord": 1}, False, False),
+        ("postgres", {"lsn": 5}, False, False),
+    ],
+)
+def test_only_a_process_that_may_be_silent_is_watched_by_itself(session, connector, offset, counts, counts_later):
+    """A hung engine of MongoDB's or SQL Server's was never noticed."""
+    source, process, _ = session(connector, offset)
+
+    def counts_as_alive(*, wants_reply=True):
+        before = source.frames
+        source.confirm(1, 1, wants_reply=wants_reply)
+        return source.frames > before
+
+    assert not counts_as_alive(wants_reply=False)
+    assert counts_as_alive() is counts
+    source.read(1)
+    assert counts_as_alive() is counts_later
     process.is_running = False
-    after = source.frames
-    source.confirm(1, 1, wants_reply=True)
-    assert source.frames == after
+    assert not counts_as_alive()
+
+
+@pytest.mark.parametrize(
+    ("connector", "parts", "ends"), [("mariadb", (), True), ("mariadb", (2, 4), False), ("oracle", (), False)]
+)
+def test_an_init_waits_two_minutes_for_a_proven_connector_alone(tmp_path, monkeypatch, connector, parts, ends):
+    """It waited for a hung one without end. Those that were never run may look at all tables first."""
+    clock, process, looks = SimpleNamespace(now=1000.0), Process(), iter(range(6))
+    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(DebeziumEngine, "_process", lambda _self: process)
+    (tmp_path / "edge.toml").write_text(FILE.format(connector=connector))
+    config = load(tmp_path / "edge.toml", EdgeFile)
+    offset = {"scn": "5"} if connector == "oracle" else {"file": "b.000001", "pos": 5}
+
+    def read():
+        look = next(looks)
+        clock.now += 50
+        process.pieces += look in parts
+        return iter([(RECORD, heartbeat(offset))] if look == 5 else [])
+
+    process.read = read
+    engine = DebeziumEngine(config, config.source.debezium)
+    if ends:
+        with pytest.raises(NotConnected, match="nothing was heard from Debezium's engine for 120 s"):
+            engine.initialise(None, None, lambda _words: None)
+    else:
+        assert engine.initialise(None, None, lambda _words: None).stage == "made"

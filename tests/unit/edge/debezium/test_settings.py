@@ -5,12 +5,12 @@ import json
 import msgspec
 import pytest
 
-from edge.debezium.checkpoint import DebeziumCheckpoint, place_of
+from edge.debezium.checkpoint import COPY, DebeziumCheckpoint, place_of
 from edge.debezium.engine import DebeziumEngine
-from edge.debezium.session import COPY
 from edge.debezium.stream import Mark
 from edge.doctor import examine
 from edge.engine import Adoption, CheckpointChanged
+from headrace.configuration.databases import UNPROVEN
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
@@ -107,7 +107,6 @@ def test_debezium_gets_the_files_properties_its_secrets_and_what_the_edge_depend
         ('"slot.seek.to.known.offset.on.start" = true', "", "the edge sets it"),
         ('"transaction.metadata.factory" = "x"', "", "the edge sets it"),
         ('"event.converting.failure.handling.mode" = "warn"', "", "the edge sets it"),
-        ('"skip.messages.without.change" = true', "", "the edge sets it"),
         ('"database.connection.adapter" = "xstream"', "", "one of logminer, logminer_unbuffered"),
         ('"database.connection.adapter" = "olr"', "", "one of logminer, logminer_unbuffered"),
         ('"database.ssl.password" = "x"', "", "give its reference in 'secrets'"),
@@ -123,6 +122,20 @@ def test_what_would_not_be_followed_is_refused(read, properties, more, said):
     with pytest.raises(ConfigurationError) as error:
         read(properties, more)
     assert said in error.value.message
+
+
+@pytest.mark.parametrize("connector", ["postgres", "mysql", "mariadb", "sqlserver", "oracle", "db2", "mongodb"])
+def test_messages_without_a_change_are_left_out_by_proven_connectors_alone(read, tmp_path, connector):
+    """A file with it that worked was refused."""
+    config = read('"skip.messages.without.change" = true')
+    assert config.source.debezium.settings("no_data", "p")["skip.messages.without.change"] == "true"
+    path = tmp_path / "edge.toml"
+    path.write_text(path.read_text().replace('"postgres"', f'"{connector}"') + "\n[spool]\nmegabytes = 0\n")
+    if connector in UNPROVEN:
+        with pytest.raises(ConfigurationError, match=r"'skip.messages.without.change' is not for 'properties'"):
+            load(path, EdgeFile)
+    else:
+        load(path, EdgeFile)
 
 
 @pytest.fixture
@@ -403,6 +416,28 @@ def test_an_idle_heartbeat_at_whose_place_more_may_come_is_no_copy_ahead(copy_ah
     assert (idle.confirmed, idle.offset, idle.has_copy_ahead) == (places[1] - 1, second, False)
     # As it was noted before.
     assert not msgspec.structs.replace(idle, copy_ahead=None).has_copy_ahead
+
+
+@pytest.mark.parametrize(
+    ("connector", "offset", "has_copy", "is_ahead"),
+    [
+        ("sqlserver", '{"commit_lsn":"00000027:00000758:0005","change_lsn":"NULL"}', True, True),
+        # Idle since an `init` without rows.
+        ("sqlserver", '{"commit_lsn":"00000027:00000758:0005","change_lsn":"NULL"}', False, False),
+        # The copy is lost.
+        ("postgres", OFFSET, False, True),
+    ],
+)
+def test_a_former_checkpoint_of_an_unproven_connector_has_a_copy_ahead_where_its_file_is(
+    engine, tmp_path, connector, offset, has_copy, is_ahead
+):
+    state = engine("").state
+    state.write(
+        checkpoint(connector=connector, confirmed_place=place_of(connector, offset) - 1, offset=("key", offset))
+    )
+    if has_copy:
+        (tmp_path / "state" / COPY).touch()
+    assert state.read("jakarta/bank").has_copy_ahead is is_ahead
 
 
 @pytest.mark.parametrize(

@@ -39,10 +39,20 @@ def change(source, op="c", before=None, after=None, key=None, offset=None):
     return wire.record(wire.TABLE, offset or {}, key or {"id": 1}, value, (wire.KEY_SCHEMA, wire.VALUE_SCHEMA))
 
 
-def sqlserver(commit, change_lsn, serial=1, number=1):
+def sqlserver(commit, change_lsn, serial=1, number=1, ts_ms=1559729468470):
     own = {"commit_lsn": commit, "change_lsn": change_lsn, "event_serial_no": serial}
     offset = own | {"transaction_id": commit, "transaction_data_collection_order_testDB.dbo.t": 1}
-    return change(SQLSERVER | own, after={"id": number, "note": "n"}, key={"id": number}, offset=offset)
+    return change(
+        SQLSERVER | own | {"ts_ms": ts_ms}, after={"id": number, "note": "n"}, key={"id": number}, offset=offset
+    )
+
+
+def of_lsns(connector, commit, change_lsn, serial):
+    """Return a change of SQL Server, or of Db2, whose source block has no serial number."""
+    if connector == "sqlserver":
+        return sqlserver(commit, change_lsn, serial)
+    own = {"commit_lsn": commit, "change_lsn": change_lsn}
+    return change(DB2 | own, after={"id": 1, "note": "n"}, offset=own | {"event_serial_no": serial})
 
 
 def mongodb(sec, order, number, wall_ms):
@@ -211,6 +221,30 @@ def test_changes_out_of_their_order_that_come_again_are_known(tmp_path):
     assert json.loads(offset)["change_lsn"] == "00000027:00000758:0004"
     again = Stream(tmp_path, connector="sqlserver", reached=place, offset=offset).take(*changes)
     assert (again.changes, again.stream.reached) == ([], place)
+
+
+@pytest.mark.parametrize("connector", ["sqlserver", "db2"])
+def test_changes_of_one_change_lsn_are_known_by_their_numbers(tmp_path, connector):
+    """Those behind the first one of a change LSN were dropped without a word after a restart."""
+    commit, change_lsn = "00000027:00000758:0005", "00000027:00000758:0003"
+    first, second, third = (of_lsns(connector, commit, change_lsn, serial) for serial in (1, 2, 3))
+    stream = Stream(tmp_path, connector=connector).take(first, second)
+    stream.take(of_lsns(connector, "00000027:00000759:0001", "00000027:00000759:0001", 1))
+    place = stream.stream.reached
+    offset = stream.marks.offset_at(place)[1]
+    assert json.loads(offset)["event_serial_no"] == 2
+    again = Stream(tmp_path, connector=connector, reached=place, offset=offset).take(first, second)
+    assert (again.changes, again.stream.reached) == ([], place)
+    with pytest.raises(CorruptInput, match="or when its place was sent"):
+        again.take(third)
+
+
+def test_a_place_is_compared_with_its_own_changes_alone(tmp_path):
+    # One of MongoDB's by its token, behind one that has none.
+    stream = Stream(tmp_path, connector="mongodb", reached=5).take(mongodb(100, 1, 1, 1))
+    offset = {"sec": 101, "ord": 1, "resume_token": token(CHANGED)}
+    stream.take(change(MONGODB | {"ord": 1}, after="{}", key={"id": "2"}, offset=offset), mongodb(102, 1, 3, 1))
+    assert [each["after"]["id"] for each in stream.changes] == ["1", "2"]
 
 
 @pytest.mark.parametrize("none", [None, "NULL"])
