@@ -111,10 +111,16 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
             (change,) = record.tableChanges
         except UNREADABLE as error:
             raise CorruptInput("a record with tableChanges is no schema record of ours") from error
+        key, columns = change.table.primaryKeyColumnNames, [column.name for column in change.table.columns]
+        is_twice = len(set(key)) < len(key) or len(set(columns)) < len(columns)
+        if is_twice or "" in columns or not set(key) <= set(columns):
+            raise CorruptInput(
+                "a schema record has a column without a name or twice, or a key that is none of its columns"
+            )
         return cls(
             schema=record.source.schema,
             table=record.source.table,
-            key=change.table.primaryKeyColumnNames,
+            key=key,
             columns=change.table.columns,
             excluded=change.table.excluded,
             rewritten=record.rewritten,
@@ -122,8 +128,11 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def copy_mark(value: str | bytes) -> str | None:
-    """Return which mark of a table's copy a schema record is, COPY_BEGINS or COPY_ENDS; None for neither."""
-    mark = msgspec.json.decode(value, type=_Marked).source.snapshot
+    """Return which mark of a copy a schema record is, COPY_BEGINS or COPY_ENDS; None for neither, and for no such record."""
+    try:
+        mark = msgspec.json.decode(value, type=_Marked).source.snapshot
+    except UNREADABLE:
+        return None
     return mark if mark in {COPY_BEGINS, COPY_ENDS} else None
 
 

@@ -131,8 +131,12 @@ def _plain() -> Column:
 _RECORDS_PER_TASK = 250_000
 #: Spark requests both ends of a partition after each poll, of 500 records by default: a seventh of a load's time.
 _LARGE_POLLS = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024)}
-#: Bytes of a position, and of one whose commit has more than 64 bits: that begins with an x, which is the tenth.
-_POSITION_LENGTH, _WIDE_LENGTH, _MARK = 34, 51, 10
+#: A position, and one whose commit has more than 64 bits.
+_FORM = "^[0-9a-f]{8}/([0-9a-f]{16}|x[0-9a-f]{32})/[0-9a-f]{8}$"
+#: Seconds by which an epoch, a source's clock at its beginning, may be ahead of when a bridge wrote the record: as at the bridge.
+_EPOCH_AHEAD = 2 * 86_400
+#: Milliseconds of 9999 years, and those before 1970 of the year 1: what all who read the lake have.
+_TIMES = (-62_135_596_800_000, 253_402_300_799_999)
 #: Why a record is refused (errors.py), and the names of the columns with that and with the source of its partition.
 _NO_RECORD, _FOREIGN = "envelope", "source"
 _REASON, _OWNER = "_reason", "_owner"
@@ -211,7 +215,11 @@ def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]], *, avro: bo
     # A record in Avro is so in both parts; a tombstone has its key alone.
     is_unread = avro_value | (avro_key & F.col("value").isNull())
     refused_form = (avro_key | avro_value) if avro else (avro_key & ~is_unread)
-    reason = F.when(refused_form, AVRO_FORM).otherwise(_reason(F.col("place"), F.col("source_name"), _owners(sources)))
+    is_of_time = F.coalesce(F.col("ts_ms").between(*_TIMES), F.lit(True))
+    # What has no operation and is about a table describes it.
+    is_change = F.col("op").isNotNull() | (F.col("table_name") == "") | F.col("value").contains('"tableChanges"')
+    is_ours = _is_position(F.col("place"), F.col("timestamp")) & is_of_time & F.coalesce(is_change, F.lit(True))
+    reason = F.when(refused_form, AVRO_FORM).otherwise(_reason(is_ours, F.col("source_name"), _owners(sources)))
     records = source.select(
         *("topic", "partition", "offset", "timestamp"),
         F.col("key").cast("string").alias("key"),
@@ -236,7 +244,7 @@ def _read(source: DataFrame, sources: Mapping[int, tuple[str, ...]], *, avro: bo
         (F.col("place") if avro else F.when(is_unread, corrupt(AVRO)).otherwise(F.col("place"))).alias("position"),
         "transaction_id",
         F.coalesce("last", F.lit(False)).alias("last"),
-        F.timestamp_millis("ts_ms").alias("commit_time"),
+        F.timestamp_millis(F.when(is_of_time, F.col("ts_ms"))).alias("commit_time"),
         "partial",
         _rekeyed(F.col("op"), F.col("value")).alias("rekeyed"),
         reason.alias(_REASON),
@@ -276,11 +284,15 @@ def _owners(sources: Mapping[int, tuple[str, ...]]) -> Column:
     return F.get(F.from_json(F.lit(json.dumps(listed)), "array<array<string>>"), F.col("partition"))
 
 
-def _reason(position: Column, name: Column, owners: Column) -> Column:
+def _is_position(text: Column, written_at: Column) -> Column:
+    """Return whether a text is a position that a source can have: a later one would have all true ones passed over."""
+    latest = F.lower(F.hex(F.unix_seconds(written_at) + _EPOCH_AHEAD))
+    return text.rlike(_FORM) & (F.substring(text, 1, 8) <= latest)
+
+
+def _reason(is_ours: Column, name: Column, owners: Column) -> Column:
     """Return why a record is refused; null for one that is not, and for a tombstone."""
-    length, is_wide = F.octet_length(position), F.substring(position, _MARK, 1) == "x"
-    right = F.when(length == _WIDE_LENGTH, is_wide).otherwise(length == _POSITION_LENGTH)
-    ours = F.coalesce(right, F.lit(False)) & name.isNotNull()
+    ours = F.coalesce(is_ours, F.lit(False)) & name.isNotNull()
     foreign = F.coalesce(~F.array_contains(owners, name), F.lit(False))
     return F.when(F.col("value").isNull(), F.lit(None)).when(~ours, _NO_RECORD).when(foreign, _FOREIGN)
 

@@ -269,7 +269,7 @@ def _of_tables() -> Column:
 def schemas(
     bronze: DataFrame, low: Mapping[str, str], upto: Mapping[str, str], *, repeated: bool = False
 ) -> list[SchemaRecord]:
-    """Return the schema records of a range in position order; raise CorruptInput for one that is none.
+    """Return the schema records of a range in position order; one that is none is without a schema.
 
     Where they are `repeated`, one that describes a table as the record of the same source before it does is left out.
     """
@@ -281,12 +281,8 @@ def schemas(
     for row in sorted(rows.collect(), key=lambda row: row["position"]):
         try:
             schema = TableSchema.parse(row["value"])
-        except CorruptInput as error:
-            raise CorruptInput(
-                f"topic {row['topic']}, partition {row['partition']}, offset {row['offset']}: a record without 'op' that is no "
-                "schema record",
-                hint="Nothing of this load was published. See what wrote that record.",
-            ) from error
+        except CorruptInput:
+            schema = None
         records.append(
             SchemaRecord(
                 source=row["source"],
@@ -294,6 +290,7 @@ def schemas(
                 position=row["position"],
                 value=row["value"],
                 schema=schema,
+                place=f"topic {row['topic']}, partition {row['partition']}, offset {row['offset']}",
                 mark=copy_mark(row["value"]),
             )
         )

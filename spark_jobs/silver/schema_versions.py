@@ -17,6 +17,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
+from headrace.errors import CorruptInput
 from headrace.schema import Column as SourceColumn
 from headrace.schema import TableSchema
 from spark_jobs.silver import types
@@ -197,9 +198,22 @@ class SchemaRecord:
     table: str
     position: str
     value: str
-    schema: TableSchema
+    #: None for a record that is none: its table cannot go on.
+    schema: TableSchema | None
+    #: Where it is in Kafka, for an error.
+    place: str = ""
     #: Which mark of a copy it is: the beginning or the end (headrace/schema.py); None for neither.
     mark: str | None = None
+
+    def read(self) -> TableSchema:
+        """Return the schema; raise CorruptInput where the record has none."""
+        if self.schema is None:
+            raise CorruptInput(
+                f"{self.place}: a record without 'op' that is no schema record",
+                hint="See what wrote that record. To go on, restart the source's edge and copy the table again: 'headrace edge "
+                "snapshot TABLE --replace', then 'headrace lake rebuild'.",
+            )
+        return self.schema
 
 
 class Span(NamedTuple):
@@ -233,11 +247,11 @@ class SchemaVersions:
             source: [("", TableSchema.parse(text))] for source, text in former.items()
         }
         for record in records:
-            versions = by_source.setdefault(record.source, [])
+            versions, schema = by_source.setdefault(record.source, []), record.read()
             if record.position <= low.get(record.source, ""):
-                versions[:] = [("", record.schema)]
-            elif not versions or versions[-1][1] != record.schema:
-                versions.append((record.position, record.schema))
+                versions[:] = [("", schema)]
+            elif not versions or versions[-1][1] != schema:
+                versions.append((record.position, schema))
         return cls(by_source)
 
     def latest(self) -> list[TableSchema]:

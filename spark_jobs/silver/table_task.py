@@ -133,6 +133,8 @@ def is_only_truncated(task: TableTask) -> bool:
 def describe_unmade(task: TableTask) -> Table:
     """Return a table of which no row came yet, at its high watermarks; what describes it comes once."""
     schemas = newest_schemas(task)
+    # What is published is read by everybody.
+    SchemaVersions.read(task.published.schemas, task.records, {})
     return replace(
         task.published, changes=0, positions=task.high, schemas=schemas, problem=None, settings=None, failures=0
     )

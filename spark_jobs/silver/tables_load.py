@@ -13,6 +13,7 @@ failed or lost its folder, goes on from its own positions, with all that came to
 it. Reads no rows. Called by silver's load.
 """
 
+import logging
 import re
 import zlib
 from collections.abc import Callable, Collection
@@ -25,7 +26,8 @@ from typing import NamedTuple, Self
 from pyspark.sql import SparkSession
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, Retryable
+from headrace.doors import place_of
+from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError, Retryable
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import SparkFailed, explained
 from spark_jobs.silver import held_back, rebuild, scd2, table_load, table_task
@@ -35,6 +37,8 @@ from spark_jobs.silver.types import Incompatible
 from spark_jobs.state import delta_log, schema_texts
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.state.published_rows import Unfinished
+
+_log = logging.getLogger(__name__)
 
 #: Returns what bronze has for a table that is not where its stream is, after its own positions.
 Profiled = Callable[[Table, Since | None], BatchProfile]
@@ -203,6 +207,13 @@ def run(
                 return held_back.fail_table(lake, context, task, f"{error.message} {error.hint}".strip())
             except (NeedsOperator, CorruptInput) as error:
                 return held_back.stop_table(lake, context, task, f"{error.message} {error.hint}".strip())
+            except ReplicationError:
+                raise
+            except Exception as error:  # noqa: BLE001 - what one table's sources sent decides what happens here: others go on.
+                # Its text may hold what came in.
+                failures[task.table] = f"unexpected {type(error).__name__} at {place_of(error)}: report this line"
+                _log.error("silver %s: %s", task.table, failures[task.table])
+                return held_back.fail_table(lake, context, task, failures[task.table])
         raise AssertionError("the last try returns or raises")
 
     done: dict[str, Table] = {}

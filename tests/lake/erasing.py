@@ -19,7 +19,7 @@ J, L = "jakarta/bank", "london/bank"
 NAME, FORMER = "Amelia-Quillfeather", "Amelia-Vandersteen"
 
 
-class KilledError(Exception):
+class KilledError(BaseException):
     """In place of the end of the process."""
 
 

@@ -1,6 +1,7 @@
 """Bronze on a real Kafka and real Delta tables: once, in order, from where the table stands."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -201,43 +202,54 @@ def test_s3_s4_what_is_no_record_or_names_another_source_is_quarantined_and_the_
     for source in (one, other):
         source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
     load.run(spark, lake, "bank")
-    # when one of them sends values that are no records, and a record that names the other, far ahead of it
+    # when one of them sends values that are no records, and records that name the other
     for value in (b"{not json: secret", b'{"op":"c","after":{"secret":1}}', b"[1]"):
         one.raw(value)
-    source = {
-        "name": "london/bank",
-        "ts_ms": 1,
-        "schema": "public",
-        "table": "accounts",
-        "position": f"{'f' * 8}/{'f' * 16}/{'f' * 8}",
-    }
-    transaction = {"id": "1:1", "total_order": 1, "last": True}
-    row = {"id": 1, "name": "stolen", "balance": "9.00"}
-    one.raw(
-        json.dumps(
-            {"before": None, "after": row, "source": source, "op": "c", "ts_ms": 1, "transaction": transaction}
-        ).encode(),
-        b'{"id":1}',
-    )
+    ahead = f"{'6' * 8}/{'f' * 16}/{'f' * 8}"
+    own = {"name": "jakarta/bank", "ts_ms": 1, "schema": "public", "table": "accounts", "position": ahead}
+
+    def send(op: str | None = "c", **source: object) -> None:
+        transaction = {"id": "1:1", "total_order": 1, "last": True}
+        row = {"id": 1, "name": "stolen", "balance": "9.00"}
+        record = {"before": None, "after": row, "source": own | source, "op": op, "ts_ms": 1}
+        one.raw(json.dumps(record | {"transaction": transaction}).encode(), b'{"id":1}')
+
+    send(name="london/bank")
+    # of a time that no clock has, of an epoch in a week or of none, and of no operation, which ended loads of all sources
+    for odd in (
+        {"ts_ms": 2**63 - 1},
+        {"ts_ms": -(2**62)},
+        {"position": f"{int(time.time()) + 7 * 86_400:08x}{ahead[8:]}"},
+        {"position": "z" * 34},
+    ):
+        send(**odd)
+    send(op=None)
+    # and two that describe tables as none can be
+    kind = ("int8", None, None)
+    for table, columns in (("public.odd", {"no": kind}), ("public.odder", {"id": kind, "": kind})):
+        one.commit(one.schema(columns, ("id",), table), one.insert(table, id=1))
     for source in (one, other):
         source.commit(source.update(id=1, name="b", balance="1.00"))
     report = load.run(spark, lake, "bank")
     # then they are set aside with their places, and both sources go on
-    assert report.bronze.quarantined == {"jakarta/bank": 4}
-    assert report.silver.changes == {"public.accounts": 2}
+    assert report.bronze.quarantined == {"jakarta/bank": 9}
+    assert report.silver.changes["public.accounts"] == 2
+    assert sorted(report.silver.problems) == ["public.odd", "public.odder"]
+    assert all("that is no schema record" in problem for problem in report.silver.problems.values())
     kept = spark.read.format("delta").load(quarantine.path(lake))
     result = kept.orderBy("offset").select("topic", "partition", "source", "named_source", "reason").collect()
     assert [tuple(row) for row in result] == [
         *3 * [(one.topic, 0, "jakarta/bank", None, "envelope")],
         (one.topic, 0, "jakarta/bank", "london/bank", "source"),
+        *5 * [(one.topic, 0, "jakarta/bank", "jakarta/bank", "envelope")],
     ]
     assert "secret" not in caplog.text
     rows = published_tables.frame(spark, lake, "bank", "public.accounts").select("_source", "name").collect()
     assert sorted(map(tuple, rows)) == [("jakarta/bank", "b"), ("london/bank", "b")]
     # and bronze that is read again from Kafka has the same, and keeps none of them twice
     replay.of_bronze(spark, lake, "bank", None)
-    assert kept.count() == 4
-    assert len(held(spark, lake)) == 6
+    assert kept.count() == 9
+    assert len(held(spark, lake)) == 10
 
 
 def test_a_partition_that_bridges_gave_to_another_source_is_read_as_that_one(spark, feed, lake_file, monkeypatch):

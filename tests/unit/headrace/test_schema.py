@@ -46,3 +46,13 @@ def test_columns_have_debeziums_names():
 def test_what_is_no_schema_record_is_refused(value):
     with pytest.raises(CorruptInput, match="no schema record"):
         TableSchema.parse(value)
+
+
+@pytest.mark.parametrize(
+    ("key", "names"), [(["no"], ["id"]), (["id", "id"], ["id"]), (["id"], ["id", "a", "a"]), (["id"], ["id", ""])]
+)
+def test_a_schema_that_no_table_can_have_is_none(key, names):
+    """It ended the loads of all tables of the stream."""
+    columns = [Column(name=name, type_name="int8", position=1) for name in names]
+    with pytest.raises(CorruptInput):
+        TableSchema.parse(record_of(TableSchema(schema="public", table="t", key=key, columns=columns)))

@@ -59,7 +59,7 @@ def test_edge_that_marks_rewritten_tables_is_believed():
 
 def test_table_that_was_renamed_is_new_to_the_lake_and_needs_a_copy_until_there_is_one():
     """T14: nothing of its former rows is in it. These are the bytes of an edge's record."""
-    value = b'{"source":{"schema":"public","table":"t"},"tableChanges":[{"table":{"primaryKeyColumnNames":["id"],"columns":[]}}],'
+    value = b'{"source":{"schema":"public","table":"t"},"tableChanges":[{"table":{"primaryKeyColumnNames":[],"columns":[]}}],'
     text = (value + b'"rewritten":["the table was called public.old"]}').decode()
     first = SchemaRecord(source=J, table="public.t", position="p2", value=text, schema=TableSchema.parse(text))
 
