@@ -20,12 +20,12 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from rich.text import Text
 
 from edge.records.alterations import KnownColumn, Published, TableDescription
 from edge.snapshot.plan import Plan, TablePlan, parse
 from headrace import files
 from headrace.formats import SNAPSHOT_REQUEST, TABLE_HISTORY, UNREADABLE
+from headrace.terminal import in_style
 
 _log = logging.getLogger(__name__)
 
@@ -263,8 +263,8 @@ def as_table(plan: Plan, waiting: Sequence[Request]) -> RenderableType:
     table.add_column("left", justify="right")
     for it in plan.tables:
         table.add_row(
-            Text(it.name + (" (by a condition)" if it.where is not None else "")),
-            Text(it.state, style=_COLOURS[it.state]),
+            it.name + (" (by a condition)" if it.where is not None else ""),
+            in_style(it.state, _COLOURS[it.state]),
             ProgressBar(total=100, completed=_done(it), width=20),
             f"{it.rows:,}",
             f"{it.estimate:,}" if it.estimate >= 0 else "?",
@@ -272,9 +272,9 @@ def as_table(plan: Plan, waiting: Sequence[Request]) -> RenderableType:
             _duration(it.seconds_left) if it.state == "running" else "",
         )
     parts: list[RenderableType] = [table]
-    parts += [Text(f"{it.name}: {it.problem}", style="red") for it in plan.tables if it.problem]
+    parts += [in_style(f"{it.name}: {it.problem}", "red") for it in plan.tables if it.problem]
     if waiting:
-        parts.append(Text(f"{len(waiting)} requests wait for the edge to take them."))
+        parts.append(f"{len(waiting)} requests wait for the edge to take them.")
     return Group(*parts)
 
 

@@ -7,8 +7,8 @@ from tests.unit.test_import_rules import Module, all_modules, inside
 #: From the lowest up. What is in one line imports nothing of the others there; edge/__init__.py and its siblings explain them.
 LAYERS = {
     "headrace": (
-        {"__version__", "errors", "status.answer", "waiting"},
-        {"formats"},
+        {"__version__", "errors", "printable", "status.answer", "waiting"},
+        {"formats", "terminal"},
         {"configuration", "files", "findings", "position", "schema", "warm_loads"},
         {"batch", "logs", "metrics", "process", "registry", "retention", "schemas", "status"},
         {"doors"},

@@ -3,7 +3,6 @@
 from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from edge.observability.figures import Figures
 from edge.postgres.snapshot_table import named
@@ -12,6 +11,7 @@ from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore, as_dict, as_table
 from headrace.errors import NeedsOperator
 from headrace.status.answer import SnapshotStatus, snapshot_of
+from headrace.terminal import Terminal
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_condition_is_shown_to_nobody():
     plan = Plan(source="a/b")
     plan.add_all(["s.t"], where="card = '4929-1234'", replace=False, now_ms=1)
     plan.add_all(["s.u"], where=None, replace=False, now_ms=1)
-    console = Console(width=200, file=StringIO())
+    console = Terminal(width=200, file=StringIO())
     console.print(as_table(plan, []))
     shown = as_dict(plan, [])
     assert "s.t (by a condition)" in console.file.getvalue()
