@@ -146,8 +146,8 @@ def statement_failed(state: str | None, words: str, address: str, user: str) -> 
         what = _STATEMENT_WRONG.get(state) or _STATEMENT_WRONG.get(state[:2], "cannot be run")
         return NeedsOperator(
             f"database {address}: a statement over the table {what} (SQLSTATE {state})",
-            hint="Check the condition that was given, the row filter of the publication, and the table's columns and policies. The "
-            "server's log has its own words.",
+            hint="Check the condition that was given, the row filter of the publication, and the table's columns and policies. "
+            "The server's log has its own words.",
         )
     return running(state, words, address, user)
 

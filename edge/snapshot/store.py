@@ -23,7 +23,7 @@ from rich.table import Table
 
 from edge.records.alterations import KnownColumn, Published, TableDescription
 from edge.snapshot.plan import Plan, TablePlan, parse
-from headrace import files
+from headrace import doors, files
 from headrace.formats import SNAPSHOT_REQUEST, TABLE_HISTORY, UNREADABLE
 from headrace.terminal import in_style
 
@@ -194,8 +194,11 @@ class SnapshotStore:
             except OSError as error:
                 # Those behind it must not overtake it.
                 raise files.problem(path, "read", error) from error
-            except UNREADABLE:
-                _log.exception("snapshot request %s is damaged and was removed: request it again", path)
+            except UNREADABLE as error:
+                # Its condition may hold values of rows, and so may the words of the error.
+                doors.log_unexpected(
+                    _log, f"snapshot request {path} is damaged and was removed: request it again", error
+                )
                 self.taken(path)
         return requests
 

@@ -65,12 +65,14 @@ def test_a_plan_that_is_damaged_or_anothers_needs_an_operator(folder, tmp_path, 
     assert found.value.hint
 
 
-def test_a_damaged_request_is_removed_and_the_others_stay(folder, tmp_path):
+def test_a_damaged_request_is_removed_and_the_others_stay(folder, tmp_path, caplog):
     folder.request(Request(kind="pause"))
-    (tmp_path / "snapshot-requests" / "0.json").write_text("{")
+    (tmp_path / "snapshot-requests" / "0.json").write_text("""{"version": 1, "kind": "card = '4929-1234'"}""")
 
     assert [request.kind for _, request in folder.waiting()] == ["pause"]
     assert len(list((tmp_path / "snapshot-requests").iterdir())) == 1
+    assert "0.json is damaged and was removed: request it again: ValidationError at " in caplog.text
+    assert "4929" not in caplog.text
 
 
 def test_status_tells_no_keys_of_rows():
