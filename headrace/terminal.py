@@ -5,14 +5,16 @@ A string that a `Terminal` prints is text, whatever brackets it has. Styles come
 """
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import TextColumn
 from rich.style import Style
 from rich.text import Span, Text
 
 from headrace.printable import printable
+
+if TYPE_CHECKING:
+    from rich.progress import TextColumn
 
 #: A place for a value in a template, with how it is formatted.
 _PLACE = re.compile(r"\{(?::([^{}]*))?\}")
@@ -47,6 +49,8 @@ def in_style(value: object, style: str | Style) -> Text:
     return Text(printable(str(value)), style=style)
 
 
-def description_column() -> TextColumn:
+def description_column() -> "TextColumn":
     """Return the column of a progress bar with what is being done."""
+    from rich.progress import TextColumn
+
     return TextColumn("{task.description}", markup=False)
