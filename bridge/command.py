@@ -13,6 +13,7 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_bridge
 from headrace.hold import HOLD
+from headrace.printable import echo
 from headrace.process import give_back_freed
 from headrace.status.answer import SourceStatus
 
@@ -73,10 +74,10 @@ def init(path: Path, tables: tuple[str, ...]) -> None:
 
     file = load(path, BridgeFile)
     for topic in make(admin(file.kafka), file, tables):
-        print(f"topic {topic.topic}: {topic.partitions} partitions, {topic.what}")
+        echo(f"topic {topic.topic}: {topic.partitions} partitions, {topic.what}")
     for name, stream in file.streams.items():
         for source, partitions in stream.sources.items():
-            print(f"source {source}: {', '.join(f'{topic}{list(partitions)}' for topic in file.topics(name))}")
+            echo(f"source {source}: {', '.join(f'{topic}{list(partitions)}' for topic in file.topics(name))}")
 
 
 @bridge.command()
@@ -88,18 +89,17 @@ def doctor(path: Path, as_json: bool) -> None:
     Brokers, topics, positions, the schema registry, certificates, the interconnect; also while bridges run. Exit code 3 when
     something is wrong; warnings alone are 0.
     """
-    from rich.console import Console
-
     from bridge.doctor import examine
     from headrace.errors import NeedsOperator
     from headrace.findings import as_json as in_json
     from headrace.findings import is_wrong, show
+    from headrace.terminal import Terminal
 
     findings = list(examine(load(path, BridgeFile)))
     if as_json:
-        print(in_json(findings))
+        echo(in_json(findings))
     else:
-        show(findings, Console(highlight=False))
+        show(findings, Terminal())
     if is_wrong(findings):
         sys.exit(NeedsOperator.exit_code)
 
@@ -113,7 +113,7 @@ def positions(path: Path, as_json: bool) -> None:
 
     positions_of_sources = survey(load(path, BridgeFile))
     if as_json:
-        print(json.dumps(positions_of_sources, indent=2))
+        echo(json.dumps(positions_of_sources, indent=2))
         return
     columns = ("source", "position", "epoch", "partitions", "committed_at", "bridge", "withheld")
     _table(
@@ -136,7 +136,7 @@ def topics(path: Path, as_json: bool) -> None:
     file = load(path, BridgeFile)
     partitions = owners(admin(file.kafka), file)
     if as_json:
-        print(json.dumps(partitions, indent=2))
+        echo(json.dumps(partitions, indent=2))
         return
     _table(("stream", "topic", "holds", "partition", "source", "in_kafka"), partitions)
 
@@ -159,11 +159,11 @@ def dead_letters(path: Path, stream: str, *, as_json: bool, only_open: bool) -> 
     file.stream(stream)
     rows = [each for each in whole_topics.dead_letters(file, stream) if each["state"] == "open" or not only_open]
     if as_json:
-        print(json.dumps(rows, indent=2))
+        echo(json.dumps(rows, indent=2))
     elif rows:
         _show(("state", "source", "table", "op", "bytes", "position", "offset", "sha256", "column", "key"), rows)
     else:
-        print(f"stream {stream}: no {'open ' * only_open}dead letters")
+        echo(f"stream {stream}: no {'open ' * only_open}dead letters")
 
 
 @bridge.command()
@@ -185,7 +185,7 @@ def schema(path: Path, form: str | None, table: str, source: str | None, *, of_k
 
     if form is None:
         raise click.UsageError("one of --connect, --json-schema, --avro, --sql is missing")
-    print(render_schema(form, *read_newest(load(path, BridgeFile), table, source), of_key=of_key))
+    echo(render_schema(form, *read_newest(load(path, BridgeFile), table, source), of_key=of_key))
 
 
 @bridge.command()
@@ -206,7 +206,7 @@ def move(path: Path, sources: tuple[str, ...]) -> None:
     for source, moved in move_sources(file, admin(file.kafka), sources).items():
         stream = streams[source]
         partitions = list(file.stream(stream).sources[source])
-        print(f"source {source}: goes on after {moved.position} in {file.topic(stream)}{partitions}")
+        echo(f"source {source}: goes on after {moved.position} in {file.topic(stream)}{partitions}")
 
 
 @bridge.command()
@@ -225,7 +225,7 @@ def forget(path: Path, source: str, *, discard_withheld: bool) -> None:
     file = load(path, BridgeFile)
     held = forget_source(file, admin(file.kafka), source, discard_withheld=discard_withheld)
     partitions = ", ".join(f"{topic}[{partition}]" for topic, partition in sorted(held.offsets))
-    print(f"source {source}: forgotten; it was at {held.position or 'no position'} in {partitions}, which are free now")
+    echo(f"source {source}: forgotten; it was at {held.position or 'no position'} in {partitions}, which are free now")
 
 
 @bridge.command("export")
@@ -243,9 +243,9 @@ def export_positions(path: Path) -> None:
     from headrace.errors import NeedsOperator
 
     export, errors = transfer.export_positions(load(path, BridgeFile))
-    print(msgspec.json.format(msgspec.json.encode(export)).decode())
+    echo(msgspec.json.format(msgspec.json.encode(export)).decode())
     for source, error in errors.items():
-        print(f"source {source} is left out: {error.message}. {error.hint}", file=sys.stderr)
+        echo(f"source {source} is left out: {error.message}. {error.hint}", err=True)
     if errors:
         sys.exit(NeedsOperator.exit_code)
 
@@ -269,7 +269,7 @@ def import_positions(path: Path, sources: tuple[str, ...], export: BinaryIO, *, 
     for source, done in transfer.import_positions(
         file, admin(file.kafka), exported, only=sources, accept_gap=accept_gap
     ):
-        print(f"source {source}: {done}")
+        echo(f"source {source}: {done}")
 
 
 def _listed(offsets: list[dict[str, Any]]) -> str:
@@ -278,16 +278,16 @@ def _listed(offsets: list[dict[str, Any]]) -> str:
 
 def _show(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     """Print a table that folds what is long where a person reads it, and nothing where a program does."""
-    from rich.console import Console
     from rich.table import Table
-    from rich.text import Text
+
+    from headrace.terminal import Terminal, in_style
 
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         table.add_column(column, overflow="fold", justify="right" if column == "bytes" else "left")
     for row in rows:
-        table.add_row(*(Text(str(row[column] or "-"), style="yellow" * (row[column] == "open")) for column in columns))
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=10_000)
+        table.add_row(*(in_style(row[column] or "-", "yellow" * (row[column] == "open")) for column in columns))
+    console = Terminal() if sys.stdout.isatty() else Terminal(width=10_000)
     console.print(table)
 
 
@@ -297,7 +297,7 @@ def _table(columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
     lines += [[str(row[column]) if row[column] not in {None, ""} else "-" for column in columns] for row in rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(columns))]
     for line in lines:
-        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+        echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def read_status(file: BridgeFile) -> list[SourceStatus]:

@@ -24,6 +24,7 @@ from headrace.configuration.new import new_edge
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
 from headrace.hold import HOLD
 from headrace.position import Position
+from headrace.printable import echo
 from headrace.requests import caller
 from headrace.status.answer import SourceStatus
 
@@ -56,13 +57,11 @@ def pass_command(path: str, *, gtid: str | None, lsn: str | None, yes: bool, as_
     question = f"Give up the changes of transaction {transaction} of {config.source.name}?"
     passed = pass_transaction(config, transaction, lambda: yes or click.confirm(question))
     if passed is None:
-        click.echo("Nothing was passed.")
+        echo("Nothing was passed.")
     elif as_json:
-        click.echo(json.dumps({"transaction": passed.transaction, "by": passed.by, "at_ms": passed.at_ms}))
+        echo(json.dumps({"transaction": passed.transaction, "by": passed.by, "at_ms": passed.at_ms}))
     else:
-        click.echo(
-            f"Transaction {passed.transaction} is passed when the edge runs again; then copy the tables that need it."
-        )
+        echo(f"Transaction {passed.transaction} is passed when the edge runs again; then copy the tables that need it.")
 
 
 def pass_transaction(config: EdgeFile, transaction: str, consents: Callable[[], bool]) -> Passed | None:
@@ -180,13 +179,13 @@ def init(
     if identity is not None:
 
         def consents(statements: list[str]) -> bool:
-            click.echo("\n".join(statements))
+            echo("\n".join(statements))
             if not (yes or sys.stdin.isatty()):
                 raise ConfigurationError("nobody can be asked: standard input is no terminal", hint="Add --yes.")
             return yes or click.confirm("Run these statements?")
 
-        alter_replica_identities(config, click.echo, consents)
-    initialise(config, adoption, click.echo, snapshot=copies, replace=replace)
+        alter_replica_identities(config, echo, consents)
+    initialise(config, adoption, echo, snapshot=copies, replace=replace)
 
 
 @edge.command()
@@ -198,11 +197,10 @@ def doctor(path: str, *, as_json: bool) -> None:
     Before 'init' and at any time after it, next to a running edge too. Exit code 3 when something is wrong; warnings alone
     are 0.
     """
-    from rich.console import Console
-
     from edge.doctor.examine import examine
     from headrace.findings import as_json as in_json
     from headrace.findings import is_wrong, show
+    from headrace.terminal import Terminal
 
     config = load(path, EdgeFile)
     if not logging.getLogger().isEnabledFor(logging.DEBUG):
@@ -211,9 +209,9 @@ def doctor(path: str, *, as_json: bool) -> None:
         logging.getLogger("proton").setLevel(logging.CRITICAL)
     findings = list(examine(config))
     if as_json:
-        click.echo(in_json(findings))
+        echo(in_json(findings))
     else:
-        show(findings, Console(highlight=False))
+        show(findings, Terminal())
     if is_wrong(findings):
         sys.exit(NeedsOperator.exit_code)
 
@@ -243,11 +241,11 @@ def retire(path: str, *, dry_run: bool, yes: bool, force: bool, state_only: bool
     def consents() -> bool:
         return not dry_run and (yes or click.confirm(f"Retire {config.source.name}?"))
 
-    if not retire_source(config, click.echo, consents, force=force, state_only=state_only):
-        click.echo("Nothing was removed.")
+    if not retire_source(config, echo, consents, force=force, state_only=state_only):
+        echo("Nothing was removed.")
         return
-    click.echo(f"Next: take {config.source.name} out of the bridges' files, and run")
-    click.echo(f"  headrace bridge forget {config.source.name} --config FILE")
+    echo(f"Next: take {config.source.name} out of the bridges' files, and run")
+    echo(f"  headrace bridge forget {config.source.name} --config FILE")
 
 
 @edge.command()
@@ -257,11 +255,11 @@ def position(path: str, *, as_json: bool) -> None:
     """Show the checkpoint and the slot."""
     values = read_position(load(path, EdgeFile))
     if as_json:
-        click.echo(json.dumps(values))
+        echo(json.dumps(values))
         return
     width = max(map(len, values))
     for name, value in values.items():
-        click.echo(f"{name:{width}}  {'-' if value is None else value}")
+        echo(f"{name:{width}}  {'-' if value is None else value}")
 
 
 def read_position(config: EdgeFile) -> dict[str, str | int | None]:

@@ -181,13 +181,12 @@ def _run() -> NoReturn:
         if logs.structured():
             logs.log_error(error)
             sys.exit(error.exit_code)
-        from rich.console import Console
-        from rich.markup import escape
+        from headrace.terminal import Terminal, styled
 
-        console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print(f"[bold red]headrace:[/] {escape(error.message)}")
+        console = Terminal(stderr=True, soft_wrap=True)
+        console.print(styled("[bold red]headrace:[/] {}", error.message))
         if error.hint:
-            console.print(f"[bold]What to do:[/] {escape(error.hint)}")
+            console.print(styled("[bold]What to do:[/] {}", error.hint))
         sys.exit(error.exit_code)
     except Exception:
         # Python's own exit code of an error is 1, which means here that the answer is no.

@@ -53,6 +53,11 @@ class Door:
         )
 
 
+def log_unexpected(log: logging.Logger, what: str, error: BaseException) -> None:
+    """Log an error that nobody expected by its class and place: its text, and a traceback, may hold values of rows."""
+    log.error("%s: %s at %s", what, type(error).__name__, place_of(error))
+
+
 def place_of(error: BaseException) -> str:
     """Return the innermost line of this project in an error's traceback, as `file:line`."""
     frames = traceback.extract_tb(error.__traceback__)

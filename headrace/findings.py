@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from headrace.errors import ReplicationError
+from headrace.terminal import Terminal, in_style, styled
 
 T = TypeVar("T")
 
@@ -54,18 +53,19 @@ def as_json(findings: list[Finding]) -> str:
     return msgspec.json.format(msgspec.json.encode([finding._asdict() for finding in findings]), indent=1).decode()
 
 
-def show(findings: list[Finding], console: Console) -> None:
+def show(findings: list[Finding], console: Terminal) -> None:
     """Print a line a finding, what fixes it below, whole so that it can be copied, and a verdict."""
     width = max(len(finding.check) for finding in findings)
     for finding in findings:
         line = Table.grid(padding=(0, 1, 0, 0))
         for column in (7, width, None):
             line.add_column(min_width=column, overflow="fold")
-        line.add_row(f"[{_STYLES[finding.level]}]{finding.level}[/]", escape(finding.check), escape(finding.text))
+        line.add_row(in_style(finding.level, _STYLES[finding.level]), finding.check, finding.text)
         console.print(line)
         if finding.fix:
-            console.print(f"        [bold]{escape(finding.fix)}[/]", soft_wrap=True)
+            console.print(styled("        [bold]{}[/]", finding.fix), soft_wrap=True)
     wrong, warnings = (sum(finding.level == level for finding in findings) for level in ("wrong", "warning"))
     style = _STYLES["wrong" if wrong else "warning" if warnings else "ok"]
     plural = "" if warnings == 1 else "s"
-    console.print(f"[{style}]{wrong} wrong, {warnings} warning{plural}[/], {len(findings)} findings.")
+    verdict = in_style(f"{wrong} wrong, {warnings} warning{plural}", style)
+    console.print(styled("{}, {} findings.", verdict, len(findings)))

@@ -14,17 +14,17 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, Protocol
 
-import click
 import msgspec
 from msgspec import Meta
-from rich.console import Console
 
 from headrace import doors, findings
 from headrace.configuration.value_types import SOURCE_NAME
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.formats import ANSWER, REQUEST, UNREADABLE
+from headrace.printable import echo
 from headrace.status.answer import Answer
-from headrace.status.table import console, screen
+from headrace.status.table import screen
+from headrace.terminal import Terminal
 
 #: Addresses of a source: where its edge receives requests, and where it sends answers.
 REQUESTS, ANSWERS = "requests/", "answers/"
@@ -289,25 +289,19 @@ def show(kind: str, content: Content, *, as_json: bool) -> None:
         data = content.data
         # What the command in the region prints, where it prints something else for people.
         data = data["plan"] if isinstance(data, dict) and "plan" in data else data
-        click.echo(msgspec.json.format(msgspec.json.encode(data), indent=1))
+        echo(msgspec.json.format(msgspec.json.encode(data), indent=1))
         return
     try:
         if kind == "status":
-            out = console()
+            out = Terminal()
             out.print(screen([msgspec.convert(content.data, Answer)], out.width))
         elif kind == "doctor":
             rows = msgspec.convert(content.data, list[dict[str, str]])
-            findings.show([findings.Finding(**each) for each in rows], Console(highlight=False))  # type: ignore[arg-type]
+            findings.show([findings.Finding(**each) for each in rows], Terminal())  # type: ignore[arg-type]
         else:
-            click.echo(_lines(content.data))
+            echo("\n".join(msgspec.convert(content.data["lines"], list[str])))
     except (TypeError, KeyError, *UNREADABLE) as error:
         raise CorruptInput(
             f"the edge's answer to {kind!r} is not understood",
             hint="With --json it is printed as it is. Are edge and headquarters of releases that go together?",
         ) from error
-
-
-def _lines(data: Any) -> str:
-    """Return the lines of an answer, without what a terminal would obey."""
-    lines = msgspec.convert(data["lines"], list[str])
-    return "\n".join("".join(each if each.isprintable() else "?" for each in line) for line in lines)

@@ -21,6 +21,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.configuration.value_types import IN_WORDS, SOURCE_NAME
 from headrace.errors import ConfigurationError
+from headrace.printable import echo
 
 Engine = Literal["postgresql", "mariadb", "mysql"]
 State = Literal["done", "to do", "look"]
@@ -266,7 +267,7 @@ def add(
     steps = plan(new)
     findings_of = _run_doctors(new) if look else {}
     if as_json:
-        click.echo(
+        echo(
             json.dumps(
                 [step._asdict() for step in steps] + [{"place": place, "found": f} for place, f in findings_of.items()]
             )
@@ -275,7 +276,7 @@ def add(
     _show(name, steps)
     for place, findings in findings_of.items():
         for finding in findings:
-            click.echo(f"{place} doctor, {finding['level']}: {finding['check']}: {finding['text']}")
+            echo(f"{place} doctor, {finding['level']}: {finding['check']}: {finding['text']}")
 
 
 def _engine(edge: EdgeFile | None, option: Engine | None) -> Engine:
@@ -330,12 +331,12 @@ def _run_doctors(new: NewSource) -> dict[str, list[dict[str, str]]]:
 
 def _show(name: str, steps: list[Step]) -> None:
     left = sum(step.state == "to do" for step in steps)
-    click.echo(f"What {name} needs; {left} to do by the files:" if left else f"What {name} needs; the files are ready:")
+    echo(f"What {name} needs; {left} to do by the files:" if left else f"What {name} needs; the files are ready:")
     for number, step in enumerate(steps, 1):
-        click.echo(f"\n{number}. {step.place} ({step.state}): {step.text}")
+        echo(f"\n{number}. {step.place} ({step.state}): {step.text}")
         for command in step.run:
-            click.echo(f"     {command}")
+            echo(f"     {command}")
         if step.content:
-            click.echo(f"   in {step.file}:")
+            echo(f"   in {step.file}:")
             for line in step.content.splitlines():
-                click.echo(f"     {line}")
+                echo(f"     {line}")

@@ -13,12 +13,13 @@ from datetime import timedelta
 from typing import Any, Literal
 
 import click
-from rich.console import Console
 
 from headrace import warm_loads
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.new import new_lake
 from headrace.errors import NotConnected, Retryable
+from headrace.printable import echo
+from headrace.terminal import Terminal, styled
 from headrace.waiting import StopRequest
 from headrace.warm_loads import OnProgress, Request
 from spark_jobs import command_options, table_command
@@ -75,9 +76,9 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
 
     def show(done: job.Report) -> None:
         if as_json:
-            click.echo(json.dumps(done.plain()))
+            echo(json.dumps(done.plain()))
         else:
-            load.show(Console(highlight=False, soft_wrap=True), done)
+            load.show(Terminal(soft_wrap=True), done)
 
     outlook = preflight.Outlook() if continuous else preflight.look(file, stream, only)
     if outlook.report:
@@ -85,7 +86,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         return
     spark = session(file, few=outlook.few)
     if not continuous:
-        with load.show_progress(Console(stderr=True)) as on_progress:
+        with load.show_progress(Terminal(stderr=True)) as on_progress:
             done = job.run(spark, file, stream, only=only, accept_gap=accept_gap, on_progress=on_progress)
         show(done)
         done.check()
@@ -123,14 +124,15 @@ def load_at_server(
             if not shown:
                 from spark_jobs import load as job
 
-                shown.append(ending.enter_context(job.show_progress(Console(stderr=True))))
+                shown.append(ending.enter_context(job.show_progress(Terminal(stderr=True))))
             shown[0](step, done, todo)
 
         answer = warm_loads.load(connection, request, on_progress)
     if answer is None:
         return False
     if answer.report is not None:
-        click.echo(json.dumps(answer.report) if as_json else answer.text, nl=as_json)
+        # Its text has the styles of the server's own Terminal.
+        sys.stdout.write(f"{json.dumps(answer.report)}\n" if as_json else answer.text)
     answer.check()
     return True
 
@@ -146,10 +148,14 @@ def check(stream: str, config: str, *, as_json: bool) -> None:
 
     result = job.check(file, stream)
     if as_json:
-        click.echo(json.dumps(result))
+        echo(json.dumps(result))
         return
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{stream}[/]: topic {result['topic']!r} can be loaded: {result['records']:,} offsets to go")
+    console = Terminal(soft_wrap=True)
+    console.print(
+        styled(
+            "[bold]{}[/]: topic {} can be loaded: {:,} offsets to go", stream, repr(result["topic"]), result["records"]
+        )
+    )
     for place in result["partitions"]:
         where = f"{place['topic']}, " if place["topic"] != result["topic"] else ""
         console.print(
@@ -185,7 +191,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     state = published_tables.positions(spark, file, stream)
     held = offsets.of_table(spark, file, bronze.table_path(file, stream), stream, envelope.COLUMNS)
     if not as_json:
-        load.show_positions(command_options.console(markup=True), state, held)
+        load.show_positions(command_options.console(), state, held)
         return
     own = file.topic(stream)
     others = {name: topic.offsets for name, topic in sorted(held.topics.items()) if name != own}
@@ -196,7 +202,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     }
     finished = state.finished_at.isoformat() if state.finished_at else None
     document = {"stream": stream, "load": state.load, "finished_at": finished, "bronze_version": state.bronze_version}
-    click.echo(
+    echo(
         json.dumps(document | {"positions": state.positions, "offsets": held.of(own).offsets, "tables": tables} | more)
     )
 
@@ -229,7 +235,7 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
         done = job.Report(bronze=again.of_bronze(spark, file, stream, since))
     else:
         point = again.positions(spark, file, stream, since) if since else None
-        with load.show_progress(Console(stderr=True)) as on_progress:
+        with load.show_progress(Terminal(stderr=True)) as on_progress:
             done = job.Report(
                 silver=again.of_silver(
                     spark, file, stream, point, on_progress=lambda done, todo: on_progress("silver", done, todo)
@@ -237,9 +243,9 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
             )
         metastore.after_load(spark, file, stream)
     if as_json:
-        click.echo(json.dumps(done.plain()))
+        echo(json.dumps(done.plain()))
     else:
-        load.show(Console(highlight=False, soft_wrap=True), done)
+        load.show(Terminal(soft_wrap=True), done)
     done.check()
 
 
@@ -263,10 +269,11 @@ def rebuild(stream: str, table: str, config: str, *, as_json: bool) -> None:
     done = job.rebuild(spark, file, stream, table)
     metastore.after_load(spark, file, stream)
     if as_json:
-        click.echo(json.dumps(asdict(done)))
+        echo(json.dumps(asdict(done)))
         return
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]rebuilt[/] {table}: load {done.load}, {done.changes:,} changes, {done.seconds:.1f} s")
+    console = Terminal(soft_wrap=True)
+    words = (table, done.load, done.changes, done.seconds)
+    console.print(styled("[bold]rebuilt[/] {}: load {}, {:,} changes, {:.1f} s", *words))
     for source, position in sorted(done.copies.items()):
         console.print(f"  {source}: from its copy at {position}")
     if done.former is not None:
@@ -290,14 +297,15 @@ def maintain(stream: str, config: str, *, as_json: bool) -> None:
     from spark_jobs.session import session
 
     spark = session(file)
-    with load.show_progress(Console(stderr=True)) as on_progress:
+    with load.show_progress(Terminal(stderr=True)) as on_progress:
         done = job.maintain(spark, file, stream, on_progress=lambda done, todo: on_progress("maintenance", done, todo))
     metastore.after_load(spark, file, stream)
     if as_json:
-        click.echo(json.dumps(asdict(done)))
+        echo(json.dumps(asdict(done)))
         return
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]maintained[/] {stream}: {len(done.compacted)} tables compacted, {done.seconds:.1f} s")
+    console = Terminal(soft_wrap=True)
+    words = (stream, len(done.compacted), done.seconds)
+    console.print(styled("[bold]maintained[/] {}: {} tables compacted, {:.1f} s", *words))
     for path, (old, new) in sorted(done.compacted.items()):
         console.print(f"  {path}: {old} files became {new}")
     for path in done.skipped:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from time import monotonic
 
 import click
-from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
+from headrace.terminal import Terminal
 
 config = click.option(
     "--config", "-c", required=True, type=click.Path(dir_okay=False), help="The lake's file (TOML, docs/lake.md)."
@@ -29,9 +29,9 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON d
 _WIDTH = 1_000_000
 
 
-def console(*, markup: bool = False) -> Console:
-    """Return a console that cuts nothing where there is no terminal, and takes no name for markup."""
-    return Console(highlight=False, markup=markup, width=None if sys.stdout.isatty() else _WIDTH)
+def console() -> Terminal:
+    """Return what cuts nothing where there is no terminal."""
+    return Terminal(width=None if sys.stdout.isatty() else _WIDTH)
 
 
 def file_of(config: str, stream: str) -> LakeFile:

@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from pyspark.sql import SparkSession
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
+from headrace.terminal import Terminal, description_column, styled
 from headrace.waiting import StopRequest
 from spark_jobs import lineage, run_log, tuning
 from spark_jobs.bronze import load as bronze
@@ -256,18 +256,19 @@ def follow(
 _COUNTED = {"bronze": "records", "silver": "tables", "maintenance": "tables"}
 
 
-def show(console: Console, report: Report) -> None:
+def show(console: Terminal, report: Report) -> None:
     """Print what a load did, a line for each partition, source and table that moved."""
     raw, current = report.bronze, report.silver
     if raw is not None:
         rate = f", {raw.records / raw.seconds:,.0f} a second" if raw.records and raw.seconds else ""
+        what = f"{raw.records:,} records, {raw.files} files, {raw.seconds:.1f} s{rate}"
         console.print(
-            f"[bold]bronze[/] {raw.stream}: {raw.records:,} records, {raw.files} files, {raw.seconds:.1f} s{rate}"
-            if raw.records
-            else f"[bold]bronze[/] {raw.stream}: nothing new ({raw.seconds:.1f} s)"
+            styled("[bold]bronze[/] {}: {}", raw.stream, what if raw.records else f"nothing new ({raw.seconds:.1f} s)")
         )
         for source, count in sorted(raw.quarantined.items()):
-            console.print(f"  [bold red]{source}: {count:,} records are quarantined[/], see the table 'quarantine'")
+            console.print(
+                styled("  [bold red]{}: {:,} records are quarantined[/], see the table 'quarantine'", source, count)
+            )
         for topic, ranges in [(raw.topic, raw.ranges), *sorted(raw.tables.items())]:
             for partition, (start, end) in sorted(ranges.items()):
                 console.print(f"  {topic}/{partition}: offsets {start} to {end - 1}")
@@ -283,24 +284,24 @@ def show(console: Console, report: Report) -> None:
     _show_end(console, report)
 
 
-def _show_end(console: Console, report: Report) -> None:
+def _show_end(console: Terminal, report: Report) -> None:
     if report.metastore is not None:
-        console.print(f"  {report.metastore.line()}", markup=False)
+        console.print(f"  {report.metastore.line()}")
     for source, seconds in sorted(report.lag.items()):
         console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
 
 
-def _show_tables(console: Console, done: SilverReport) -> None:
+def _show_tables(console: Terminal, done: SilverReport) -> None:
     """Print the tables that stopped, and those that may differ from their source."""
     for table, problem in sorted(done.problems.items()):
-        console.print(f"  [bold red]{table} stopped:[/] {problem}", highlight=False)
+        console.print(styled("  [bold red]{} stopped:[/] {}", table, problem))
     for table, error in sorted(done.failed.items()):
-        console.print(f"  [bold red]{table} failed, and is tried again:[/] {error}", highlight=False)
+        console.print(styled("  [bold red]{} failed, and is tried again:[/] {}", table, error))
     for table, warning in sorted(done.warnings.items()):
-        console.print(f"  [yellow]{table}:[/] {warning}", highlight=False)
+        console.print(styled("  [yellow]{}:[/] {}", table, warning))
 
 
-def _show_silver(console: Console, done: SilverReport) -> None:
+def _show_silver(console: Terminal, done: SilverReport) -> None:
     """Print a line of all tables together."""
     what = f"{sum(done.changes.values()):,} changes into {len(done.changes)} tables"
     if done.load is not None:
@@ -309,15 +310,14 @@ def _show_silver(console: Console, done: SilverReport) -> None:
         what += f" of group {done.group.number}/{done.group.of}, not published yet, {done.seconds:.1f} s"
     else:
         what = f"nothing new ({done.seconds:.1f} s)"
-    console.print(f"[bold]silver[/] {done.stream}: {what}")
+    console.print(styled("[bold]silver[/] {}: {}", done.stream, what))
 
 
-def show_positions(console: Console, state: Published, held: Progress) -> None:
+def show_positions(console: Terminal, state: Published, held: Progress) -> None:
     """Print what is published of a stream."""
     finished = f"{state.finished_at:%Y-%m-%d %H:%M:%S} UTC" if state.finished_at else "-"
-    console.print(
-        f"[bold]{state.stream}[/]: load {state.load}, published {finished}, bronze version {state.bronze_version}"
-    )
+    what = (state.stream, state.load, finished, state.bronze_version)
+    console.print(styled("[bold]{}[/]: load {}, published {}, bronze version {}", *what))
     table = Table("source", "published up to")
     for source, position in sorted(state.positions.items()):
         table.add_row(source, position)
@@ -330,13 +330,13 @@ def show_positions(console: Console, state: Published, held: Progress) -> None:
 
 
 @contextmanager
-def show_progress(console: Console) -> Iterator[OnProgress]:
+def show_progress(console: Terminal) -> Iterator[OnProgress]:
     """Show how far a load, or maintenance, is while it runs: as bars on a terminal, else as a line now and then."""
     if not console.is_terminal:
-        lines = Occasionally(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
+        lines = Occasionally(lambda line: console.print(line, soft_wrap=True))
         yield lambda step, done, todo: lines.write(f"{step}: {done:,} of {todo:,} {_COUNTED.get(step, '')}".rstrip())
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (description_column(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Bars(*columns, console=console, transient=True) as bars:
         shown: dict[str, TaskID] = {}
 

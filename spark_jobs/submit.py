@@ -18,11 +18,12 @@ if (_HERE / "__init__.py").exists():
     sys.path[0] = str(_HERE.parent)
 
 import click  # noqa: E402 - as above.
-from rich.console import Console  # noqa: E402 - as above.
 
 from headrace.configuration.lake import LakeFile  # noqa: E402 - as above.
 from headrace.configuration.load import load as load_file  # noqa: E402 - as above.
 from headrace.errors import ReplicationError  # noqa: E402 - as above.
+from headrace.printable import echo  # noqa: E402 - as above.
+from headrace.terminal import Terminal  # noqa: E402 - as above.
 from spark_jobs import load, preflight  # noqa: E402 - as above.
 from spark_jobs.session import session  # noqa: E402 - as above.
 from spark_jobs.silver.tables_load import TableGroup  # noqa: E402 - as above.
@@ -48,13 +49,13 @@ def submit(stream: str, config: str, step: load.Step | None, group: str | None, 
         tables = TableGroup.parse(group) if group else None
         outlook = preflight.look(lake, stream, step)
         done = outlook.report or _run(lake, stream, step, tables, few=outlook.few)
-        load.show(Console(highlight=False, soft_wrap=True), done)
+        load.show(Terminal(soft_wrap=True), done)
         if not report_stopped:
             done.check()
     except ReplicationError as error:
-        click.echo(f"headrace: {error.message}", err=True)
+        echo(f"headrace: {error.message}", err=True)
         if error.hint:
-            click.echo(f"What to do: {error.hint}", err=True)
+            echo(f"What to do: {error.hint}", err=True)
         sys.exit(error.exit_code)
 
 
@@ -67,7 +68,7 @@ def find_file(config: str) -> str:
 def _run(lake: LakeFile, stream: str, step: load.Step | None, group: TableGroup | None, *, few: bool) -> load.Report:
     spark = session(lake, name=f"headrace {stream} {step or 'load'}", few=few)
     try:
-        with load.show_progress(Console(stderr=True)) as on_progress:
+        with load.show_progress(Terminal(stderr=True)) as on_progress:
             return load.run(spark, lake, stream, only=step, group=group, on_progress=on_progress)
     finally:
         spark.stop()

@@ -18,6 +18,7 @@ import click
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.printable import echo
 from headrace.waiting import StopRequest
 from spark_jobs import command_options
 
@@ -45,7 +46,7 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
     if stopped:
         listed_tables = [table for table in listed_tables if table.state == "stopped"]
     if as_json:
-        click.echo(json.dumps([asdict(table) for table in listed_tables], ensure_ascii=False))
+        echo(json.dumps([asdict(table) for table in listed_tables], ensure_ascii=False))
     else:
         published_tables.show(command_options.console(), listed_tables)
     if stopped and listed_tables:
@@ -73,9 +74,9 @@ def register(streams: tuple[str, ...], config: str, *, dry_run: bool, as_json: b
     all_done = [metastore.register(spark, file, stream, whole=not dry_run, dry_run=dry_run) for stream in chosen]
     for done in all_done:
         if as_json:
-            click.echo(json.dumps(asdict(done), ensure_ascii=False))
+            echo(json.dumps(asdict(done), ensure_ascii=False))
         else:
-            click.echo(f"{done.line()}{' (nothing was changed)' if dry_run else ''}")
+            echo(f"{done.line()}{' (nothing was changed)' if dry_run else ''}")
 
 
 @click.command()
@@ -106,7 +107,7 @@ def changed(stream: str, config: str, *, since: int | None) -> None:
         commits = delta_log.commits(session(file, writes=False), published.path(file))
         moves = moved(filter(None, (delta_log.read_note(info, publication.NOTE) for _, info in commits)))
     load, tables = moves
-    click.echo(json.dumps({"stream": stream, "load": load, "tables": tables}, ensure_ascii=False))
+    echo(json.dumps({"stream": stream, "load": load, "tables": tables}, ensure_ascii=False))
 
 
 @click.command()
@@ -117,7 +118,7 @@ def sources(config: str, *, dbt: bool) -> None:  # noqa: ARG001 - other forms ma
     from headrace.lake import open as open_lake
     from headrace.lake.dbt import sources as write
 
-    click.echo(write(open_lake(config).at()), nl=False)
+    echo(write(open_lake(config).at()), nl=False)
 
 
 @click.command()
@@ -202,8 +203,8 @@ def serve(config: str) -> None:
 
     def ready(connect: int, thrift: int) -> None:
         host = file.serve.connect.rpartition(":")[0]
-        click.echo(f"Spark Connect: sc://{host}:{connect}")
-        click.echo(f"JDBC: jdbc:hive2://{file.serve.thrift.rpartition(':')[0]}:{thrift}")
+        echo(f"Spark Connect: sc://{host}:{connect}")
+        echo(f"JDBC: jdbc:hive2://{file.serve.thrift.rpartition(':')[0]}:{thrift}")
 
     server.run(file, stopped, ready)
 
@@ -231,7 +232,7 @@ def drop(stream: str, table: str, config: str, *, undo: bool, dry_run: bool, as_
     if not dry_run:
         metastore.after_load(spark, file, stream)
     if as_json:
-        click.echo(json.dumps(asdict(done) | {"dry_run": dry_run}))
+        echo(json.dumps(asdict(done) | {"dry_run": dry_run}))
         return
     console = command_options.console()
     if done.done == "nothing":
@@ -304,7 +305,7 @@ def erase(
     if as_json:
         others = [asdict(report) for report in reports[:-1]]
         done_last = asdict(reports[-1]) | {"dry_run": dry_run, "related": others, "related_without_rows": none}
-        click.echo(json.dumps(done_last, ensure_ascii=False))
+        echo(json.dumps(done_last, ensure_ascii=False))
         return
     _print_erased(stream, reports, none, dry_run=dry_run)
 

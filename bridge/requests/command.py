@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.kafka import KafkaConnection
@@ -15,6 +14,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.configuration.sections import Topics
 from headrace.errors import ConfigurationError
+from headrace.terminal import Terminal
 
 #: Columns where there is no terminal: nothing is cut in a log.
 _WIDTH = 1000
@@ -82,7 +82,7 @@ def _arguments(
             "give tables to copy (or --all), or one of --status, --pause, --resume and --cancel",
             hint="For example: headrace ask jakarta/bank snapshot public.orders --config bridge.toml",
         )
-    width = Console().width if sys.stdout.isatty() else _WIDTH
+    width = Terminal().width if sys.stdout.isatty() else _WIDTH
     what = "copy" if copies else given[0]
     return {"do": what, "tables": list(tables), "replace": replace, "width": max(40, min(width, _WIDTH))}
 

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
-from rich.console import Console
 
 from edge.answers.verify_session import Verification
 from edge.observability.figures import Figures
@@ -38,6 +37,7 @@ from headrace.formats import UNREADABLE
 from headrace.process import PROCESS
 from headrace.requests import Request
 from headrace.status.answer import Answer, Health, SourceStatus, refused_inputs, snapshot_of
+from headrace.terminal import Terminal
 from headrace.verify import contract, sources
 from headrace.verify.comparison import Database, Reading, SourceTable
 from headrace.verify.contract import IDLE_SECONDS, Reply
@@ -285,7 +285,7 @@ def _status(folder: store.SnapshotStore, width: int) -> dict[str, Any]:
     waiting = [request for _, request in folder.waiting()]
     plan = folder.plan()
     out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(as_table(plan, waiting))
+    Terminal(file=out, width=width, color_system=None).print(as_table(plan, waiting))
     return {"lines": [line.rstrip() for line in out.getvalue().splitlines()], "plan": as_dict(plan, waiting)}
 
 

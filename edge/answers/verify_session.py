@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from edge.progress.checkpoint import Checkpoint
+from headrace import doors
 from headrace.errors import UNEXPECTED, CorruptInput, ReplicationError
 from headrace.verify import contract
 from headrace.verify.comparison import Database, Engine, SourceSide, SourceTable
@@ -124,8 +125,8 @@ class Verification:
             if self._database is not None:
                 _log.warning("the snapshot of the verification of %r is lost: %s", self.caller, error.message)
             self._answer(Reply(state="failed", failure=contract.failure(error)))
-        except Exception:  # noqa: BLE001 - the verification fails, the edge goes on.
-            _log.exception("a verification failed: unexpected error")
+        except Exception as error:  # noqa: BLE001 - the verification fails, the edge goes on.
+            doors.log_unexpected(_log, "a verification failed", error)
             self._answer(Reply(state="failed", failure=_unexpected_failure()))
         finally:
             self._database = None
@@ -155,8 +156,8 @@ class Verification:
             return Reply(state="done", rows=self._rows, result=self._result(database, what))
         except ReplicationError as error:
             return Reply(state="failed", failure=contract.failure(error))
-        except Exception:  # noqa: BLE001 - as above.
-            _log.exception("a step of a verification failed: unexpected error")
+        except Exception as error:  # noqa: BLE001 - as above.
+            doors.log_unexpected(_log, "a step of a verification failed", error)
             return Reply(state="failed", failure=_unexpected_failure())
 
     def _result(self, database: Database, what: contract.Step) -> Any:

@@ -25,6 +25,7 @@ from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError
 from headrace.formats import UNREADABLE
+from headrace.printable import echo
 
 #: Rows in one request.
 _MANY = 200
@@ -203,13 +204,13 @@ def snapshot(
         folder.request(
             Request(kind="snapshot", tables=[unquoted(name) for name in tables], where=where, replace=replace)
         )
-        click.echo(f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it.")
+        echo(f"Asked for a snapshot of {', '.join(tables) or 'every published table'}. --status shows it.")
     elif letters is not None:
         _ask_again(folder, config, letters.read())
     elif steering:
         (kind,) = steering
         folder.request(Request(kind=kind, tables=[unquoted(name) for name in tables]))  # type: ignore[arg-type]
-        click.echo(f"Asked to {kind} snapshots.")
+        echo(f"Asked to {kind} snapshots.")
     else:
         _show(folder, watch=watch, as_json=as_json)
 
@@ -223,25 +224,25 @@ def _ask_again(folder: SnapshotStore, config: EdgeFile, letters: bytes) -> None:
     for request in copies:
         folder.request(request)
     for words in choice.left_out:
-        click.echo(words)
+        echo(words)
     if not copies:
-        click.echo("No row is to be copied.")
+        echo("No row is to be copied.")
         return
     tables = ", ".join(f"{len(keys)} of {table}" for table, keys in choice.keys.items())
-    click.echo(f"Asked for rows by their keys: {tables}. --status shows them.")
+    echo(f"Asked for rows by their keys: {tables}. --status shows them.")
 
 
 def _show(folder: SnapshotStore, *, watch: bool, as_json: bool) -> None:
-    from rich.console import Console
     from rich.live import Live
 
     from edge.snapshot.store import as_dict, as_table, is_quiet
+    from headrace.terminal import Terminal
 
     if as_json:
-        click.echo(json.dumps(as_dict(*_now(folder))))
+        echo(json.dumps(as_dict(*_now(folder))))
         return
     # Nothing is cut where there is no terminal.
-    console = Console() if sys.stdout.isatty() else Console(width=10_000)
+    console = Terminal() if sys.stdout.isatty() else Terminal(width=10_000)
     if not watch:
         console.print(as_table(*_now(folder)))
         return

@@ -1,8 +1,8 @@
 """What PostgreSQL complains of, by who must act: NotConnected for the loop, NeedsOperator with the SQL that fixes it.
 
 Errors of an open connection are known by their SQLSTATE. While connecting libpq gives words only: known sentences are an
-operator's matter, everything else is tried again. Messages of the server are passed on by their first line, which names
-objects and holds no row values; of classes whose words may hold them, only the SQLSTATE is passed on.
+operator's matter, everything else is tried again. Messages of the server are passed on by their first line where its class of
+SQLSTATE has words of objects, files and processes alone; of all others, which may hold values of rows, only the SQLSTATE is.
 """
 
 import re
@@ -50,11 +50,13 @@ class SlotTaken(LogTaken):
         )
 
 
-#: Classes of SQLSTATE whose words may hold values of rows: data exceptions, and constraints.
-_OF_VALUES = {"22", "23"}
-_WITHHELD = (
-    "SQLSTATE {state}: a value of a row cannot be converted, computed or stored (the server's log has its words)"
-)
+#: Classes of SQLSTATE whose words name objects, settings, files or processes: the connection (08), a transaction's state (25),
+#: who connects to what (28, 3D, 3F), what gave way to another (40), what statements name (42), resources (53), states of objects
+#: (55), an operator's intervention (57), the server's system (58). Not those of data and constraints (22, 23), of functions and
+#: `raise` (P0, 38, 39), of foreign servers (HV), of what is too long or not supported (54, 0A), of defects (XX).
+_NAMING = {"00", "08", "25", "28", "3D", "3F", "40", "42", "53", "55", "57", "58"}
+_OF_VALUES = "a value of a row cannot be converted, computed or stored (the server's log has its words)"
+_WITHHELD = {"22": _OF_VALUES, "23": _OF_VALUES, "P0": "a function refused (the server's log has its words)"}
 #: Classes that are of the connection or of an operator's intervention, not of what the log holds.
 _PASSING = {"00", "08", "28", "57"}
 
@@ -91,7 +93,10 @@ def connecting(words: str, address: str, user: str, database: str) -> Replicatio
 
 def running(state: str | None, words: str, address: str, user: str) -> ReplicationError:
     """Return the error of a statement or stream that ended with this SQLSTATE and these words."""
-    line = _first_line(words) if state is None or state[:2] not in _OF_VALUES else _WITHHELD.format(state=state)
+    if state is None or state[:2] in _NAMING:
+        line = _first_line(words)
+    else:
+        line = f"SQLSTATE {state}: {_WITHHELD.get(state[:2], 'the server failed (its log has its words)')}"
     if state == "55006":
         slot, pid = re.search(r'slot "([^"]*)"', words), re.search(r"PID (\d+)", words)
         return SlotTaken(f"database {address}: {line}", slot[1] if slot else "", int(pid[1]) if pid else 0)
@@ -120,6 +125,9 @@ _STATEMENT_WRONG = {
     "42703": "names a column that does not exist",
     "42P01": "names a table that does not exist",
     "42883": "uses an operator or function that does not exist for these types",
+    "P0": "calls a function that refuses",
+    "38": "calls a function that fails",
+    "39": "calls a function that fails",
 }
 
 
@@ -133,13 +141,13 @@ def stream_failed(state: str | None, words: str, address: str, user: str) -> Rep
 
 def statement_failed(state: str | None, words: str, address: str, user: str) -> ReplicationError:
     """Return the error of a question that an operator's own condition is part of."""
-    if state is not None and state[:2] in {"22", "42", "0A", "2B", "54"} and state != "42501":
+    if state is not None and state[:2] in {"0A", "22", "2B", "38", "39", "42", "54", "P0"} and state != "42501":
         # The server's words quote values: of rows that a condition or a row filter casts, and of the condition.
         what = _STATEMENT_WRONG.get(state) or _STATEMENT_WRONG.get(state[:2], "cannot be run")
         return NeedsOperator(
             f"database {address}: a statement over the table {what} (SQLSTATE {state})",
-            hint="Check the condition that was given, the row filter of the publication, and the table's columns. The server's "
-            "log has its own words.",
+            hint="Check the condition that was given, the row filter of the publication, and the table's columns and policies. "
+            "The server's log has its own words.",
         )
     return running(state, words, address, user)
 

@@ -20,12 +20,12 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from rich.text import Text
 
 from edge.records.alterations import KnownColumn, Published, TableDescription
 from edge.snapshot.plan import Plan, TablePlan, parse
-from headrace import files
+from headrace import doors, files
 from headrace.formats import SNAPSHOT_REQUEST, TABLE_HISTORY, UNREADABLE
+from headrace.terminal import in_style
 
 _log = logging.getLogger(__name__)
 
@@ -194,8 +194,11 @@ class SnapshotStore:
             except OSError as error:
                 # Those behind it must not overtake it.
                 raise files.problem(path, "read", error) from error
-            except UNREADABLE:
-                _log.exception("snapshot request %s is damaged and was removed: request it again", path)
+            except UNREADABLE as error:
+                # Its condition may hold values of rows, and so may the words of the error.
+                doors.log_unexpected(
+                    _log, f"snapshot request {path} is damaged and was removed: request it again", error
+                )
                 self.taken(path)
         return requests
 
@@ -263,8 +266,8 @@ def as_table(plan: Plan, waiting: Sequence[Request]) -> RenderableType:
     table.add_column("left", justify="right")
     for it in plan.tables:
         table.add_row(
-            Text(it.name + (" (by a condition)" if it.where is not None else "")),
-            Text(it.state, style=_COLOURS[it.state]),
+            it.name + (" (by a condition)" if it.where is not None else ""),
+            in_style(it.state, _COLOURS[it.state]),
             ProgressBar(total=100, completed=_done(it), width=20),
             f"{it.rows:,}",
             f"{it.estimate:,}" if it.estimate >= 0 else "?",
@@ -272,9 +275,9 @@ def as_table(plan: Plan, waiting: Sequence[Request]) -> RenderableType:
             _duration(it.seconds_left) if it.state == "running" else "",
         )
     parts: list[RenderableType] = [table]
-    parts += [Text(f"{it.name}: {it.problem}", style="red") for it in plan.tables if it.problem]
+    parts += [in_style(f"{it.name}: {it.problem}", "red") for it in plan.tables if it.problem]
     if waiting:
-        parts.append(Text(f"{len(waiting)} requests wait for the edge to take them."))
+        parts.append(f"{len(waiting)} requests wait for the edge to take them.")
     return Group(*parts)
 
 

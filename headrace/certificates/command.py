@@ -22,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from headrace.configuration.value_types import SOURCE_NAME
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.files import write_private
+from headrace.printable import echo
 
 #: How long certificates last, in days: an authority is seldom replaced, and outlives what it issued.
 AUTHORITY_DAYS, DAYS = 1825, 90
@@ -212,7 +213,7 @@ def certs(
         _report(routers, [routers.server(name, hosts, days) for name, hosts in interior_routers], days)
     for name, into, owner in deliveries:
         paths = list(deliver(folder, name, into, owner))
-        click.echo(f"copies       {into}: {', '.join(str(path.relative_to(into)) for path in paths)}")
+        echo(f"copies       {into}: {', '.join(str(path.relative_to(into)) for path in paths)}")
 
 
 def _parse_hosts(option: str, text: str) -> tuple[str, list[str]]:
@@ -234,9 +235,9 @@ def _parse_copy(text: str) -> tuple[str, Path, int | None]:
 
 
 def _report(authority: "Authority", certificates: list[Path], days: float) -> None:
-    click.echo(f"authority    {authority.certificate_file}")
+    echo(f"authority    {authority.certificate_file}")
     for path in certificates:
-        click.echo(f"certificate  {path}, key {path.with_suffix('.key').name}, {days:g} days")
+        echo(f"certificate  {path}, key {path.with_suffix('.key').name}, {days:g} days")
 
 
 def deliver(folder: Path, name: str, into: Path, owner: int | None) -> Iterator[Path]:

@@ -15,6 +15,7 @@ from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.configuration.load import File, parsed, read
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
+from headrace.printable import echo
 
 _KINDS = ("edge", "bridge", "lake")
 _EXPECTATION = "Correct the expression. Loads go on without it, and 'headrace lake tables' shows the reason."
@@ -48,15 +49,15 @@ def check(context: click.Context, files: tuple[Path, ...], kind: str | None, *, 
             wrong, error = True, problem
         if as_json:
             message = error.message if error else None
-            click.echo(json.dumps({"file": str(path), "ok": error is None, "error": message, "deprecated": old}))
+            echo(json.dumps({"file": str(path), "ok": error is None, "error": message, "deprecated": old}))
         elif error is not None:
-            click.echo(error.message)
+            echo(error.message)
             if error.hint:
-                click.echo(f"  What to do: {error.hint}")
+                echo(f"  What to do: {error.hint}")
         else:
-            click.echo(f"{path}: ok, {_name_of(type(file))}")
+            echo(f"{path}: ok, {_name_of(type(file))}")
             for sentence in old:
-                click.echo(f"  Deprecated: {sentence}")
+                echo(f"  Deprecated: {sentence}")
     if wrong:
         context.exit(2)
 
@@ -72,11 +73,11 @@ def show(file: Path, kind: str | None, *, only_set: bool, as_json: bool) -> None
     text, given = parsed(file.absolute())
     shown = [each for each in values(settings, given, text, resolved) if not (only_set and each.origin == "default")]
     if as_json:
-        click.echo(json.dumps({each.place: {"value": each.value, "from": each.origin} for each in shown}, indent=2))
+        echo(json.dumps({each.place: {"value": each.value, "from": each.origin} for each in shown}, indent=2))
         return
     width = min(60, max((len(f"{each.place} = {each.text}") for each in shown), default=0))
     for each in shown:
-        click.echo(f"{f'{each.place} = {each.text}':<{width}}  # {each.origin}")
+        echo(f"{f'{each.place} = {each.text}':<{width}}  # {each.origin}")
 
 
 @config.command()
@@ -85,7 +86,7 @@ def schema(kind: str) -> None:
     """Print the JSON Schema of a file, for editors that complete and check TOML by one."""
     from headrace.configuration import reference
 
-    click.echo(json.dumps(reference.schema(reference.KINDS[kind]), indent=2))
+    echo(json.dumps(reference.schema(reference.KINDS[kind]), indent=2))
 
 
 @config.command("reference")
@@ -93,7 +94,7 @@ def reference_command() -> None:
     """Print the reference of all fields as Markdown."""
     from headrace.configuration import reference
 
-    click.echo(reference.markdown(), nl=False)
+    echo(reference.markdown(), nl=False)
 
 
 def _read(path: Path, kind: str | None) -> tuple[File, Any]:

@@ -13,6 +13,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.configuration.value_types import IN_WORDS, SOURCE_NAME
 from headrace.errors import ConfigurationError
+from headrace.printable import echo
 
 _DATABASES = {"postgresql": 5432, "postgres": 5432, "mariadb": 3306, "mysql": 3306}
 #: By scheme, what Debezium's connector calls the database.
@@ -189,9 +190,7 @@ def new_edge(source: str, database: str, interconnect: str, state: str, server_i
         text = text[:begin] + _by_debezium(parts, unquote(name), variable) + text[end:]
     _write(output, text)
     load(output, EdgeFile)
-    click.echo(
-        f"{output} written. Next: 'headrace edge init --config {output}', then 'headrace edge run --config {output}'."
-    )
+    echo(f"{output} written. Next: 'headrace edge init --config {output}', then 'headrace edge run --config {output}'.")
 
 
 @click.command("new")
@@ -217,7 +216,7 @@ def new_bridge(
     )
     _write(output, text)
     load(output, BridgeFile)
-    click.echo(
+    echo(
         f"{output} written. Next: 'headrace bridge init --config {output}', then 'headrace bridge run --config {output}'."
     )
 
@@ -237,7 +236,7 @@ def new_lake(bootstrap: str, root: str, stream: str, sources: tuple[str, ...], o
     )
     _write(output, text)
     load(output, LakeFile)
-    click.echo(f"{output} written. Next: 'headrace lake load {stream} --config {output}'.")
+    echo(f"{output} written. Next: 'headrace lake load {stream} --config {output}'.")
 
 
 def _by_debezium(parts: SplitResult, name: str, variable: str) -> str:

@@ -12,6 +12,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.configuration.secret import Secret
 from headrace.errors import ConfigurationError
+from headrace.printable import echo
 
 if TYPE_CHECKING:
     from headrace.console.security import Identity, Network
@@ -99,7 +100,7 @@ def console(
         )
     )
     logs.serve("console")
-    click.echo(f"console: {served.url} (Ctrl-C stops it)", err=True)
+    echo(f"console: {served.url} (Ctrl-C stops it)", err=True)
     served.run()
 
 

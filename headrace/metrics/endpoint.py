@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from headrace import doors
 from headrace.errors import ConfigurationError
 from headrace.status.answer import Answer, Health
 
@@ -81,8 +82,9 @@ class _Server(http.server.ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the base class calls it.
         """Log what ended a request; that its visitor is gone, or was closed as the oldest, is no news."""
-        if not isinstance(sys.exception(), OSError):
-            _log.exception("a request to the endpoint of metrics failed")
+        error = sys.exception()
+        if error is not None and not isinstance(error, OSError):
+            doors.log_unexpected(_log, "a request to the endpoint of metrics failed", error)
 
     def shutdown_request(self, request: Any) -> None:
         """Forget one that was answered."""

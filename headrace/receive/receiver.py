@@ -26,19 +26,16 @@ import click
 
 from headrace import doors, logs
 from headrace.amqp.connection import Connection, Connector
-from headrace.amqp.errors import Role, hide_password
-from headrace.amqp.links import Accept, Arriving, Outcome, Reject, Release, settle
+from headrace.amqp.errors import TOO_LARGE, Role, hide_password
+from headrace.amqp.links import TRANSFER_LIMIT, Accept, Arriving, Outcome, Reject, Release, close, discard, settle
 from headrace.configuration.secret import Secret
 from headrace.configuration.sections import Client
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected
 from headrace.receive.message import Inbox, Received, Waiting, decode
 from headrace.waiting import StopRequest
 
-_ROLE = Role(
-    "receiver",
-    "receive from",
-    if_not_found="Check the address, and [deliveries.NAME] address in the bridge's file.",
-)
+_NOT_FOUND = "Check the address, and [deliveries.NAME] address in the bridge's file."
+_ROLE = Role("receiver", "receive from", if_not_found=_NOT_FOUND)
 _numbers = itertools.count(1)
 #: The largest message that is received, in bytes: Kafka's records are smaller.
 _LARGEST_MESSAGE = 256 << 20
@@ -55,7 +52,6 @@ class Receiving(Connection):
         self._address = address
         self._inbox = inbox
         self._credit = credit
-        #: Called when the other side has accepted the attach.
         self._attached = attached
         self._link: Any = None
         self._arriving = Arriving(_LARGEST_MESSAGE)
@@ -69,7 +65,7 @@ class Receiving(Connection):
 
     def attach(self) -> None:
         """Attach to the address."""
-        # A name of its own for each process: a bridge would take two of one name for one.
+        # A bridge would take two links of one name for one.
         self._link = self.loop.attach_receiver(self.connection, self._address, f"{self._address}/{next(_numbers)}")
         self._link.flow(self._credit)
 
@@ -93,8 +89,6 @@ class Receiving(Connection):
         self._unsettled.clear()
         self._link = None
 
-    # What Proton calls.
-
     def on_link_remote_open(self, event: Any) -> None:
         """Note that the other side accepted the attach; an answer without a source is the first half of a refusal."""
         if event.link.remote_source.address:
@@ -105,22 +99,28 @@ class Receiving(Connection):
     def on_delivery(self, event: Any) -> None:
         """Take a message in once it is complete."""
         link, delivery = event.link, event.delivery
-        if delivery.aborted:
+        if self.is_ending:
+            discard(link, delivery)
+        elif delivery.aborted:
             self._arriving.drop()
             delivery.settle()
             link.flow(1)
         elif delivery.readable:
-            try:
-                data = self._arriving.read(link, delivery)
-            except CorruptInput as error:
-                doors.MEMORY.refuse(error, self._address)
-                self.end(NeedsOperator(f"{self._address} at {hide_password(self.url)}: {error.message}"))
-                return
-            if data is not None:
-                self._take(link, delivery, data)
+            self._read(link, delivery)
 
-    def _take(self, link: Any, delivery: Any, data: bytes | bytearray) -> None:
-        """Take a message in, or reject it."""
+    def _read(self, link: Any, delivery: Any) -> None:
+        """Take a message in or reject it, once it is complete; end the connection where it is too large."""
+        try:
+            data = self._arriving.read(link, delivery)
+        except CorruptInput as error:
+            doors.MEMORY.refuse(error, self._address)
+            close(link, TRANSFER_LIMIT if link.credit < 0 else TOO_LARGE, error.message)
+            # It may come again at once: attempts come more seldom each time.
+            self.worked = False
+            self.end(NotConnected(f"{self._address} at {hide_password(self.url)}: {error.message}"))
+            return
+        if data is None:
+            return
         message = decode(data)
         if message is None:
             settle(delivery, Reject("amqp:decode-error", "this is no AMQP message with a body of bytes or text"))

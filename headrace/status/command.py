@@ -16,7 +16,6 @@ from pathlib import Path
 import click
 import msgspec
 from rich.live import Live
-from rich.markup import escape
 
 from headrace import __version__
 from headrace.configuration.bridge import BridgeFile
@@ -24,8 +23,10 @@ from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, ReplicationError
 from headrace.formats import UNREADABLE
+from headrace.printable import echo
 from headrace.status.answer import Answer, SourceStatus, refused_inputs
-from headrace.status.table import console, screen
+from headrace.status.table import screen
+from headrace.terminal import Terminal
 
 _TIMEOUT = 5.0
 #: The state of a source that another bridge serves.
@@ -184,9 +185,9 @@ def status(
 def _print(answers: list[Answer], *, as_json: bool, indent: int = 0) -> None:
     if as_json:
         document = msgspec.json.encode(answers[0] if len(answers) == 1 else answers)
-        click.echo(msgspec.json.format(document, indent=indent))
+        echo(msgspec.json.format(document, indent=indent))
     else:
-        out = console()
+        out = Terminal()
         out.print(screen(answers, out.width))
 
 
@@ -195,13 +196,13 @@ def _watch(paths: tuple[Path, ...], at: tuple[str, ...], *, as_json: bool) -> No
         while True:
             _print([fetch(path, at) for path in paths], as_json=True, indent=-1)
             time.sleep(_EVERY)
-    out = console()
+    out = Terminal()
     with Live(console=out, auto_refresh=False, screen=out.is_terminal) as live:
         while True:
             try:
                 shown = screen([fetch(path, at) for path in paths], out.width)
             except ReplicationError as error:
                 # It may be back at the next look.
-                shown = escape(f"{error.message}. {error.hint}")
+                shown = f"{error.message}. {error.hint}"
             live.update(shown, refresh=True)
             time.sleep(_EVERY)

@@ -1,10 +1,11 @@
 """The status as a person reads it: a line a source that fits 80 columns, and below it what needs words."""
 
-from rich.console import Console, Group, RenderableType
-from rich.markup import escape
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from headrace.status.answer import Answer, Cost, DeliveryStatus, SourceStatus, cost_of, cost_of_all
+from headrace.terminal import in_style, styled
 
 #: From this many columns on, positions are shown whole, and when an edge was heard.
 _WIDE = 120
@@ -14,7 +15,7 @@ _YELLOW, _RED = 10.0, 60.0
 _SHOWN_COSTS = 10
 #: From this share of what may be in flight on, distance limits the source.
 _FULL = 0.8
-_LEGEND = "[dim]read, accept, commit: each behind the source's log. log: what it keeps.[/]"
+_LEGEND = "read, accept, commit: each behind the source's log. log: what it keeps."
 _STYLES = {
     "serving": "green",
     "capturing": "green",
@@ -34,21 +35,16 @@ def screen(answers: list[Answer], width: int) -> RenderableType:
         parts += _refused(answer)
         parts += [_costs(answer)] if answer.memory_bytes is not None else []
     if any(answer.running for answer in answers):
-        parts.append(_LEGEND)
+        parts.append(in_style(_LEGEND, "dim"))
     return Group(*parts)
 
 
-def console() -> Console:
-    """Return where it is printed."""
-    return Console(highlight=False)
-
-
-def _head(answer: Answer) -> str:
+def _head(answer: Answer) -> Text:
     if not answer.running:
-        return f"[bold]{answer.part}[/], [red]no answer[/]: {escape(answer.reason)}. What is durable:"
-    state = "[green]ready[/]" if answer.ready else "[bold red]not ready[/]"
-    reason = "" if answer.ready or not answer.reason else f": {escape(answer.reason)}"
-    return f"[bold]{answer.part}[/] {escape(answer.version)} at {escape(answer.address)}, {state}{reason}"
+        return styled("[bold]{}[/], [red]no answer[/]: {}. What is durable:", answer.part, answer.reason)
+    state = in_style("ready", "green") if answer.ready else in_style("not ready", "bold red")
+    reason = "" if answer.ready or not answer.reason else f": {answer.reason}"
+    return styled("[bold]{}[/] {} at {}, {}{}", answer.part, answer.version, answer.address, state, reason)
 
 
 def _table(answer: Answer, *, wide: bool) -> Table:
@@ -78,10 +74,10 @@ def _deliveries(answer: Answer) -> Table:
     return table
 
 
-def _delivery_cells(delivery: DeliveryStatus) -> list[str]:
+def _delivery_cells(delivery: DeliveryStatus) -> list[str | Text]:
     return [
-        escape(delivery.delivery),
-        f"[{_STYLES.get(delivery.state, 'yellow')}]{escape(delivery.state)}[/]",
+        delivery.delivery,
+        in_style(delivery.state, _STYLES.get(delivery.state, "yellow")),
         _count(delivery.records_per_second),
         _count(delivery.pending),
         _lag(delivery.oldest_pending_seconds),
@@ -90,9 +86,9 @@ def _delivery_cells(delivery: DeliveryStatus) -> list[str]:
     ]
 
 
-def _delivery_words(answer: Answer) -> list[str]:
+def _delivery_words(answer: Answer) -> list[Text]:
     return [
-        f"[yellow]{escape(delivery.delivery)}:[/] {escape(each)}"
+        styled("[yellow]{}:[/] {}", delivery.delivery, each)
         for delivery in answer.deliveries
         for each in [delivery.reason, *delivery.warnings]
         if each
@@ -115,13 +111,13 @@ def _costs(answer: Answer) -> Table:
         table.add_row(f"{len(costs)} sources, with their edges", *_cost_cells(together))
     costs.sort(key=lambda each: (-(each[1].cpu_cores or 0.0), -(each[1].wan_bytes_per_second or 0.0)))
     for name, cost in costs[:_SHOWN_COSTS]:
-        table.add_row(f"  {escape(name)}", *_cost_cells(cost))
+        table.add_row(f"  {name}", *_cost_cells(cost))
     return table
 
 
-def _cost_cells(cost: Cost) -> list[str]:
+def _cost_cells(cost: Cost) -> list[str | Text]:
     ratio = cost.in_flight_ratio
-    flight = "-" if ratio is None else f"[{'yellow' if ratio >= _FULL else 'default'}]{ratio:.0%}[/]"
+    flight = "-" if ratio is None else in_style(f"{ratio:.0%}", "yellow" if ratio >= _FULL else "default")
     return [
         cores(cost.cpu_cores),
         size(cost.memory_bytes),
@@ -131,23 +127,25 @@ def _cost_cells(cost: Cost) -> list[str]:
     ]
 
 
-def _refused(answer: Answer) -> list[str]:
+def _refused(answer: Answer) -> list[Text]:
     """Return a line for each sender whose inputs were refused."""
     by_sender: dict[str, list[str]] = {}
     for each in answer.refused:
         by_sender.setdefault(each.sender, []).append(f"{each.door} {each.count}")
     return [
-        f"[yellow]{escape(sender or 'a sender without a name')}:[/] inputs refused since the start: {escape(', '.join(counts))}"
+        styled(
+            "[yellow]{}:[/] inputs refused since the start: {}", sender or "a sender without a name", ", ".join(counts)
+        )
         for sender, counts in by_sender.items()
     ]
 
 
-def _cells(answer: Answer, source: SourceStatus, *, wide: bool) -> list[str]:
-    first = [escape(source.source), _state(source), _position(source.position, wide=wide)]
+def _cells(answer: Answer, source: SourceStatus, *, wide: bool) -> list[str | Text]:
+    first: list[str | Text] = [source.source, _state(source), _position(source.position, wide=wide)]
     bridge = answer.part == "bridge"
     if not answer.running:
         return [*first, (source.committed_at or "-") if bridge else size(source.retained_wal_bytes)]
-    cells = [
+    cells: list[str | Text] = [
         *first,
         _count(source.records_per_second),
         _lag(source.captured_lag_seconds),
@@ -159,19 +157,19 @@ def _cells(answer: Answer, source: SourceStatus, *, wide: bool) -> list[str]:
     return [*cells, duration(source.heard_seconds)] if bridge and wide else cells
 
 
-def _state(source: SourceStatus) -> str:
+def _state(source: SourceStatus) -> Text:
     """Return the state; that of the edge, where the bridge is well and the edge is not."""
     state = source.state
     if state == "serving" and source.edge_state not in {None, "capturing"}:
         state = f"edge: {source.edge_state}"
-    return f"[{_STYLES.get(state, 'yellow')}]{escape(state)}[/]"
+    return in_style(state, _STYLES.get(state, "yellow"))
 
 
-def _words(answer: Answer) -> list[str]:
+def _words(answer: Answer) -> list[Text]:
     lines = []
     for source in answer.sources:
         texts = [source.reason, *source.warnings]
-        lines += [f"[yellow]{escape(source.source)}:[/] {escape(each)}" for each in texts if each]
+        lines += [styled("[yellow]{}:[/] {}", source.source, each) for each in texts if each]
     return lines
 
 
@@ -185,11 +183,11 @@ def _position(position: str | None, *, wide: bool) -> str:
     return f"{commit.lstrip('x0') or '0'}/{ordinal.lstrip('0') or '0'}"
 
 
-def _lag(seconds: float | None) -> str:
+def _lag(seconds: float | None) -> str | Text:
     text = duration(seconds)
     if seconds is None or seconds < _YELLOW:
         return text
-    return f"[{'red' if seconds >= _RED else 'yellow'}]{text}[/]"
+    return in_style(text, "red" if seconds >= _RED else "yellow")
 
 
 def duration(seconds: float | None) -> str:

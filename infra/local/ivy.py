@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from rich.console import Console
-
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+from headrace.terminal import Terminal, styled
 
 _UNREACHABLE = re.compile(
     r"UnknownHost|Host .* not found|Connection (refused|timed out|reset)|SERVER ERROR|timed out|No route to host|"
@@ -47,7 +46,7 @@ class Group:
         return self.alone or self.extension != "jar"
 
 
-def resolve(group: Group, into: Path, cache: Path, console: Console) -> None:
+def resolve(group: Group, into: Path, cache: Path, console: Terminal) -> None:
     """Put the group's jars and all that they need into the folder.
 
     Raises NotConnected if the repository cannot be reached, NeedsOperator if a jar cannot be obtained.
@@ -74,17 +73,17 @@ def resolve(group: Group, into: Path, cache: Path, console: Console) -> None:
         raise _failure(group, output)
 
 
-def _run(command: list[str], console: Console, name: str) -> tuple[int, str]:
+def _run(command: list[str], console: Terminal, name: str) -> tuple[int, str]:
     output: list[str] = []
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy,
-        console.status(f"jars/{name}: resolving") as status,
+        console.status(styled("jars/{}: resolving", name)) as status,
     ):
         assert ivy.stdout is not None
         for line in ivy.stdout:
             output.append(line)
             if match := re.search(r"(?:SUCCESSFUL \]|found) \S+#(\S+?)(?:!| in|$)", line):
-                status.update(f"jars/{name}: {match[1]}")
+                status.update(styled("jars/{}: {}", name, match[1]))
     return ivy.returncode, "".join(output)
 
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.process import jar_folder
+from headrace.terminal import Terminal, styled
 from infra.local.ivy import Group, resolve
 
 _MANIFEST = "manifest.json"
@@ -152,7 +152,7 @@ def read_sums(file: Path = SUMS) -> dict[str, str]:
     return {name: total for total, name in (line.split("  ", 1) for line in file.read_text().splitlines())}
 
 
-def fetch(group: Group, into: Path, console: Console, sums: Mapping[str, str]) -> None:
+def fetch(group: Group, into: Path, console: Terminal, sums: Mapping[str, str]) -> None:
     """Make the group complete in its folder, of files with these sums; do nothing if it is.
 
     Raises NotConnected if the repository cannot be reached, NeedsOperator if a file cannot be obtained or has another sum.
@@ -168,7 +168,7 @@ def fetch(group: Group, into: Path, console: Console, sums: Mapping[str, str]) -
     resolve(group, partial, into / "cache", console)
     _check_sums(group, compute_sums(group, partial), sums)
     for archive in partial.glob("*.tar.gz"):
-        with console.status(f"jars/{group.name}: unpacking"), tarfile.open(archive) as file:
+        with console.status(styled("jars/{}: unpacking", group.name)), tarfile.open(archive) as file:
             # Early releases of Python 3.11 know no filters.
             safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
             file.extractall(partial, **safe)  # type: ignore[arg-type]  # noqa: S202 - a pinned file of the repository.
@@ -199,7 +199,7 @@ def _check_sums(group: Group, fetched: Mapping[str, str], sums: Mapping[str, str
             )
 
 
-def fetch_all(into: Path, console: Console, groups: Iterable[Group], sums: Mapping[str, str]) -> None:
+def fetch_all(into: Path, console: Terminal, groups: Iterable[Group], sums: Mapping[str, str]) -> None:
     """Make the groups complete; one process at a time does it, others wait."""
     into.mkdir(parents=True, exist_ok=True)
     with _locked(into / ".lock"):
@@ -266,7 +266,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def record_sums(file: Path, groups: Iterable[Group], console: Console) -> None:
+def record_sums(file: Path, groups: Iterable[Group], console: Terminal) -> None:
     """Fetch groups into an empty folder, and note the sums of what came in a file of sums, in place of the former ones."""
     sums = read_sums(file) if file.exists() else {}
     with tempfile.TemporaryDirectory(prefix="headrace-jars-") as scratch:
@@ -285,7 +285,7 @@ def main(arguments: list[str], purposes: Mapping[str, tuple[Group, ...]], sums: 
     parser.add_argument("purpose", choices=purposes, help="what they are for")
     parser.add_argument("--record", action="store_true", help="note the SHA-256 sums of what the repository has now")
     options = parser.parse_args(arguments)
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(soft_wrap=True)
     try:
         if options.record:
             record_sums(sums, purposes[options.purpose], console)
@@ -317,6 +317,6 @@ def jars(purposes: tuple[str, ...]) -> None:
     """
     into = jar_folder()
     groups = [group for purpose in purposes or ("lake",) for group in PURPOSES[purpose]]
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(soft_wrap=True)
     fetch_all(into, console, groups, read_sums())
     click.echo(f"headrace: the jars are in {into}")

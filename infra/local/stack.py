@@ -19,10 +19,9 @@ from typing import Any, Self
 
 import click
 import psutil
-from rich.console import Console
-from rich.markup import escape
 
 from headrace.errors import ConfigurationError, NeedsOperator
+from headrace.terminal import Terminal, in_style, styled
 from infra.local.kafka import Kafka
 from infra.local.mariadb import Mariadb
 from infra.local.postgres import Postgres
@@ -241,8 +240,8 @@ def _all_at_once(steps: list[Callable[[], None]]) -> None:
         step.result()
 
 
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True)
+def _console() -> Terminal:
+    return Terminal(soft_wrap=True)
 
 
 def _exists(folder: Path) -> bool:
@@ -278,12 +277,12 @@ def up(folder: Path, names: tuple[str, ...], mariadb_names: tuple[str, ...]) -> 
         stack = Stack(folder, postgres=postgres, mariadb=dict.fromkeys(mariadb_names), detached=True)
     before = {name for name, server in stack.servers.items() if server.running}
     if before < set(stack.servers):
-        with console.status("Starting " + ", ".join(sorted(set(stack.servers) - before))):
+        with console.status(styled("Starting {}", ", ".join(sorted(set(stack.servers) - before)))):
             stack.start()
     if before:
         console.print(f"Already running: {', '.join(sorted(before))}.")
     _show(console, stack)
-    console.print("[dim]Stop them with: headrace down. Their logs:[/] " + escape(str(stack.folder / "logs")))
+    console.print(styled("[dim]Stop them with: headrace down. Their logs:[/] {}", stack.folder / "logs"))
 
 
 @click.command()
@@ -293,17 +292,17 @@ def down(folder: Path, *, delete: bool) -> None:
     """Stop the local servers; what they hold stays, unless --delete is given."""
     console = _console()
     if not _exists(folder):
-        console.print(f"Nothing is running in {escape(str(folder.absolute()))}: there is no stack in it.")
+        console.print(f"Nothing is running in {folder.absolute()}: there is no stack in it.")
         return
     stack = Stack.load(folder)
     names = sorted(name for name, server in stack.servers.items() if server.running)
-    with console.status("Stopping " + ", ".join(names)):
+    with console.status(styled("Stopping {}", ", ".join(names))):
         stack.stop()
         if delete:
             stack.delete()
     console.print(f"Stopped: {', '.join(names)}." if names else "Nothing was running.")
     if delete:
-        console.print(f"Removed {escape(str(stack.folder))}.")
+        console.print(f"Removed {stack.folder}.")
 
 
 @click.command()
@@ -318,7 +317,7 @@ def status(folder: Path, *, as_json: bool) -> None:
         described = {name: _describe(stack, name) for name in stack.servers} if stack else {}
         click.echo(json.dumps({"folder": str(folder.absolute()), "running": running, "servers": described}, indent=1))
     elif stack is None:
-        console.print(f"There is no stack in {escape(str(folder.absolute()))}. Start one: headrace up.")
+        console.print(f"There is no stack in {folder.absolute()}. Start one: headrace up.")
     else:
         _show(console, stack)
     sys.exit(0 if running else 1)
@@ -338,10 +337,10 @@ def _describe(stack: Stack, name: str) -> dict[str, object]:
     }
 
 
-def _show(console: Console, stack: Stack) -> None:
+def _show(console: Terminal, stack: Stack) -> None:
     width = max(len(name) for name in stack.servers)
     for name, server in stack.servers.items():
-        state = "[green]running[/]" if server.running else "[red]stopped[/]"
+        state = in_style("running", "green") if server.running else in_style("stopped", "red")
         what = f"{server.kind} {stack.version(name)}"
         address = f"{server.user}@{server.address}" if server.user else server.address
-        console.print(f"{name:<{width}}  {what:<16}  {address:<24}  {state}  {escape(str(server.folder))}")
+        console.print(styled("{}  {:<16}  {:<24}  {}  {}", f"{name:<{width}}", what, address, state, server.folder))

@@ -27,10 +27,10 @@ from typing import Any
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from rich.console import Console
 
 from headrace import __version__
 from headrace.errors import NeedsOperator
+from headrace.terminal import Terminal
 from infra.local import jars
 from infra.release import java_build
 
@@ -202,7 +202,7 @@ def build(into: Path) -> list[Path]:
         tree, source = Path(scratch, "tree"), Path(scratch, "source")
         _copy_tracked(tree)
         for jar in (java_build.LOG_STORE, java_build.SERVE, java_build.DEBEZIUM):
-            file = java_build.build(jar, Path(scratch, "java"), Console(stderr=True))
+            file = java_build.build(jar, Path(scratch, "java"), Terminal(stderr=True))
             shutil.copy(file, tree / jar.package)
         sdist = _build("sdist", tree, into)
         with tarfile.open(sdist) as archive:

@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
-from rich.console import Console
 
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.process import class_archive, jar_folder, jvm_options_to_archive
+from headrace.terminal import Terminal
 from infra.local.ivy import Group
 from infra.local.jars import DEBEZIUM_POSTGRES, fetch_all, object_store, present, read_sums, spark
 from infra.local.kafka import Kafka
@@ -58,7 +58,7 @@ DEBEZIUM = Jar("edge/debezium", "headrace-debezium.jar", "debezium")
 _RELEASE, _TIME = "17", (1980, 1, 1, 0, 0, 0)
 
 
-def build(jar: Jar, into: Path, console: Console) -> Path:
+def build(jar: Jar, into: Path, console: Terminal) -> Path:
     """Make a jar in a folder, unless it is there and of the same sources; return it.
 
     Raises NeedsOperator if the sources do not compile.
@@ -89,7 +89,7 @@ def build(jar: Jar, into: Path, console: Console) -> Path:
     return file
 
 
-def _class_path(jar: Jar, console: Console) -> list[Path]:
+def _class_path(jar: Jar, console: Terminal) -> list[Path]:
     if jar is DEBEZIUM:
         fetch_all(jar_folder(), console, (DEBEZIUM_POSTGRES,), read_sums())
         return present(DEBEZIUM_POSTGRES)
@@ -104,7 +104,7 @@ def _class_path(jar: Jar, console: Console) -> list[Path]:
 _SECONDS = 600
 
 
-def make_class_archive(console: Console) -> None:
+def make_class_archive(console: Terminal) -> None:
     """Make the archive if there is none."""
     archive = class_archive(spark())
     if archive.exists():
@@ -146,7 +146,7 @@ def _rehearse(scratch: Path, archive: Path) -> None:
 
 
 if __name__ == "__main__":
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(soft_wrap=True)
     try:
         if sys.argv[1] == "archive":
             make_class_archive(console)

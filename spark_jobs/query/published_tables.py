@@ -9,13 +9,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from rich.console import Console
 from rich.table import Table as Printed
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
 from headrace.lake.own_tables import bronze_name, table_state
 from headrace.schema import TableSchema
+from headrace.terminal import Terminal
 from spark_jobs import run_log, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
@@ -220,7 +220,7 @@ def _count_rows(spark: SparkSession, path: str, version: int | None) -> int | No
     return None if row is None else int(row["n"])
 
 
-def show(console: Console, listed_tables: list[ListedTable]) -> None:
+def show(console: Terminal, listed_tables: list[ListedTable]) -> None:
     """Print a line for each table, then why tables stopped."""
     counted = any(table.rows is not None for table in listed_tables)
     printed = Printed("stream", "at the source", "in SQL", "state", *(["rows"] if counted else []), "published")
@@ -231,20 +231,18 @@ def show(console: Console, listed_tables: list[ListedTable]) -> None:
     console.print(printed)
     if keyless := [table.table for table in listed_tables if not table.keyed and table.state == "published"]:
         listed = ", ".join(keyless)
-        console.print(
-            f"without a key, so rows are known by all of their columns, and have no history: {listed}", markup=False
-        )
+        console.print(f"without a key, so rows are known by all of their columns, and have no history: {listed}")
     for table in listed_tables:
         if table.columns:
             listed = ", ".join(f"{name} as {stored}" for name, stored in table.columns.items())
-            console.print(f"{table.stream} {table.table} has columns under other names: {listed}", markup=False)
+            console.print(f"{table.stream} {table.table} has columns under other names: {listed}")
     for table in listed_tables:
         for name, quality in table.quality.items():
             if quality["problem"] is not None:
                 what = f"cannot be counted: {quality['problem']}"
             else:
                 what = f"{quality['total_failing']:,} of {quality['total']:,} rows do not meet it"
-            console.print(f"{table.stream} {table.table}, expectation {name}: {what}", markup=False)
+            console.print(f"{table.stream} {table.table}, expectation {name}: {what}")
     for table in listed_tables:
         if table.reason is not None:
-            console.print(f"{table.stream} {table.table}: {table.reason}", markup=False)
+            console.print(f"{table.stream} {table.table}: {table.reason}")

@@ -13,10 +13,9 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
-from rich.console import Console
-from rich.markup import escape
 
 from headrace.errors import ReplicationError
+from headrace.terminal import Terminal, in_style
 from spark_jobs.query import engine
 from spark_jobs.query.engine import SqlEngine
 from spark_jobs.query.results import Form, write
@@ -77,7 +76,7 @@ class _Completions(Completer):
 
 def run(sql_engine: SqlEngine, form: Form) -> None:
     r"""Answer until end of input or `\q`."""
-    console = Console(highlight=False)
+    console = Terminal()
     lines: list[str] = []
     session: PromptSession[str] = PromptSession(
         history=FileHistory(str(_history())),
@@ -108,11 +107,11 @@ def run(sql_engine: SqlEngine, form: Form) -> None:
             lines.clear()
 
 
-def _answer(sql_engine: SqlEngine, question: str, form: Form, console: Console) -> None:
+def _answer(sql_engine: SqlEngine, question: str, form: Form, console: Terminal) -> None:
     try:
         write(sql_engine.ask(question), form, sys.stdout, most=_MOST)
     except ReplicationError as error:
-        console.print(f"[red]{escape(error.message)}[/]")
+        console.print(in_style(error.message, "red"))
     except KeyboardInterrupt:
         console.print("stopped")
 

@@ -4,7 +4,6 @@ Values are Spark's own text, never converted: decimals and bigints keep every di
 terminal would take for a command is shown by its code.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,11 +13,12 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
-from rich.console import Console
 from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
+from headrace.printable import printable
+from headrace.terminal import Terminal
 from spark_jobs import storage, tuning
 from spark_jobs.errors import explained, readable
 
@@ -31,8 +31,6 @@ _JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
 }
-#: What terminals take for commands, in the ranges C0, DEL and C1.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 #: Rows of a printed table; a longer answer is several, since the widths of columns follow the rows.
 _ROWS = 1000
 #: Columns where there is no terminal: nothing is cut in a file.
@@ -96,11 +94,6 @@ def distinct(names: Sequence[str]) -> list[str]:
     return unique_names
 
 
-def printable(text: str) -> str:
-    """Return a text for a terminal: control characters, but for line breaks and tabs, by their codes."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
-
-
 def csv_line(cells: Cells) -> str:
     """Return a line of CSV as PostgreSQL writes it: NULL is nothing at all, an empty text is `""`."""
     return ",".join(map(_csv_cell, cells)) + "\n"
@@ -120,12 +113,12 @@ def _text(frame: DataFrame, column: str) -> Column:
 
 
 def _print(names: Sequence[str], rows: Iterator[Cells], to: TextIO) -> None:
-    console = Console(file=to, highlight=False, markup=False, width=None if to.isatty() else _WIDTH)
+    console = Terminal(file=to, width=None if to.isatty() else _WIDTH)
     some = list(islice(rows, _ROWS))
     while True:
-        table = Table(*map(printable, names))
+        table = Table(*names)
         for row in some:
-            table.add_row(*("NULL" if cell is None else printable(cell) for cell in row))
+            table.add_row(*("NULL" if cell is None else cell for cell in row))
         console.print(table)
         if len(some) < _ROWS or not (some := list(islice(rows, _ROWS))):
             return

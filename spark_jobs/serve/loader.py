@@ -11,11 +11,11 @@ from pathlib import Path
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.errors import ConfigurationError, ReplicationError
+from headrace.terminal import Terminal
 from headrace.warm_loads import Answer, Failure, OnProgress, Request
 from spark_jobs import load, preflight, session
 from spark_jobs.silver.tables_load import TableGroup
@@ -116,7 +116,7 @@ class Loader:
 
 def _answer(done: load.Report, request: Request) -> Answer:
     text, failure = io.StringIO(), None
-    load.show(Console(file=text, force_terminal=request.styled, highlight=False, soft_wrap=True), done)
+    load.show(Terminal(file=text, force_terminal=request.styled, soft_wrap=True), done)
     try:
         if request.check:
             done.check()

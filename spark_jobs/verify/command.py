@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NotConnected, ReplicationError
+from headrace.printable import echo
+from headrace.terminal import Terminal
 
 if TYPE_CHECKING:
     from headrace.verify.comparison import Database
@@ -100,7 +101,7 @@ def verify(
     chosen = Sample(percent=sample) if sample is not None else None
     reports: list[TableReport] = []
     with (
-        report.progress(Console(stderr=True)) as shown,
+        report.progress(Terminal(stderr=True)) as shown,
         closing(Sources(lake, timeout, busy_wait, shown.show)) as reached,
     ):
         shown.show("connecting to the sources")
@@ -122,7 +123,7 @@ def verify(
             except ReplicationError as error:
                 failed[name] = error
             if of_source and not as_json:
-                report.show(of_source, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
+                report.show(of_source, Terminal() if sys.stdout.isatty() else Terminal(width=_WIDTH))
             report.record(spark, lake, stream_name, of_source)
             reports += of_source
     unknown = [] if failed else [table for table in tables if not any(is_named(each.table, table) for each in reports)]
@@ -132,9 +133,9 @@ def verify(
             hint="Name a table as NAME or SCHEMA.NAME, as it is called at the source.",
         )
     if as_json:
-        click.echo(report.as_json(reports, failed))
+        echo(report.as_json(reports, failed))
     else:
-        report.conclude(reports, failed, Console() if sys.stdout.isatty() else Console(width=_WIDTH))
+        report.conclude(reports, failed, Terminal() if sys.stdout.isatty() else Terminal(width=_WIDTH))
     sys.exit(_exit_code(reports, failed))
 
 

@@ -18,13 +18,13 @@ import msgspec
 from delta import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ReplicationError
+from headrace.terminal import Terminal, description_column, in_style, styled
 from spark_jobs.command_options import Occasionally
 from spark_jobs.errors import explained
 from spark_jobs.state import delta_log
@@ -79,7 +79,7 @@ def as_json(reports: list[TableReport], failed: Mapping[str, ReplicationError]) 
     return json.dumps({"equal": equal, "tables": tables, "failed": errors}, ensure_ascii=False)
 
 
-def show(reports: list[TableReport], console: Console) -> None:
+def show(reports: list[TableReport], console: Terminal) -> None:
     """Print a line for each table of a source, then where those that are not equal differ."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("source", overflow="fold")
@@ -91,11 +91,11 @@ def show(reports: list[TableReport], console: Console) -> None:
     captured = _captured(reports)
     for report in captured:
         table.add_row(
-            escape(report.source),
-            escape(report.table),
+            report.source,
+            report.table,
             _count(report.rows_source),
             _count(report.rows_lake),
-            f"[{_STYLES[report.verdict]}]{report.verdict}[/]",
+            in_style(report.verdict, _STYLES[report.verdict]),
             f"{report.seconds:.1f}",
         )
     console.print(table)
@@ -108,37 +108,38 @@ def show(reports: list[TableReport], console: Console) -> None:
             line = (
                 f"{report.source} {report.table}: not compared, because of the edge's policy or publication: {listed}"
             )
-            console.print(escape(line), soft_wrap=True)
+            console.print(line, soft_wrap=True)
     others = [report.table for report in reports if report.verdict == "not captured"]
     if others:
         more = f" and {len(others) - SHOWN:,} more" if len(others) > SHOWN else ""
         line = f"{reports[0].source}: not captured: {', '.join(others[:SHOWN])}{more}"
-        console.print(escape(line), soft_wrap=True)
+        console.print(line, soft_wrap=True)
     for source, place in sorted({(report.source, report.place) for report in reports if report.place is not None}):
-        console.print(f"{escape(source)}: every transaction that committed before {place}, and none after")
+        console.print(f"{source}: every transaction that committed before {place}, and none after")
     if any(report.ranges_compared < report.ranges for report in reports):
         some = sum(report.ranges_compared for report in reports)
         console.print(f"a sample: {some:,} of {sum(report.ranges for report in reports):,} ranges")
 
 
-def conclude(reports: list[TableReport], failed: Mapping[str, ReplicationError], console: Console) -> None:
+def conclude(reports: list[TableReport], failed: Mapping[str, ReplicationError], console: Terminal) -> None:
     """Print the sources that failed, with the reason, and the sum of all verdicts."""
     for name, error in failed.items():
-        line = f"{escape(name)}: [{_STYLES['not compared']}]not compared[/]: {escape(f'{error.message}. {error.hint}')}"
-        console.print(line.strip(), soft_wrap=True)
+        what = in_style("not compared", _STYLES["not compared"])
+        console.print(styled("{}: {}: {}", name, what, f"{error.message}. {error.hint}".strip()), soft_wrap=True)
     captured = _captured(reports)
     counts = Counter(report.verdict for report in captured)
     sources = len({report.source for report in captured})
     tables = f"{len(captured)} table{'s' * (len(captured) != 1)}"
     wrong = [
-        f"[{_STYLES[verdict]}]{counts[verdict]} of {tables} {verdict}[/]"
+        in_style(f"{counts[verdict]} of {tables} {verdict}", _STYLES[verdict])
         for verdict in ("not equal", "not compared")
         if counts[verdict]
     ]
     if failed:
         several = f"{len(failed)} source{'s' * (len(failed) != 1)}"
-        wrong.append(f"[{_STYLES['not compared']}]{several} not compared, or not all of it[/]")
-    console.print(", ".join(wrong) or f"[bold green]equal[/]: {tables} of {sources} source{'s' * (sources != 1)}")
+        wrong.append(in_style(f"{several} not compared, or not all of it", _STYLES["not compared"]))
+    equal = styled("[bold green]equal[/]: {} of {} source{}", tables, sources, "s" * (sources != 1))
+    console.print(Text(", ").join(wrong) if wrong else equal)
 
 
 def _captured(reports: list[TableReport]) -> list[TableReport]:
@@ -146,11 +147,11 @@ def _captured(reports: list[TableReport]) -> list[TableReport]:
 
 
 @contextmanager
-def progress(console: Console) -> Iterator["Shown"]:
+def progress(console: Terminal) -> Iterator["Shown"]:
     """Show what a verification is doing while it runs: on a terminal all the time, else as a line now and then."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), description_column(), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        lines = Occasionally(lambda line: console.print(line, soft_wrap=True, markup=False, highlight=False))
+        lines = Occasionally(lambda line: console.print(line, soft_wrap=True))
         yield Shown(bars, None if console.is_terminal else lines)
 
 
@@ -163,22 +164,22 @@ class Shown:
 
     def show(self, what: str) -> None:
         """Show what is being done, without a number."""
-        self._bars.reset(self._task, total=None, description=escape(what))
+        self._bars.reset(self._task, total=None, description=what)
         if self._lines:
             self._lines.write(what)
 
     def table(self, source: str, table: str, done: int, total: int) -> None:
         """Show how many rows of a table are summed up, of about how many."""
         text = f"{source} {table}: {done:,} of about {total:,} rows"
-        self._bars.update(self._task, description=escape(text), completed=done, total=total)
+        self._bars.update(self._task, description=text, completed=done, total=total)
         if self._lines:
             self._lines.write(text)
 
 
-def _explain(report: TableReport, console: Console) -> None:
-    console.print(f"\n[bold]{escape(report.source)} {escape(report.table)}[/]")
+def _explain(report: TableReport, console: Terminal) -> None:
+    console.print(styled("\n[bold]{} {}[/]", report.source, report.table))
     for reason in report.reasons:
-        console.print(f"  {escape(reason)}", soft_wrap=True)
+        console.print(f"  {reason}", soft_wrap=True)
     counts = Counter[str]()
     for difference in report.differences:
         counts[difference.what] += difference.rows
@@ -189,9 +190,9 @@ def _explain(report: TableReport, console: Console) -> None:
     _some([_line(difference) for difference in report.differences], console)
 
 
-def _some(lines: list[str], console: Console) -> None:
+def _some(lines: list[str], console: Terminal) -> None:
     for line in lines[:SHOWN]:
-        console.print(f"  {escape(line)}", soft_wrap=True)
+        console.print(f"  {line}", soft_wrap=True)
     if len(lines) > SHOWN:
         console.print(f"  and {len(lines) - SHOWN:,} more (--json lists them)")
 

@@ -1,9 +1,15 @@
 """The doors of AMQP, messages and memory, at a bridge and at an edge: a peer ends nothing but its own link or connection."""
 
+import threading
+
 import pytest
 
 from bridge.amqp import links as links_module
 from headrace import doors
+from headrace.configuration.sections import Client
+from headrace.errors import ReplicationError
+from headrace.receive import receiver
+from headrace.waiting import Backoff
 from tests.amqp.interconnect_ends import Edge, Far, at, sealed
 from tests.amqp.peer import Listener
 from tests.hostile import peers
@@ -149,6 +155,60 @@ def test_a_condition_that_cannot_be_read_does_not_end_an_edge(spoil):
     finally:
         edge.close()
         bridge.close()
+
+
+class RogueServer(Listener):
+    """Sends each receiver that attaches a message of two megabytes."""
+
+    def __init__(self):
+        super().__init__()
+        self.attached, self.conditions = 0, []
+        self.start()
+
+    def on_link_opening(self, event):
+        event.link.source.copy(event.link.remote_source)
+        event.link.target.copy(event.link.remote_target)
+
+    def on_link_opened(self, event):
+        self.attached += 1
+        event.link.delivery("1")
+        event.link.stream(bytes(2 << 20))
+        event.link.advance()
+
+    def on_link_error(self, event):
+        self.conditions.append(event.link.remote_condition.name)
+
+
+def test_a_message_above_the_limit_does_not_end_headrace_receive(monkeypatch, caplog):
+    """S7: it ended with exit code 3 for what a bridge, a router or a broker sent."""
+    resets = []
+    monkeypatch.setattr(receiver, "_LARGEST_MESSAGE", 1 << 20)
+    monkeypatch.setattr(Backoff, "reset", resets.append)
+    server, stopping, ended = RogueServer(), threading.Event(), []
+    url = f"amqp://127.0.0.1:{server.port}"
+
+    def run():
+        try:
+            ended.append(receiver.receive_all([url], Client(), "alerts/x", lambda _: True, receiver.Rules(), stopping))
+        except ReplicationError as error:
+            ended.append(error)
+
+    receiving = threading.Thread(target=run)
+    receiving.start()
+    try:
+        eventually(lambda: ended or len(server.conditions) > 3, saying="it attaches again and again")
+    finally:
+        stopping.set()
+        receiving.join(60)
+        server.close()
+    assert ended == [True]
+    assert set(server.conditions) == {"amqp:link:message-size-exceeded"}
+    assert doors.MEMORY.refused["alerts/x"] == server.attached
+    lines = [each.getMessage() for each in caplog.records if each.levelname in {"WARNING", "ERROR"}]
+    assert len(lines) <= server.attached
+    assert all("a message is larger than 1048576 bytes; trying again in" in line for line in lines)
+    # It waits longer each time, although each connection was one.
+    assert resets == []
 
 
 def test_100_000_transfers_that_nobody_takes_end_their_own_connection_or_wait_for_credit(far, rogue):

@@ -24,6 +24,7 @@ CASES = {
         test_amqp.test_a_message_above_the_limit_is_refused_while_it_arrives,
         test_amqp.test_who_has_most_of_what_is_arriving_loses_its_link_when_there_is_too_much,
         test_amqp.test_a_delivery_of_single_bytes_is_read_whole,
+        test_amqp.test_a_message_above_the_limit_does_not_end_headrace_receive,
     ],
     "batch": bodies.BATCHES,
     "request": test_records.REQUESTS,

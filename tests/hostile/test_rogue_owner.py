@@ -34,6 +34,7 @@ _NOTE = "if current_setting('transaction_read_only') = 'off' then insert into hi
 NAMES = [
     '"', "'", "''; drop table honest; --", "a\nb", "a\x1b[31mb\x07", "$", "$1 %s {0} %(x)s", "\\", "a.b", "..", "/etc/passwd",
     '","source":{"version":"x","name":"london/bank"', "source", "__proto__", "é" * 31, "\u202eabc", " ", "*", "Honest", "null",
+    "x[/]",
 ]  # fmt: skip
 
 _LABEL = "x" * 40

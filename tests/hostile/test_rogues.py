@@ -12,12 +12,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from headrace import doors
 from headrace.amqp.transport import SSLDomain
 from headrace.status.command import answer_of
 from headrace.status.table import screen
+from headrace.terminal import Terminal
 from infra.local.server import free_port
 from tests.amqp.interconnect_ends import Edge, at, pem, sealed
 from tests.hostile import peers
@@ -119,7 +119,7 @@ class Attacked:
         """Return what `headrace status` prints."""
         answer, why = answer_of(self.metrics)
         assert answer is not None, why
-        console = Console(width=200, no_color=True)
+        console = Terminal(width=200, no_color=True)
         with console.capture() as capture:
             console.print(screen([answer], 200))
         return capture.get()

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
+from headrace.terminal import Terminal
 from infra.local.jars import fetch, read_sums
 from tests.kubernetes.helm import ENVIRONMENT
 from tests.servers.jars import STRIMZI, SUMS
@@ -37,7 +36,7 @@ def definitions(folder: Path) -> list[Path]:
     files = {kind: made / f"{kind}.yaml" for kind in _CLASSES}
     if not all(file.exists() for file in files.values()):
         made.mkdir(parents=True, exist_ok=True)
-        fetch(STRIMZI, folder / "jars", Console(stderr=True), read_sums(SUMS))
+        fetch(STRIMZI, folder / "jars", Terminal(stderr=True), read_sums(SUMS))
         options = ["--yaml", "--target-kube", "1.30+", "--crd-api-version", "v1"]
         named = [f"io.strimzi.api.kafka.model.{_CLASSES[kind]}={file}" for kind, file in files.items()]
         generator = ["-cp", f"{folder / 'jars' / 'strimzi'}/*", "io.strimzi.crdgenerator.CrdGenerator"]

@@ -6,9 +6,8 @@ Pinned by SHA-256 as those of users are, in jars.sha256 beside this file.
 import sys
 from pathlib import Path
 
-from rich.console import Console
-
 from headrace.process import jar_folder
+from headrace.terminal import Terminal
 from infra.local.ivy import Group
 from infra.local.jars import fetch_all, kafka, main, present, read_sums
 
@@ -136,7 +135,7 @@ PURPOSES = {
 DEBEZIUM = Group(name="debezium-server", pins=("io.debezium:debezium-server-dist:3.6.0.Final",), extension="tar.gz")
 
 
-def debezium(console: Console) -> None:
+def debezium(console: Terminal) -> None:
     """Fetch Debezium Server, unless it is there."""
     fetch_all(jar_folder(), console, (DEBEZIUM,), read_sums(SUMS))
 

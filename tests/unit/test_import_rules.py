@@ -28,11 +28,13 @@ MAY_IMPORT = {
         # The names of tables and their states, for both; and what is printed of the lake without Spark.
         "headrace.lake",
         "headrace.position",
+        "headrace.printable",
         "headrace.registry",
         "headrace.requests",
         "headrace.retention",
         "headrace.schema",
         "headrace.schemas.avro_json",
+        "headrace.terminal",
         "headrace.waiting",
         "headrace.warm_loads",
         "headrace.verify",

@@ -7,11 +7,12 @@ from tests.unit.test_import_rules import Module, all_modules, inside
 #: From the lowest up. What is in one line imports nothing of the others there; edge/__init__.py and its siblings explain them.
 LAYERS = {
     "headrace": (
-        {"__version__", "errors", "status.answer", "waiting"},
-        {"formats"},
+        {"__version__", "errors", "printable", "status.answer", "waiting"},
+        {"formats", "terminal"},
         {"configuration", "files", "findings", "position", "schema", "warm_loads"},
-        {"batch", "logs", "metrics", "process", "registry", "retention", "schemas", "status"},
+        {"logs"},
         {"doors"},
+        {"batch", "metrics", "process", "registry", "retention", "schemas", "status"},
         {"certificates", "hold", "lake", "requests"},
         {"amqp", "source_command", "verify"},
         {"console", "receive"},

@@ -13,11 +13,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.markup import escape
 
 from headrace import process
 from headrace.errors import NeedsOperator
+from headrace.terminal import Terminal, styled
 from infra.local import files
 from infra.local.airflow import Airflow, DagRun
 from infra.local.demo.bank import Bank, Pay
@@ -32,7 +31,7 @@ _WIDTH = 66
 class Stages:
     """The stages of one run, shown on a console."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Terminal) -> None:
         self._console = console
         self._began = time.monotonic()
 
@@ -40,13 +39,14 @@ class Stages:
     def stage(self, title: str) -> Iterator[Callable[[str], None]]:
         """Show a stage while its body runs; the body may report how far it is."""
         began = time.monotonic()
-        with self._console.status(escape(title)) as status:
+        with self._console.status(styled("{}", title)) as status:
 
             def report(progress: str) -> None:
-                status.update(f"{escape(title)} [dim]{escape(progress)}[/]")
+                status.update(styled("{} [dim]{}[/]", title, progress))
 
             yield report
-        self._console.print(f"[green]✓[/] {escape(title):<{_WIDTH}} [dim]{time.monotonic() - began:6.1f} s[/]")
+        took = time.monotonic() - began
+        self._console.print(styled("[green]✓[/] {} [dim]{:6.1f} s[/]", f"{title:<{_WIDTH}}", took))
 
     @property
     def seconds(self) -> float:
@@ -107,7 +107,7 @@ class Demo:
 
     def __init__(self, folder: Path, *, keep: bool) -> None:
         self._keep = keep
-        self._console = Console(highlight=False)
+        self._console = Terminal()
         forget(folder)
         self._folder = folder.absolute()
         self._folder.mkdir(parents=True)
@@ -118,7 +118,7 @@ class Demo:
         stages = Stages(self._console)
         # Asked to end, it stops what it started, as on Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        self._console.print(f"[bold]Headrace demo[/] in {self._folder}")
+        self._console.print(styled("[bold]Headrace demo[/] in {}", self._folder))
         with ExitStack() as ending:
             with stages.stage("start PostgreSQL in two regions, MariaDB in a third, and Kafka"):
                 ending.callback(self._unless_kept, self._stack.stop)
@@ -165,7 +165,7 @@ class Demo:
         with stages.stage("ask the lake in Spark SQL"):
             screen.ask(self._addresses.connect)
         equal = screen.show(regions, runs, writers.reported)
-        self._console.print(f"\n[dim]{stages.seconds:.0f} s in all[/]")
+        self._console.print(styled("\n[dim]{:.0f} s in all[/]", stages.seconds))
         if self._keep:
             self._run_console()
             self._show_what_to_try()
@@ -263,9 +263,9 @@ class Demo:
         )
 
     def _show(self, title: str, lines: list[str]) -> None:
-        self._console.print(f"\n[bold]{title}[/]")
+        self._console.print(styled("\n[bold]{}[/]", title))
         for line in lines:
-            self._console.print(f"  {line}", soft_wrap=True, markup=False)
+            self._console.print(f"  {line}", soft_wrap=True)
 
 
 def forget(folder: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import pyspark
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from headrace.terminal import Terminal, in_style, styled
 from infra.local.airflow import DagRun
 from infra.local.demo.bank import OPENING
 from infra.local.demo.region import Region, headrace_json
@@ -90,7 +90,7 @@ _QUESTIONS = {
 class Screen:
     """What was found, and how it is shown."""
 
-    def __init__(self, console: Console, bridge_file: Path, lake_file: Path) -> None:
+    def __init__(self, console: Terminal, bridge_file: Path, lake_file: Path) -> None:
         self._console = console
         self._bridge_file, self._lake_file = bridge_file, lake_file
         self._verdict: dict[str, Any] = {}
@@ -119,14 +119,14 @@ class Screen:
         paid = all(_adds_up(row) for row in self._answers["WALLETS"])
         equal = bool(self._verdict["equal"])
         print_(
-            "[bold green]The lake equals the databases: every table, every row.[/]"
+            styled("[bold green]The lake equals the databases: every table, every row.[/]")
             if equal
-            else "[bold red]The lake does not equal the databases.[/] headrace verify shows where."
+            else styled("[bold red]The lake does not equal the databases.[/] headrace verify shows where.")
         )
         if not balanced:
-            print_("[bold red]TPC-B's sums differ within a region.[/]")
+            print_(styled("[bold red]TPC-B's sums differ within a region.[/]"))
         if not paid:
-            print_("[bold red]The wallets do not add up.[/]")
+            print_(styled("[bold red]The wallets do not add up.[/]"))
         return equal and balanced and paid
 
     def _hops(self, regions: list[Region], written: dict[str, tuple[int, float]]) -> Table:
@@ -169,9 +169,8 @@ class Screen:
             by_source = {each["source"]: each for each in self._verdict["tables"] if each["table"] == name}
             rows = [_rows(by_source.get(source)) for source in self._sources()]
             wrong = [each["verdict"] for each in by_source.values() if not each["equal"]]
-            table.add_row(
-                name.removeprefix("public."), *rows, f"[bold red]{wrong[0]}[/]" if wrong else "[green]equal[/]"
-            )
+            verdict = in_style(wrong[0], "bold red") if wrong else in_style("equal", "green")
+            table.add_row(name.removeprefix("public."), *rows, verdict)
         return table
 
     def _sums(self) -> Table:
@@ -179,10 +178,8 @@ class Screen:
             "TPC-B in Spark SQL: four sums, one number", "region", ">accounts", ">tellers", ">branches", ">history", ""
         )
         for row in self._answers["INVARIANT"]:
-            agree = len(set(row[1:])) == 1
-            table.add_row(
-                row[0], *(f"{value:,}" for value in row[1:]), "[green]agree[/]" if agree else "[bold red]differ[/]"
-            )
+            agree = in_style("agree", "green") if len(set(row[1:])) == 1 else in_style("differ", "bold red")
+            table.add_row(row[0], *(f"{value:,}" for value in row[1:]), agree)
         return table
 
     def _wallets(self) -> Table:
@@ -191,7 +188,7 @@ class Screen:
             "region", ">wallets", ">they hold", ">orders", ">they cost", "",
         )  # fmt: skip
         for row in self._answers["WALLETS"]:
-            agree = "[green]adds up[/]" if _adds_up(row) else "[bold red]does not add up[/]"
+            agree = in_style("adds up", "green") if _adds_up(row) else in_style("does not add up", "bold red")
             table.add_row(row[0], *(f"{value or 0:,}" for value in row[1:5]), agree)
         return table
 

@@ -41,7 +41,7 @@ def test_what_may_pass_by_itself_is_tried_without_end():
     assert min(pauses[-5:]) >= 6
 
 
-@pytest.mark.parametrize("state", ["22P02", "23514"])
+@pytest.mark.parametrize("state", ["22P02", "23514", "P0001", "XX000", "HV000", "38000", "54000", "0A000", "99999"])
 def test_words_that_may_hold_values_are_not_passed_on(state):
     """G5: they went to the log and, by the heartbeat, out of the region."""
     for error in (

@@ -85,6 +85,7 @@ def test_errors_of_an_open_connection_are_told_apart_by_their_state(state, words
             statement_failed("42703", 'ERROR:  column "a" does not exist', ADDRESS, "cdc"),
             "a column that does not exist",
         ),
+        (statement_failed("P0001", f"ERROR:  card {CARD} is wrong", ADDRESS, "cdc"), "a function that refuses"),
         (mysql_failed(1292, f"Truncated incorrect DOUBLE value: '{CARD}'", ADDRESS), "error 1292"),
         (mysql_failed(1054, "Unknown column 'a' in 'where clause'", ADDRESS), "a column that does not exist"),
         (mysql_failed(9999, f"Something about {CARD}", ADDRESS), "cannot be run (error 9999)"),

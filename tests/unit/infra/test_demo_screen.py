@@ -5,8 +5,7 @@ import shlex
 from decimal import Decimal
 from pathlib import Path
 
-from rich.console import Console
-
+from headrace.terminal import Terminal
 from infra.local.airflow import DagRun, TaskRun
 from infra.local.demo.bank import OPENING
 from infra.local.demo.screen import QUESTION, Addresses, Screen, _adds_up, _short, command_lines
@@ -18,7 +17,7 @@ def a_run(name):
 
 
 def test_a_run_that_published_nothing_has_no_line():
-    screen = Screen(Console(), Path("bridge.toml"), Path("lake.toml"))
+    screen = Screen(Terminal(), Path("bridge.toml"), Path("lake.toml"))
     screen._answers = {
         "LOADS": [{"load": 1, "changes": 7}],
         "RANGES": [{"load": 1, "partition": 0, "first": 0, "last": 6, "records": 7}],
@@ -28,7 +27,7 @@ def test_a_run_that_published_nothing_has_no_line():
 
 
 def test_offsets_and_seconds_of_a_long_load_are_whole_on_80_columns():
-    console = Console(file=io.StringIO(), width=80)
+    console = Terminal(file=io.StringIO(), width=80)
     screen = Screen(console, Path("bridge.toml"), Path("lake.toml"))
     screen._answers = {
         "LOADS": [{"load": 1, "changes": 12_345_678}],

@@ -8,9 +8,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from headrace.errors import NeedsOperator, NotConnected
+from headrace.terminal import Terminal
 from infra.local import jars
 from infra.local.ivy import Group
 from tests.servers import jars as tests_jars
@@ -53,13 +53,13 @@ def repository(tmp_path, monkeypatch):
 def sums_of(group, folder):
     """Return the sums of what the repository has."""
     file = folder / "sums"
-    jars.record_sums(file, [group], Console(file=io.StringIO()))
+    jars.record_sums(file, [group], Terminal(file=io.StringIO()))
     return jars.read_sums(file)
 
 
 @pytest.fixture
 def said():
-    return Console(file=io.StringIO(), width=500)
+    return Terminal(file=io.StringIO(), width=500)
 
 
 def test_absent_jars_say_what_to_run(tmp_path, monkeypatch):

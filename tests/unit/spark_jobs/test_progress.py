@@ -3,8 +3,7 @@
 from contextlib import redirect_stderr
 from io import StringIO
 
-from rich.console import Console
-
+from headrace.terminal import Terminal
 from spark_jobs import load
 from spark_jobs.command_options import Occasionally
 from spark_jobs.verify import report as verify_report
@@ -23,9 +22,9 @@ def test_load_and_verify_write_progress_into_a_file(monkeypatch):
     monkeypatch.setattr("spark_jobs.command_options._EVERY", 0.0)
     out = StringIO()
     with redirect_stderr(out):
-        with load.show_progress(Console(stderr=True)) as tell:
+        with load.show_progress(Terminal(stderr=True)) as tell:
             tell("silver", 3, 199)
-        with verify_report.progress(Console(stderr=True)) as shown:
+        with verify_report.progress(Terminal(stderr=True)) as shown:
             shown.show("jakarta/bank: taking a snapshot")
             shown.table("jakarta/bank", "public.accounts", 1000, 250000)
     assert out.getvalue().splitlines() == [

@@ -89,7 +89,7 @@ def test_snapshots_are_steered(run):
     answer = Content(data={"lines": ["a", "\x1b[2Jb"], "plan": {"paused": True}})
     _, said = run("jakarta/bank", "snapshot", "--status", answer=answer)
     # What a terminal would obey is not printed.
-    assert said == "a\n?[2Jb\n"
+    assert said == "a\n\\x1b[2Jb\n"
     _, said = run("jakarta/bank", "snapshot", "--status", "--json", answer=answer)
     assert json.loads(said) == {"paused": True}
     run("jakarta/bank", "snapshot", "public.a", "public.b", "--replace", answer=answer)

@@ -155,3 +155,16 @@ def test_an_edge_that_has_read_its_log_answers_for_a_source_at_rest(
     )  # fmt: skip
 
     assert session.ask(1, contract.Idle(commit=place(7, 300)), 30).result is expected
+
+
+def test_a_defect_of_a_step_is_logged_by_its_class_and_place(session, monkeypatch, caplog):
+    """S12: words and traceback of an error may hold values of rows."""
+
+    def tables():
+        raise KeyError("4929-1234")
+
+    monkeypatch.setattr(session._database, "tables", tables)
+    reply = session.ask(1, contract.Tables(), 30)
+    assert reply.state == "failed"
+    assert "4929" not in caplog.text + reply.failure.message
+    assert "a step of a verification failed: KeyError at " in caplog.text

@@ -3,7 +3,6 @@
 from io import StringIO
 
 import pytest
-from rich.console import Console
 
 from edge.observability.figures import Figures
 from edge.postgres.snapshot_table import named
@@ -12,6 +11,7 @@ from edge.snapshot.plan import Plan
 from edge.snapshot.store import Request, SnapshotStore, as_dict, as_table
 from headrace.errors import NeedsOperator
 from headrace.status.answer import SnapshotStatus, snapshot_of
+from headrace.terminal import Terminal
 
 
 @pytest.fixture
@@ -65,12 +65,14 @@ def test_a_plan_that_is_damaged_or_anothers_needs_an_operator(folder, tmp_path, 
     assert found.value.hint
 
 
-def test_a_damaged_request_is_removed_and_the_others_stay(folder, tmp_path):
+def test_a_damaged_request_is_removed_and_the_others_stay(folder, tmp_path, caplog):
     folder.request(Request(kind="pause"))
-    (tmp_path / "snapshot-requests" / "0.json").write_text("{")
+    (tmp_path / "snapshot-requests" / "0.json").write_text("""{"version": 1, "kind": "card = '4929-1234'"}""")
 
     assert [request.kind for _, request in folder.waiting()] == ["pause"]
     assert len(list((tmp_path / "snapshot-requests").iterdir())) == 1
+    assert "0.json is damaged and was removed: request it again: ValidationError at " in caplog.text
+    assert "4929" not in caplog.text
 
 
 def test_status_tells_no_keys_of_rows():
@@ -95,7 +97,7 @@ def test_a_condition_is_shown_to_nobody():
     plan = Plan(source="a/b")
     plan.add_all(["s.t"], where="card = '4929-1234'", replace=False, now_ms=1)
     plan.add_all(["s.u"], where=None, replace=False, now_ms=1)
-    console = Console(width=200, file=StringIO())
+    console = Terminal(width=200, file=StringIO())
     console.print(as_table(plan, []))
     shown = as_dict(plan, [])
     assert "s.t (by a condition)" in console.file.getvalue()

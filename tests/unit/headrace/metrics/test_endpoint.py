@@ -62,3 +62,17 @@ def test_an_answer_during_which_the_machine_stood_still_makes_the_next_one_wait_
     finally:
         listening.stop()
     assert clock[0] - began == pytest.approx(2 * 60)
+
+
+def test_a_defect_of_an_answer_is_logged_by_its_class_and_place(caplog):
+    def text():
+        raise KeyError("4929-1234")
+
+    listening = Endpoint("127.0.0.1:0", SimpleNamespace(collector=SimpleNamespace(text=text)))
+    try:
+        with pytest.raises(OSError, match="closed connection"):
+            urllib.request.urlopen(f"http://127.0.0.1:{listening.port}/metrics", timeout=30)
+    finally:
+        listening.stop()
+    assert "a request to the endpoint of metrics failed: KeyError at " in caplog.text
+    assert "4929" not in caplog.text

@@ -1,16 +1,16 @@
 """The status fits the screen, and says in words what a number cannot."""
 
 import pytest
-from rich.console import Console
 
 from headrace.status.answer import Answer, DeliveryStatus, SourceStatus, refused_inputs
 from headrace.status.table import duration, screen, size
+from headrace.terminal import Terminal
 
 POSITION = "692010c0/0000000001a2b3c8/00000012"
 
 
 def printed(answer, width):
-    console = Console(width=width, no_color=True)
+    console = Terminal(width=width, no_color=True)
     with console.capture() as capture:
         console.print(screen([answer], width))
     return capture.get()

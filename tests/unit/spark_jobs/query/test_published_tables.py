@@ -2,8 +2,7 @@
 
 from io import StringIO
 
-from rich.console import Console
-
+from headrace.terminal import Terminal
 from spark_jobs.query.published_tables import ListedTable, show
 
 
@@ -21,14 +20,14 @@ def listed(table, **more):
 
 def test_t13_tables_without_a_key_are_named_with_what_they_lack():
     out = StringIO()
-    show(Console(file=out, width=200), [listed("a"), listed("b", keyed=False), listed("c", keyed=False)])
+    show(Terminal(file=out, width=200), [listed("a"), listed("b", keyed=False), listed("c", keyed=False)])
     assert "without a key, so rows are known by all of their columns, and have no history: b, c" in out.getvalue()
     out = StringIO()
-    show(Console(file=out, width=200), [listed("a")])
+    show(Terminal(file=out, width=200), [listed("a")])
     assert "without a key" not in out.getvalue()
 
 
 def test_t12_columns_under_other_names_are_named():
     out = StringIO()
-    show(Console(file=out, width=200), [listed("public.a", columns={"Id": "Id_3f0a"})])
+    show(Terminal(file=out, width=200), [listed("public.a", columns={"Id": "Id_3f0a"})])
     assert "bank public.a has columns under other names: Id as Id_3f0a" in out.getvalue()

@@ -51,7 +51,7 @@ def test_s15_values_and_names_are_no_commands_of_a_terminal(form, to, escaped, m
             written[place : place + size] for size in (1, 2) for place in range(len(written))
         }
         assert r"\x1b]0;owned\x07" in written
-        assert r"\x9b2J" in written
+        assert r"\u009b2J" in written
         assert r"c0\x1b" in written
     else:
         # A program reads what the row has.

@@ -3,9 +3,8 @@
 import io
 import json
 
-from rich.console import Console
-
 from headrace.errors import NotConnected
+from headrace.terminal import Terminal
 from spark_jobs.verify.compare import Difference
 from spark_jobs.verify.report import SHOWN, TableReport, as_json, conclude, show
 
@@ -16,7 +15,7 @@ def report(table="public.accounts", **fields) -> TableReport:
 
 
 def shown(*reports: TableReport, failed=()) -> str:
-    console = Console(file=io.StringIO(), width=160)
+    console = Terminal(file=io.StringIO(), width=160)
     show(list(reports), console)
     conclude(list(reports), dict(failed), console)
     return console.file.getvalue()
