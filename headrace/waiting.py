@@ -131,9 +131,10 @@ class BoundedAnswer:
     def __init__(self, future: Any, until: float, timed_out: Callable[[], Exception]) -> None:
         self._future, self._until, self._timed_out = future, until, timed_out
 
-    def result(self) -> Any:
-        """Return it; raise what the request raises, or what stands for a request that took too long."""
+    def result(self, timeout: float | None = None) -> Any:
+        """Return it, within `timeout` seconds if given; raise what the request raises, or what stands for one without an answer."""
+        left = max(0.0, self._until - time.monotonic())
         try:
-            return self._future.result(max(0.0, self._until - time.monotonic()))
+            return self._future.result(left if timeout is None else min(left, timeout))
         except TimeoutError:
             raise self._timed_out() from None

@@ -308,6 +308,12 @@ def check_order(route: SourceRoute, before: Sequence[int]) -> None:
         )
 
 
+def check_reordered(route: SourceRoute, before: Sequence[int]) -> None:
+    """Raise NeedsOperator when a source is to have the same partitions in another order; in others keys are elsewhere anyway."""
+    if sorted(before) == sorted(route.partitions):
+        check_order(route, before)
+
+
 def check_free(route: SourceRoute, entries: Entries, routes: Mapping[str, SourceRoute]) -> None:
     """Raise NeedsOperator when a partition of a source holds the position of another source of the file."""
     for place in route.places:

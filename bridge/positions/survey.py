@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, OffsetSpec, TopicPartition
 from bridge.kafka.entries import NOBODY, Entries, commit_offsets, committed_of, read_entries, read_topics, reading
@@ -12,7 +12,7 @@ from bridge.kafka.errors import translated
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import NOTHING, Withheld, parse, position_text
 from bridge.model.route import SourceRoute, routes
-from bridge.positions.read import check_refused, read_former
+from bridge.positions.read import check_refused, check_reordered, read_former
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.position import Position
@@ -27,6 +27,20 @@ _T = TypeVar("_T")
 
 class _Running(NeedsOperator):
     """Bridges of the group are running."""
+
+    def __init__(self, group: str) -> None:
+        hint = (
+            "Stop all of them, change their files, run this again, and start them. Edges keep what they have meanwhile."
+        )
+        super().__init__(f"bridges of the group {group} are running", hint=hint)
+
+
+class Reading(NamedTuple):
+    """What the group of bridges has committed in all partitions of some topics, and what is wrong with single ones."""
+
+    topics: Collection[str]
+    entries: Entries
+    refused: Mapping[Partition, ReplicationError]
 
 
 def once_stopped(step: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -77,32 +91,37 @@ def _shown(committed: Committed | ReplicationError | None) -> dict[str, Any]:
     }
 
 
-def positions_of(file: BridgeFile, *, stable: bool = False) -> dict[str, Committed | ReplicationError | None]:
-    """Return what the group of bridges, or that of a former release, has committed for each source.
+def read_group(file: BridgeFile, topics: Collection[str] = (), *, stable: bool = True) -> Reading:
+    """Return what the group holds in some topics, by default those in which sources are.
 
-    Unless `stable`, an open transaction may still change it. In its place, what is wrong with the partitions of one source, or
-    with those in which it may have been.
+    Unless `stable`, an open transaction may still change it.
     """
     by_source, refused = routes(file), dict[Partition, ReplicationError]()
+    topics = topics or {route.topic for route in by_source.values()}
     with reading(file.kafka, file.group, stable=stable) as client:
-        entries = read_topics(
-            client, file.group, {route.topic for route in by_source.values()}, refused, by_source.values()
-        )
+        return Reading(topics, read_topics(client, file.group, topics, refused, by_source.values()), refused)
+
+
+def positions_of(file: BridgeFile, group: Reading | None = None) -> dict[str, Committed | ReplicationError | None]:
+    """Return what the group of bridges, or that of a former release, has committed for each source.
+
+    Without `group`, an open transaction may still change it. In its place, what is wrong with the partitions of one source, or
+    with those in which it may have been.
+    """
+    group = group or read_group(file, stable=False)
     committed: dict[str, Committed | ReplicationError | None] = {}
-    for source, route in by_source.items():
+    for source, route in routes(file).items():
         try:
-            committed[source] = _held(file, route, entries, refused)
+            committed[source] = _held(file, route, group)
         except NeedsOperator as error:
             committed[source] = error
     return committed
 
 
-def _held(
-    file: BridgeFile, route: SourceRoute, entries: Entries, refused: Mapping[Partition, ReplicationError]
-) -> Committed | None:
+def _held(file: BridgeFile, route: SourceRoute, group: Reading) -> Committed | None:
     """Return what this group, or that of a former release, has committed for a source; raise why it is not known."""
-    held = committed_of(route.source, entries)
-    check_refused(route, held, entries, refused)
+    held = committed_of(route.source, group.entries)
+    check_refused(route, held, group.entries, group.refused)
     return held or read_former(file.kafka, route)
 
 
@@ -116,17 +135,14 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Co
     """Commit sources' positions in the partitions that the file names; return what was committed before.
 
     All of them are committed at once, so sources can swap partitions. Before anything changes, raises NeedsOperator when one of
-    them has no position or withheld tables, or when a partition holds the position of a source that does not leave it, or what
-    no bridge committed; then when bridges of the group are running: they would commit the positions in the former partitions.
+    them has no position or withheld tables, or the same partitions in another order, or when a partition holds the position of a
+    source that does not leave it, or what no bridge committed; then when bridges of the group are running: they would commit the
+    positions in the former partitions.
     """
-    by_source, refused = routes(file), dict[Partition, ReplicationError]()
-    with reading(file.kafka, file.group) as client:
-        entries = read_topics(
-            client, file.group, {route.topic for route in by_source.values()}, refused, by_source.values()
-        )
-    held = {source: _movable(source, _held(file, by_source[source], entries, refused)) for source in sources}
+    by_source, group = routes(file), read_group(file)
+    held = {source: _movable(by_source[source], _held(file, by_source[source], group)) for source in sources}
     for source in held:
-        _check_leaving(by_source[source], entries, held)
+        _check_leaving(by_source[source], group.entries, held)
     taken = {place for source in held for place in by_source[source].places}
     nobody = position_text(NOBODY, None, _MOVE)
     former = [
@@ -136,14 +152,15 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Co
         if place not in taken
     ]
     positions = {source: each.position for source, each in held.items() if each.position is not None}
-    commit_positions(file, admin, positions, _MOVE, former)
+    commit_positions(file, admin, positions, _MOVE, group, former)
     for each in held.values():
         _delete_withheld(file, admin, each)
     return held
 
 
-def _movable(source: str, held: Committed | None) -> Committed:
+def _movable(route: SourceRoute, held: Committed | None) -> Committed:
     """Return what is committed for a source that can be moved."""
+    source = route.source
     if waiting := withheld_tables(held):
         raise NeedsOperator(
             f"{source} has withheld tables, whose records are in its former partition: {', '.join(sorted(waiting))}",
@@ -156,6 +173,7 @@ def _movable(source: str, held: Committed | None) -> Committed:
             hint="A source that has no records yet can simply start in the partitions that the file names. Of another one, name "
             "the former partitions: the bridge reads the position back from its last record there.",
         )
+    check_reordered(route, held.order)
     return held
 
 
@@ -173,12 +191,13 @@ def _check_leaving(route: SourceRoute, entries: Entries, moving: Collection[str]
 
 
 def commit_positions(
-    file: BridgeFile, admin: Any, positions: Mapping[str, Position], by: str, former: Sequence[Any] = ()
+    file: BridgeFile, admin: Any, positions: Mapping[str, Position], by: str, group: Reading, former: Sequence[Any] = ()
 ) -> None:
     """Commit positions at the ends of the partitions that the file gives their sources, with what `former` ones then hold.
 
-    One request commits all of them, and what Kafka then holds is read back. `by` is noted as the bridge that did it. Part of a
-    step of `once_stopped`; raises NeedsOperator when Kafka holds something else afterwards.
+    One request commits all of them, and what Kafka then holds is read back. `by` is noted as the bridge that did it, and `group`
+    is by what the positions were chosen. Part of a step of `once_stopped`; raises NeedsOperator when Kafka holds something else
+    afterwards.
     """
     by_source = {source: route for source, route in routes(file).items() if source in positions}
     wanted = {
@@ -197,7 +216,7 @@ def commit_positions(
         withheld = Withheld(ends[route.withheld_place]) if route.withheld_place is not None else NOTHING
         text = position_text(source, positions[source], by, withheld, route.partitions)
         offsets += [TopicPartition(*place, ends[place], metadata=text) for place in route.places]
-    _commit(file, offsets)
+    _commit(file, group, offsets)
 
 
 @once_stopped
@@ -213,13 +232,10 @@ def forget(file: BridgeFile, admin: Any, source: str, *, discard_withheld: bool 
             f"{source} is in {file.path}: its bridge would find the position again in the source's last record",
             hint="Take it out of the files of all bridges that share sources with this one, and run this again.",
         )
-    refused: dict[Partition, ReplicationError] = {}
-    with reading(file.kafka, file.group) as client:
-        topics = {file.topic(stream) for stream in file.streams}
-        entries = read_topics(client, file.group, topics, refused, routes(file).values())
-    held = committed_of(source, entries)
+    group = read_group(file, {file.topic(stream) for stream in file.streams})
+    held, refused = committed_of(source, group.entries), group.refused.values()
     if held is None and refused:
-        messages, hints = {each.message for each in refused.values()}, {each.hint for each in refused.values()}
+        messages, hints = {each.message for each in refused}, {each.hint for each in refused}
         raise NeedsOperator(
             f"group {file.group} holds no position of {source}, unless one of these had it: {'; '.join(sorted(messages))}",
             hint=f"First put the sources right that have these partitions. {' '.join(sorted(hints))}",
@@ -237,7 +253,7 @@ def forget(file: BridgeFile, admin: Any, source: str, *, discard_withheld: bool 
             "'headrace bridge positions' shows none; or give the records up with --discard-withheld.",
         )
     nobody = position_text(NOBODY, None, "headrace bridge forget")
-    _commit(file, [TopicPartition(*place, offset, metadata=nobody) for place, offset in held.offsets.items()])
+    _commit(file, group, [TopicPartition(*place, offset, metadata=nobody) for place, offset in held.offsets.items()])
     _delete_withheld(file, admin, held)
     return held
 
@@ -254,20 +270,20 @@ def _delete_withheld(file: BridgeFile, admin: Any, held: Committed) -> None:
                 answer.result()
 
 
-def _commit(file: BridgeFile, offsets: list[Any]) -> None:
-    """Commit offsets for the group, which has to be without members.
+def _commit(file: BridgeFile, group: Reading, offsets: list[Any]) -> None:
+    """Commit offsets for the group, which has to be without members, and to hold what was read of it.
 
     Reads back what the group then holds: Kafka may refuse some partitions and take others.
     """
+    # Kafka refuses the commit while there are members. One that came and went since the reading may have committed.
+    if read_group(file, group.topics).entries != group.entries:
+        raise _Running(file.group)
     try:
         commit_offsets(file.kafka, file.group, offsets)
     except KafkaException as error:
         code = error.args[0].code()
         if code in {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}:
-            raise _Running(
-                f"bridges of the group {file.group} are running",
-                hint="Stop all of them, change their files, run this again, and start them. Edges keep what they have meanwhile.",
-            ) from error
+            raise _Running(file.group) from error
         with translated(f"commit positions of group {file.group}"):
             raise
     _check_committed(file, offsets)

@@ -14,8 +14,8 @@ from bridge.kafka.topics import names
 from bridge.model.ports import Committed
 from bridge.model.route import learn, routes
 from bridge.positions.last_record import read_last_record
-from bridge.positions.read import check_free, check_order
-from bridge.positions.survey import commit_positions, once_stopped, positions_of, withheld_tables
+from bridge.positions.read import check_free, check_reordered
+from bridge.positions.survey import commit_positions, once_stopped, positions_of, read_group, withheld_tables
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError
 from headrace.formats import EXPORTED_POSITIONS, UNREADABLE
@@ -90,8 +90,8 @@ def import_positions(
             f"not both in the bridge's file and in the export: {', '.join(missing)}",
             hint="Add these sources to the bridge's file, or name those to import with --source.",
         )
-    held: dict[str, Committed | None] = {}
-    for source, committed in positions_of(file, stable=True).items():
+    group, held = read_group(file), dict[str, Committed | None]()
+    for source, committed in positions_of(file, group).items():
         if source in wanted:
             if isinstance(committed, ReplicationError):
                 raise committed
@@ -110,13 +110,11 @@ def import_positions(
     absent = [each for each in wanted.values() if (there := held[each.source]) is None or there.position is None]
     _check_withheld(absent, accept_gap=accept_gap)
     for each in absent:
-        # In other partitions keys are elsewhere anyway.
-        if sorted(each.partitions) == sorted(by_source[each.source].partitions):
-            check_order(by_source[each.source], each.partitions)
+        check_reordered(by_source[each.source], each.partitions)
     positions = {each.source: Position.parse(each.position) for each in absent}
     _check(file, admin, positions, accept_gap=accept_gap)
     if positions:
-        commit_positions(file, admin, positions, "headrace bridge import")
+        commit_positions(file, admin, positions, "headrace bridge import", group)
     return [
         (source, f"goes on after {each.position}" if source in positions else f"is at {each.position} already")
         for source, each in wanted.items()

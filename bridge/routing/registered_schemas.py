@@ -1,9 +1,10 @@
 """Which ids the registry has for the schemas of records in Avro: registered before the first record that needs them.
 
 A thread of its own asks the registry, so a registry that is slow or away holds up nothing but sources whose schemas it has to
-register first. What is registered stays known while the bridge runs, and is looked up again now and then: a registry that was
-emptied, or in which an id is another schema's now, stops the records that hold the id. What is not registered is known as long as
-somebody asks for it, so what one source asks for in vain, however much, takes neither time nor room from others.
+register first. What is registered is known until nobody has asked for it for hours, and is looked up again now and then: a
+registry that was emptied, or in which an id is another schema's now, stops the records that hold the id. What is not registered
+is known as long as somebody asks for it, so what one source asks for in vain, however much, takes neither time nor room from
+others.
 """
 
 import logging
@@ -31,6 +32,8 @@ _BATCH_SECONDS = 2.0
 _AGAIN_SECONDS, _AGAIN_AT_ONCE = 2.0, 10
 #: Seconds between two checks of a table's ids; and between those of two tables, so that many cost no more than some.
 _LOOK_SECONDS, _LEAST_SECONDS = 30.0, 0.1
+#: Seconds for which registered schemas are known after somebody asked for them: registering them again gives the same ids.
+_KNOWN_SECONDS = 6 * 3600.0
 #: Seconds for which schemas that are not registered are known after somebody asked for them; their size in bytes; and what each
 #: costs besides its texts.
 _ASKED_SECONDS, _MOST_BYTES, _BESIDES_BYTES = 60.0, 32 << 20, 1024
@@ -102,13 +105,22 @@ class _Missing:
         self.error: ReplicationError | None = None
 
 
+class _Registered:
+    """What is known of schemas that are registered."""
+
+    __slots__ = ("asked_at", "ids")
+
+    def __init__(self, ids: Ids) -> None:
+        self.ids, self.asked_at = ids, time.monotonic()
+
+
 class RegisteredSchemas:
     """What is registered, for all lanes; `turn` is for one thread."""
 
     def __init__(self, client: RegistryClient) -> None:
         self._client = client
         self._changed = threading.Condition()
-        self._known: dict[NeededSchemas, Ids] = {}
+        self._known: dict[NeededSchemas, _Registered] = {}
         # The order in which they are looked up again.
         self._order: deque[NeededSchemas] = deque()
         # What is to be registered, and its size in bytes; what was asked for last is at the end.
@@ -126,9 +138,9 @@ class RegisteredSchemas:
         Raises NotConnected while the registry does not answer, NeedsOperator when it refuses them, Retryable before it has
         answered, CorruptInput where they are not of their table.
         """
-        ids = self._known.get(needed)
-        if ids is not None:
-            return ids
+        if (known := self._known.get(needed)) is not None:
+            known.asked_at = time.monotonic()
+            return known.ids
         if not needed.is_of_its_table:
             raise CorruptInput("a schema of records in Avro is not of the table that the batch names")
         with self._changed:
@@ -145,8 +157,8 @@ class RegisteredSchemas:
             self._changed.wait_for(
                 lambda: needed in self._known or missing.error is not None, min(_WAIT_SECONDS, until - now)
             )
-            if (ids := self._known.get(needed)) is not None:
-                return ids
+            if (known := self._known.get(needed)) is not None:
+                return known.ids
         raise missing.error or Retryable(f"the schemas of {needed.value_subject} are not registered yet")
 
     def turn(self, seconds: float) -> None:
@@ -171,13 +183,17 @@ class RegisteredSchemas:
         if self._order:
             self._order.rotate(-1)
             needed = self._order[-1]
-            if (ids := self._known.get(needed)) is not None:
-                self._look(needed, ids)
+            known = self._known[needed]
+            if time.monotonic() - known.asked_at < _KNOWN_SECONDS:
+                self._look(needed, known.ids)
+            else:
+                del self._known[needed]
+                self._order.pop()
 
     def look(self) -> None:
         """Look up all that is known, and forget what the registry has lost, with the reason."""
-        for needed, ids in list(self._known.items()):
-            self._look(needed, ids)
+        for needed, known in list(self._known.items()):
+            self._look(needed, known.ids)
 
     def _due(self) -> list[NeededSchemas]:
         """Return what is to be registered, or checked, now: first what was not yet. Forget what nobody asks for any more."""
@@ -266,7 +282,7 @@ class RegisteredSchemas:
             if ids is not None:
                 if needed not in self._known:
                     self._order.append(needed)
-                self._known[needed] = ids
+                    self._known[needed] = _Registered(ids)
                 self._forget(needed)
             else:
                 if self._known.pop(needed, None) is not None:

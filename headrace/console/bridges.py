@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.status.answer import Answer, DeliveryStatus, SourceStatus
-from headrace.status.command import answer_of, rank
+from headrace.status.command import answer_of, judge, rank
 
 _log = logging.getLogger(__name__)
 
@@ -107,6 +107,8 @@ class Bridges:
             name: SourceSeen(status=SourceStatus(source=name, state="not known"), problem=why) for name in self._known
         }
         best: dict[str, tuple[bool, int]] = {}
+        # Before all have been asked, one that serves it may follow.
+        asked = len(bridges) if all(bridge.asked for bridge in bridges) else 0
         for bridge in bridges:
             if bridge.answer is None:
                 continue
@@ -115,7 +117,9 @@ class Bridges:
                 weight = (not bridge.problem, rank(status))
                 if status.source not in best or weight > best[status.source]:
                     best[status.source] = weight
-                    sources[status.source] = SourceSeen(status=status, bridge=bridge.address, problem=bridge.problem)
+                    sources[status.source] = SourceSeen(
+                        status=judge(status, asked), bridge=bridge.address, problem=bridge.problem
+                    )
         deliveries = tuple(
             one for bridge in bridges if bridge.answer and not bridge.problem for one in bridge.answer.deliveries
         )

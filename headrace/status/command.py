@@ -80,7 +80,8 @@ def _merge(answers: list[Answer], silences: list[str]) -> Answer:
     merged.address = ", ".join(answer.address for answer in answers)
     merged.ready = not silences and all(answer.ready for answer in answers)
     merged.reason = "; ".join([*(answer.reason for answer in answers), *silences])
-    merged.sources = list(sources.values())
+    asked = len(answers) + len(silences)
+    merged.sources = [judge(source, asked) for source in sources.values()]
     refused: dict[str, Counter[str]] = {}
     for each in (each for answer in answers for each in answer.refused):
         refused.setdefault(each.door, Counter())[each.sender] += each.count
@@ -92,6 +93,17 @@ def _merge(answers: list[Answer], silences: list[str]) -> Answer:
 def rank(source: SourceStatus) -> int:
     """Return how much a bridge's view of a source counts: most where it serves the source."""
     return {_SERVING: 2, _ELSEWHERE: 0}.get(source.state, 1)
+
+
+def judge(source: SourceStatus, asked: int) -> SourceStatus:
+    """Return a source as the best view of it shows it, where so many bridges were asked: of several, one has to serve it."""
+    if asked < 2 or source.state != _ELSEWHERE:
+        return source
+    reason = (
+        "no bridge that answers serves it: ask all bridges of the group (--at), and look whether all files of bridges have "
+        "the source; it may pass while bridges start or stop"
+    )
+    return msgspec.structs.replace(source, state="not served", reason=reason)
 
 
 def _load_file(path: Path) -> EdgeFile | BridgeFile:

@@ -5,10 +5,10 @@ and routers. The wheel is built from the sdist, so the two agree. The log store 
 Debezium's engine are compiled into both. The wheel is for this system alone where there is a C compiler (setup.py). Assumes
 setuptools and the jars of the object store; called by `make dist`.
 
-The bill has the packages that each extra brings, and the jars for Spark. Guarantees that every Python package in it is one that
-requirements.txt pins, with the version and the SHA-256 sums there, and that the same tree gives the same bytes: no time, no
-random number. Packages for development alone are not in it. Which package needs which is read from what is installed, in an
-environment with all extras (`make setup`).
+The bill has the packages that each extra brings, and the jars that `headrace jars` fetches (infra/release/maven.py). Guarantees
+that every Python package in it is one that requirements.txt pins, with the version and the SHA-256 sums there, and that the same
+tree gives the same bytes: no time, no random number. Packages for development alone are not in it. Which package needs which is
+read from what is installed, in an environment with all extras (`make setup`).
 """
 
 import hashlib
@@ -31,20 +31,13 @@ from packaging.utils import canonicalize_name
 from headrace import __version__
 from headrace.errors import NeedsOperator
 from headrace.terminal import Terminal
-from infra.local import jars
 from infra.release import java_build
+from infra.release.maven import Jar, read_jars
 
 #: What a user installs; `dev` is not shipped, `local` is for demos on one machine.
-EXTRAS = ("edge", "bridge", "spark", "airflow", "console", "reader")
+EXTRAS = ("edge", "bridge", "spark", "airflow", "console", "reader", "lineage")
 _PINS = Path(__file__).resolve().parents[2] / "requirements.txt"
 _PIN = re.compile(r"^([\w.-]+)==(\S+)( ;[^\\\n]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
-#: Of jars that no pin names: what their pins need.
-_GROUPS = {
-    "commons-pool2": "org.apache.commons", "delta-kernel-api": "io.delta", "delta-kernel-defaults": "io.delta",
-    "delta-kernel-unitycatalog": "io.delta", "delta-storage": "io.delta", "kafka-clients": "org.apache.kafka",
-    "unitycatalog-client": "io.unitycatalog", "unitycatalog-hadoop": "io.unitycatalog",
-}  # fmt: skip
-_JAR = re.compile(r"spark/(.+?)-(\d[\w.]*)\.jar")
 
 
 def bill_of_materials() -> dict[str, Any]:
@@ -58,7 +51,7 @@ def bill_of_materials() -> dict[str, Any]:
     components = [
         _component(name, *pins[name], [extra for extra in EXTRAS if name in extras[extra]]) for name in library
     ]
-    maven = [_jar(file, total) for file, total in sorted(jars.read_sums().items()) if file.startswith("spark/")]
+    maven = [_jar(each) for each in read_jars()]
     root = f"pkg:pypi/headrace@{__version__}"
     direct = {name for extra in EXTRAS for name in _requirements("headrace", (extra,))}
     return {
@@ -165,26 +158,19 @@ def _licences(package: str) -> list[dict[str, Any]]:
     return [{"license": {"name": name}} for name in classified or own]
 
 
-def _jar(file: str, total: str) -> dict[str, Any]:
-    """Return the component of a file of the jars for Spark, `spark/NAME-VERSION.jar`, with its SHA-256 sum."""
-    match = _JAR.fullmatch(file)
-    name, version = match.groups() if match else ("", "")
-    pinned = {pin.split(":")[1]: pin.split(":")[0] for pin in (*jars.SPARK.pins, *jars.SPARK.overrides)}
-    group = (_GROUPS | pinned).get(name)
-    if group is None:
-        raise NeedsOperator(f"the group of jars/{file} is not known.", hint="Add it to infra/release/dist.py.")
-    purl = f"pkg:maven/{group}/{name}@{version}"
+def _jar(jar: Jar) -> dict[str, Any]:
+    """Return the component of a jar."""
+    artifact = jar.artifact
     return {
         "type": "library",
-        "bom-ref": purl,
-        "group": group,
-        "name": name,
-        "version": version,
-        "purl": purl,
-        # Spark, Delta, Kafka, Unity Catalog, Jackson and Commons are all under it.
-        "licenses": [{"license": {"id": "Apache-2.0"}}],
-        "hashes": [{"alg": "SHA-256", "content": total}],
-        "properties": [{"name": "headrace:extra", "value": "spark"}],
+        "bom-ref": artifact.purl,
+        "group": artifact.group,
+        "name": artifact.name,
+        "version": artifact.version,
+        "purl": artifact.purl,
+        "licenses": [{"license": {"name": name}} for name in artifact.licences],
+        "hashes": [{"alg": "SHA-256", "content": jar.total}],
+        "properties": [{"name": "headrace:jars", "value": purpose} for purpose in jar.purposes],
     }
 
 

@@ -171,11 +171,12 @@ def _load_part(
             profiled = partial(_profiled, spark, context, new.high)
             lacking = published.find_lacking(raw, before)
             tasks = tables_load.tasks(lake, context, before, lagging, new, since, profiled, lacking)
-            tasks = {
-                name: replace(task, problem=unread.get(name))
-                for name, task in tasks.items()
-                if group is None or group.has(name)
+            tasks |= {
+                name: replace(table_task.task_of(lake, before, name, new, after=since), problem=problem)
+                for name, problem in unread.items()
             }
+            if group is not None:
+                tasks = {name: task for name, task in tasks.items() if group.has(name)}
             if group is None:
                 # Before anybody can query them, so a name never changes; and ahead of the first commit.
                 former = [

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from headrace.lake.own_tables import table_state
 from spark_jobs.state import schema_texts
 
 Positions = dict[str, str]
@@ -159,12 +160,14 @@ def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] =
 
 
 def state(table: Table, positions: Positions) -> str:
-    """Return the state of a table of a stream that is published up to some positions."""
-    if table.problem is not None:
-        return "stopped"
-    if table.copying:
-        return "copying"
-    return "current" if table.positions == positions else "behind"
+    """Return the state of a table of a stream that is published up to some positions, as all that shows it has it.
+
+    But `published` is `current` in the rows, as in those of earlier releases: queries of users compare it.
+    """
+    shown = table_state(
+        reason=table.problem, copying=table.copying, version=table.version, behind=table.positions != positions
+    )
+    return "current" if shown == "published" else shown
 
 
 def _columns(done: Published, table: Table) -> dict[str, Any]:

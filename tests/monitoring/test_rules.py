@@ -196,10 +196,11 @@ def pod(name, address, values):
     return bridge(values, namespace="data", pod=name, instance=f"{address}:9188")
 
 
-def edge(address, values):
-    (state, _) = scraped("headrace_edge_state", values, source="a/b", state="capturing", instance=address)
-    (release, _) = scraped("headrace_edge_build_info", values, instance=address)
-    return [state, release]
+def edge(address, values, **labels):
+    (state, up) = scraped("headrace_edge_state", values, source="a/b", state="capturing", instance=address, **labels)
+    (release, _) = scraped("headrace_edge_build_info", values, instance=address, **labels)
+    # A target has the labels of its address alone.
+    return [state, release, up | {"series": f"up{{{shown({'instance': address} | labels)}}}"}]
 
 
 def console(address, values):
@@ -239,10 +240,17 @@ ABSENCES = {
     ),
 }
 #: As above, of an edge and of the console.
+RUNNING = {"series": "headrace_edge_build_info", "values": "1x30"}
 EDGES = {
     "an edge at another address": ([*edge("a:1", "1" * 10 + "_" * 20), *edge("b:1", "_" * 12 + "1" * 18)], []),
-    "an edge that ended, next to one that runs": (
-        [*edge("a:1", "1" * 10 + "_" * 20), {"series": "headrace_edge_build_info", "values": "1x30"}],
+    "an edge that ended, next to one that runs": ([*edge("a:1", "1" * 10 + "0" * 20), RUNNING], [{"source": "a/b"}]),
+    "an edge that was retired: nobody is to scrape it": ([*edge("a:1", "1" * 10 + "_" * 20), RUNNING], []),
+    "an edge's pod that does not answer at its next address": (
+        [
+            *edge("a:1", "1" * 10 + "_" * 20, namespace="data", pod="e-0"),
+            *edge("b:1", "_" * 10 + "0" * 20, namespace="data", pod="e-0"),
+            RUNNING,
+        ],
         [{"source": "a/b"}],
     ),
     "no edge": ([], [{}]),

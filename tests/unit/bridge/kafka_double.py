@@ -100,7 +100,8 @@ class Deliverer:
             del self.granted[session.source]
 
     def refuse(self, source, condition, description):
-        self.refused[source] = condition
+        #: What an edge hears.
+        self.refused[source] = (condition, description)
 
     def admit(self, source):
         self.refused.pop(source, None)

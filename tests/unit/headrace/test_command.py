@@ -3,9 +3,14 @@
 import os
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import click
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from headrace import command
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected
@@ -67,6 +72,27 @@ def test_an_extra_that_is_not_installed_is_named(monkeypatch, capsys, called, mo
     said = capsys.readouterr().err
     assert f"'headrace {called}' needs the package {module.partition('.')[0]!r}" in said
     assert f'.whl)[{extra}]"' in said
+
+
+def read_extras():
+    """Return the names of the packages of each extra."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    return {extra: {canonicalize_name(Requirement(need).name) for need in extras[extra]} for extra in extras}
+
+
+def test_every_package_of_an_extra_leads_to_an_extra_that_has_it():
+    extras, modules = read_extras(), packages_distributions()
+    shipped = set().union(*(packages for extra, packages in extras.items() if extra != "dev"))
+    for module, distributions in modules.items():
+        if packages := {canonicalize_name(name) for name in distributions} & shipped:
+            assert packages & extras[command._EXTRA_OF_MODULE[module]], module
+
+
+def test_the_console_has_what_reads_the_lake():
+    """Without PyArrow it knew no retention of streams of many topics, and did not say so."""
+    extras = read_extras()
+    assert extras["console"] >= extras["reader"]
 
 
 def test_a_module_that_no_extra_has_is_a_defect(monkeypatch):

@@ -1,11 +1,14 @@
 """The client of a schema registry: one connection for many requests, over a server of the test's own."""
 
 import json
+import ssl
 import threading
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from headrace.certificates.command import Authority
 from headrace.configuration.sections import Registry
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.registry.client import Incompatible, NotThere, RegistryClient
@@ -88,6 +91,31 @@ def test_a_connection_that_the_registry_closed_is_made_again(server, client):
     for _ in range(5):
         assert client.schema(7) == "{}"
     assert len(server.asked) == 5
+
+
+def test_a_certificate_that_changed_makes_another_connection(server, tmp_path):
+    """The one that is kept has the former certificate, which the registry may have revoked."""
+    authority = Authority(tmp_path)
+    own, theirs = authority.client("bridge"), authority.server("registry", ["127.0.0.1"])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.certificate_file)
+    context.load_cert_chain(theirs, theirs.with_suffix(".key"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    url = f"https://127.0.0.1:{server.server_port}/apis/ccompat/v7"
+    files = {"authority": authority.certificate_file, "certificate": own, "key": own.with_suffix(".key")}
+    with closing(RegistryClient(Registry(url=url, timeout_seconds=5, **files))) as client:
+        for connections in (1, 2):
+            for _ in range(2):
+                client.schema(7)
+            assert server.connections == connections
+            authority.client("bridge")
+        # One that is not there is named, and not taken for the same as before.
+        own.unlink()
+        with pytest.raises(NeedsOperator, match=r"certificates of \[registry\] cannot be used"):
+            client.schema(7)
+        authority.client("bridge")
+        client.schema(7)
+        assert server.connections == 3
 
 
 @pytest.mark.parametrize(

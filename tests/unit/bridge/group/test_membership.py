@@ -109,12 +109,15 @@ def test_a_source_that_nobody_has_is_shown_so_and_looked_for_again_and_again(mad
     turn(one, clock, 31)
     figures = parts.registry.states[TWO].figures
     assert (figures.state, figures.reason, figures.served) == ("not served", "no bridge of the group has it", False)
+    # which its edge hears, too
+    assert parts.deliverer.refused == {TWO: ("amqp:link:redirect", f"{TWO}: no bridge of the group has it")}
     turn(one, clock, 90)
     assert member.rejoins == 1
     # and somebody has it again
     member.free = set()
     turn(one, clock, 31)
     assert (figures.state, figures.reason) == ("elsewhere", "")
+    assert parts.deliverer.refused == {TWO: ("amqp:link:redirect", f"{TWO} is served by another bridge")}
     member.free = {(TOPIC, 1)}
     turn(one, clock, 31)
     assert member.rejoins == 2
@@ -224,7 +227,9 @@ def test_a_source_that_came_into_the_file_is_served_if_its_partition_is_this_mem
     turn(one, clock, 2)
     states = {source: state.figures.state for source, state in parts.registry.states.items()}
     assert states == {ONE: "starting", TWO: "elsewhere", "a/three": "starting", "a/four": "elsewhere"}
-    assert parts.deliverer.refused == {TWO: "amqp:link:redirect", "a/four": "amqp:link:redirect"}
+    assert parts.deliverer.refused == {
+        source: ("amqp:link:redirect", f"{source} is served by another bridge") for source in (TWO, "a/four")
+    }
     # a partition that the topic got since, and that nobody has, is asked for
     member.free = {(TOPIC, 3)}
     change(parts, one, PLACES | {(TOPIC, 2): "a/three", (TOPIC, 3): "a/four", (TOPIC, 4): "a/five"}, added={"a/five"})

@@ -1,14 +1,22 @@
 """K1: clients of Kafka are made again when what they read at their making has changed."""
 
 import logging
+from collections import deque
+from functools import partial
+from types import FunctionType, MethodType
 
 import pytest
 
+from bridge.bridge import Bridge
+from bridge.group.membership import Membership
 from bridge.kafka import writing
 from bridge.kafka.writing import Renewal
 from headrace.certificates.command import Authority
+from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.kafka import KafkaConnection
+from headrace.configuration.load import load
 from headrace.configuration.secret import Secret
+from tests.bridge.bridge_file import bridge_file
 
 
 @pytest.fixture
@@ -113,3 +121,51 @@ def test_a_writer_that_writes_nothing_for_long_goes_on_with_a_new_client(monkeyp
     writer.renew()
     writer.poll()
     assert len(producers) == 3
+
+
+def test_every_holder_of_clients_is_in_the_bridges_list(tmp_path, monkeypatch):
+    """One that is not there goes on with the former certificate until the bridge is started again."""
+    more = '[deliveries.alerts]\naddress = "alerts/{region}"\n\n[requests]\n\n[registry]\nurl = "http://localhost:1"\n'
+    bridge = Bridge(load(bridge_file(tmp_path, "localhost:1", {"a/one": [0]}, topic="bank", more=more), BridgeFile))
+    bridge.lanes = [bridge._lane(0), bridge._lane(None)]
+    bridge._membership = Membership(None, {}, bridge.registry, 6.0)
+    renewed = []
+    for kind in {type(each) for each in find_renewable(bridge, renewed)}:
+        monkeypatch.setattr(kind, "renew", noting(kind.renew, renewed))
+    bridge._renew()
+    kinds = [type(each).__name__ for each in renewed]
+    assert {"Positions", "Lane", "Membership", "Deliveries", "RequestWorker"} <= set(kinds)
+    assert (kinds.count("Positions"), kinds.count("Lane")) == (2, 2)
+    assert [type(each).__name__ for each in find_renewable(bridge, renewed)] == []
+
+
+def noting(renew, renewed):
+    def noted(each, **named):
+        renewed.append(each)
+        renew(each, **named)
+
+    return noted
+
+
+def find_renewable(holder, renewed):
+    """Return what is held that can be renewed, but for what `renewed` ones hold: these pass it on as they need."""
+    found, waiting, seen = [], [holder], set()
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen or any(each is other for other in renewed):
+            continue
+        seen.add(id(each))
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, (list, tuple, set, deque)):
+            waiting += each
+        elif isinstance(each, partial):
+            waiting += [each.func, *each.args, *each.keywords.values()]
+        elif isinstance(each, MethodType):
+            waiting.append(each.__self__)
+        elif isinstance(each, FunctionType):
+            waiting += [cell.cell_contents for cell in each.__closure__ or ()]
+        elif type(each).__module__.partition(".")[0] in {"bridge", "headrace"}:
+            found += [each] if hasattr(type(each), "renew") else []
+            waiting += vars(each).values() if hasattr(each, "__dict__") else ()
+    return found

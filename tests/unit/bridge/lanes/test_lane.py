@@ -188,7 +188,7 @@ def test_a_source_that_is_taken_away_in_the_middle_is_not_committed_e1(parts):
     assert parts.kafka.aborted == 1
     # then the one that is left goes on, and nothing is read for the other
     assert set(parts.recovering) == {TWO}
-    assert parts.deliverer.refused == {ONE: "amqp:link:redirect"}
+    assert parts.deliverer.refused == {ONE: ("amqp:link:redirect", f"{ONE} may be served by another bridge")}
 
 
 def test_a_late_commit_of_a_former_session_touches_neither_inbox_nor_credit_of_its_successor_e2(parts):

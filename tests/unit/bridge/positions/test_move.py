@@ -33,6 +33,8 @@ class Group:
         self.commits = 0
         #: Positions that a bridge commits for a/one before it ends, in partition 0: the group has a member until then.
         self.bridge = []
+        #: Those that a bridge commits there, and ends, after the group was read.
+        self.between = []
         monkeypatch.setattr("bridge.positions.survey.time.sleep", lambda _seconds: None)
         sources = {f"a/{name}": owned for name, owned in partitions.items()}
         self.file = SimpleNamespace(
@@ -73,6 +75,8 @@ class Group:
     @contextmanager
     def _reading(self, *_arguments, **_named):
         yield self
+        if self.between:
+            self.held["bank", 0] = (9, self.between.pop(0))
 
     def _commit(self, _connection, _group, offsets):
         if self.bridge:
@@ -134,10 +138,8 @@ def test_what_a_bridge_commits_until_it_ends_is_read_again(monkeypatch):
     group = Group(monkeypatch, one=(0,))
     del group.held["bank", 0]
     group.bridge = [position_text("a/one", newer, "b")]
-    monkeypatch.setattr(transfer, "routes", survey.routes)
-    monkeypatch.setattr(transfer, "_check", lambda *_, **_named: None)
     with pytest.raises(NeedsOperator, match="other positions are committed in group g: a/one is at"):
-        import_positions(group.file, group.admin, Export(1, "g", [SourcePosition("a/one", str(ONE))]))
+        import_one(monkeypatch, group)
     assert group.holders()[0] == ("a/one", newer)
     # nor are tables given up that were withheld meanwhile
     group = Group(monkeypatch, two=(1,))
@@ -146,6 +148,50 @@ def test_what_a_bridge_commits_until_it_ends_is_read_again(monkeypatch):
     with pytest.raises(NeedsOperator, match=r"withheld tables, .*public\.t"):
         survey.forget(group.file, None, "a/one")
     assert group.commits == 0
+
+
+def test_what_a_bridge_commits_that_comes_and_goes_before_the_commit_is_read_again(monkeypatch):
+    """Kafka refuses the commit only as long as the bridge is a member."""
+    newer = Position(7, 11, 0)
+    group = Group(monkeypatch, one=(3,))
+    group.between = [position_text("a/one", newer, "b")]
+    assert group.move("a/one")["a/one"].position == newer
+    assert (group.holders()[3], group.commits) == (("a/one", newer), 1)
+    group = Group(monkeypatch, one=(0,))
+    del group.held["bank", 0]
+    group.between = [position_text("a/one", newer, "b")]
+    with pytest.raises(NeedsOperator, match="other positions are committed in group g: a/one is at"):
+        import_one(monkeypatch, group)
+    group = Group(monkeypatch, two=(1,))
+    group.between = [position_text("a/one", newer, "b", Withheld(5, {"public.t": WithheldTable(ONE, 0)}))]
+    with pytest.raises(NeedsOperator, match=r"withheld tables, .*public\.t"):
+        survey.forget(group.file, None, "a/one")
+    assert group.commits == 0
+
+
+def import_one(monkeypatch, group):
+    """Import the position of a/one, without a look at records."""
+    monkeypatch.setattr(transfer, "routes", survey.routes)
+    monkeypatch.setattr(transfer, "_check", lambda *_, **_named: None)
+    return import_positions(group.file, group.admin, Export(1, "g", [SourcePosition("a/one", str(ONE))]))
+
+
+def test_partitions_in_another_order_are_no_move(monkeypatch):
+    """Keys are shared out by the order: their next changes went to another partition than those before."""
+    text = position_text("a/one", ONE, "b", partitions=(0, 1))
+
+    def held_in(partitions):
+        group = Group(monkeypatch, one=partitions)
+        group.held = {("bank", each): (9, text) for each in (0, 1)}
+        return group
+
+    group = held_in((1, 0))
+    with pytest.raises(NeedsOperator, match=r"order \[0, 1\] until now, .* has \[1, 0\]") as raised:
+        group.move("a/one")
+    assert ("Put the former order back." in raised.value.hint, group.commits) == (True, 0)
+    # Others, and the same as before, are.
+    for partitions in ((1, 0, 3), (0, 1)):
+        assert held_in(partitions).move("a/one")["a/one"].position == ONE
 
 
 def test_bridges_that_do_not_end_keep_a_source_where_it_is(monkeypatch):
@@ -163,6 +209,12 @@ def test_what_kafka_did_not_take_is_named(monkeypatch):
     group.takes = lambda place: place != ("bank", 3)
     with pytest.raises(NeedsOperator, match=r"does not hold what was committed for bank\[3\] of group g"):
         group.move("a/one")
+    # K6: nor is a position said to be imported
+    group = Group(monkeypatch, one=(0,))
+    del group.held["bank", 0]
+    group.takes = lambda _place: False
+    with pytest.raises(NeedsOperator, match=r"does not hold what was committed for bank\[0\] of group g"):
+        import_one(monkeypatch, group)
 
 
 def test_one_foreign_offset_is_shown_as_the_error_of_its_source_alone(monkeypatch):

@@ -31,14 +31,15 @@ def test_a_newer_export_is_refused_by_its_version():
 def test_partitions_in_another_order_than_at_the_export_are_refused_as_keys_would_move(monkeypatch, order, is_taken):
     position, committed = Position(7, 5, 0), []
     held = {"a/b": Committed(position, "", "b", {}, None, order)}
-    monkeypatch.setattr(transfer, "positions_of", lambda _file, **_: held)
+    monkeypatch.setattr(transfer, "positions_of", lambda *_: held)
+    monkeypatch.setattr(transfer, "read_group", lambda *_: None)
     exported, _ = export_positions(SimpleNamespace(group="g"))
     assert exported.sources[0].partitions == list(order)
     # into another group, whose file has them in this order
     held["a/b"] = None
     monkeypatch.setattr(transfer, "routes", lambda _file: {"a/b": SourceRoute("a/b", "bank", (2, 0))})
     monkeypatch.setattr(transfer, "_check", lambda *_, **_named: None)
-    monkeypatch.setattr(transfer, "commit_positions", lambda _file, _admin, positions, _by: committed.append(positions))
+    monkeypatch.setattr(transfer, "commit_positions", lambda _file, _admin, positions, *_: committed.append(positions))
     if is_taken:
         import_positions(None, None, exported)
     else:

@@ -284,3 +284,20 @@ def test_what_is_asked_for_in_vain_takes_neither_time_nor_room_from_new_schemas(
     ask(registered, new)
     assert registered.ids(new) == (1, 2)
     assert len(asked) == 2 + 10
+
+
+def test_schemas_that_nobody_asks_for_are_forgotten_and_registered_again_with_the_same_ids(now, registry, registered):
+    """What sources ever had stayed in memory while the bridge ran."""
+    used, idle = tables_of(2)
+    for each in (used, idle):
+        ask(registered, each)
+    ids = registered.ids(idle)
+    for _ in range(7):
+        now[0] += 3600
+        registered.ids(used)
+        for _ in (used, idle):
+            registered._look_at = now[0]
+            registered.turn(0)
+    assert list(registered._known) == list(registered._order) == [used]
+    ask(registered, idle)
+    assert registered.ids(idle) == ids

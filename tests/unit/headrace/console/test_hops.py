@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace.console import sources
-from headrace.console.bridges import BridgesView, SourceSeen
+from headrace.console.bridges import Bridges, BridgesView, SourceSeen
 from headrace.console.hops import NAMES
 from headrace.console.lake_view import LakeView, Quarantined, Reached, StreamPublished, TablePublished
-from headrace.status.answer import SourceStatus
+from headrace.status.answer import Answer, SourceStatus
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 WELL = {
@@ -129,6 +129,29 @@ def test_of_a_bridge_that_does_not_answer_nothing_is_believed_but_that():
 )
 def test_a_source_that_this_bridge_does_not_serve_is_shown_by_who_does(state, shown):
     assert row(lake(), state=state, edge_state=None).state == shown
+
+
+def test_a_source_that_all_bridges_have_elsewhere_is_not_served():
+    """Each left it to another one, and the console showed nothing wrong."""
+    bridges = Bridges(("a:1", "b:1"))
+
+    def look(state):
+        found = [SourceStatus(source="jakarta/bank", state=state)]
+        return lambda *_: (Answer(part="bridge", running=True, ready=True, sources=found), "")
+
+    def seen():
+        return bridges.view().sources["jakarta/bank"].status.state
+
+    bridges.ask("a:1", look("elsewhere"))
+    # before the other one was asked
+    assert seen() == "elsewhere"
+    bridges.ask("b:1", look("serving"))
+    assert seen() == "serving"
+    bridges.ask("b:1", look("elsewhere"))
+    assert seen() == "not served"
+    # One that does not answer serves it no more, or nobody hears of it.
+    bridges.ask("b:1", lambda *_: (None, "nobody answers at b:1"))
+    assert seen() == "not served"
 
 
 def test_what_the_lake_lacks_is_as_old_as_the_newest_change_that_it_has():

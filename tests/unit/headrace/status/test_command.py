@@ -91,6 +91,22 @@ def test_of_bridges_that_share_sources_each_source_is_shown_once_as_its_own_brid
     assert "nobody answers at c:1" in answer.reason
 
 
+def test_a_source_that_all_bridges_have_elsewhere_is_not_served(monkeypatch, edge):
+    """Each left it to another one, which had no such source in its file, and status showed nothing wrong."""
+
+    def asked(listen):
+        sources = [SourceStatus(source="jakarta/bank", state="elsewhere")]
+        answer = Answer(part="bridge", running=True, ready=True, address=listen, sources=sources)
+        return (answer, "") if listen != "c:1" else (None, "nobody answers at c:1")
+
+    monkeypatch.setattr(command, "answer_of", asked)
+    for addresses in (("a:1", "b:1"), ("a:1", "c:1")):
+        (source,) = command.fetch(edge(), addresses).sources
+        assert (source.state, "no bridge that answers serves it" in source.reason) == ("not served", True)
+    # There is another one that was not asked.
+    assert [source.state for source in command.fetch(edge(), ("a:1",)).sources] == ["elsewhere"]
+
+
 def test_of_bridges_that_share_sources_what_a_sender_had_refused_is_added():
     def answer(count):
         return Answer(part="bridge", running=True, refused=refused_inputs({"batch": {"oslo/rogue": count}}))

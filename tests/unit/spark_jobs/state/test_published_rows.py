@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 
+from headrace.lake.own_tables import TABLE_STATES, table_state
 from spark_jobs.state import publication, published_rows
 from spark_jobs.state.published_rows import Published, Table
 
@@ -80,3 +82,17 @@ def test_l15_maintenance_leaves_the_tables_that_a_load_published_meanwhile():
     assert (merged.load, merged.data, merged.positions) == (6, 5, {J: "9"})
     assert (merged.tables["public.a"].version, merged.tables["public.b"].version) == (20, 8)
     assert list(published_rows.changed(now, merged)) == ["public.a"]
+
+
+def test_rows_have_the_states_that_console_and_command_show():
+    """A table that was not made yet was `current` or `behind` in SQL."""
+    seen = set()
+    for problem, copying, version, positions in product((None, "why"), ({}, {"a": "1"}), (None, 3), ({}, {"a": "2"})):
+        table = Table(table="t", problem=problem, copying=copying, version=version, positions=positions)
+        (_, row) = published_rows.rows(Published(stream="bank", positions={"a": "2"}), {"t": table})
+        shown = table_state(
+            reason=row["reason"], copying=row["copying"], version=row["version"], behind=row["positions"] is not None
+        )
+        assert row["state"] == {"published": "current"}.get(shown, shown)
+        seen.add(shown)
+    assert seen == set(TABLE_STATES)
