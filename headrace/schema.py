@@ -19,6 +19,8 @@ from headrace.formats import UNREADABLE
 
 #: How a record's own `source` begins.
 SOURCE = b'"source":{"version":'
+#: For a record that no edge writes.
+_HINT = "See what wrote it: a program that is no edge, or an edge whose database sent what no table can be. Report the latter."
 #: Names of databases are shorter, in characters.
 _LONGEST_NAME = 256
 _TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
@@ -110,12 +112,12 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
             record = msgspec.json.decode(value, type=_Record)
             (change,) = record.tableChanges
         except UNREADABLE as error:
-            raise CorruptInput("a record with tableChanges is no schema record of ours") from error
+            raise CorruptInput("a record with tableChanges is no schema record of ours", hint=_HINT) from error
         key, columns = change.table.primaryKeyColumnNames, [column.name for column in change.table.columns]
         is_twice = len(set(key)) < len(key) or len(set(columns)) < len(columns)
         if is_twice or "" in columns or not set(key) <= set(columns):
             raise CorruptInput(
-                "a schema record has a column without a name or twice, or a key that is none of its columns"
+                "a schema record has a column without a name or twice, or a key that is none of its columns", hint=_HINT
             )
         return cls(
             schema=record.source.schema,
