@@ -14,6 +14,7 @@ import click
 
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
+from headrace.doors import place_of
 from headrace.errors import ConfigurationError, NotConnected, ReplicationError
 from headrace.printable import echo
 from headrace.terminal import Terminal
@@ -120,8 +121,8 @@ def verify(
                     reached.connect(name, placed=not at_rest) as database,
                 ):
                     _verify(name, database, silver, tables, chosen, wait, shown, of_source)
-            except ReplicationError as error:
-                failed[name] = error
+            except Exception as error:  # noqa: BLE001 - the others are verified all the same.
+                failed[name] = _expected(name, error)
             if of_source and not as_json:
                 report.show(of_source, Terminal() if sys.stdout.isatty() else Terminal(width=_WIDTH))
             report.record(spark, lake, stream_name, of_source)
@@ -148,8 +149,8 @@ def _connect_all(reached: "Sources", names: list[str]) -> dict[str, ReplicationE
                 pass
         except ConfigurationError:
             raise
-        except ReplicationError as error:
-            failed[name] = error
+        except Exception as error:  # noqa: BLE001 - the others are verified all the same.
+            failed[name] = _expected(name, error)
     if len(failed) == len(set(names)):
         raise next(iter(failed.values()))
     return failed
@@ -196,12 +197,23 @@ def _verify(
             (again,) = compared(name, database, silver, [unsure[0].table], sample=sample, on_progress=shown.table)
             reports.append(again if reached.proven else _doubted(again, reached, wait))
             del unsure[0]
-    except ReplicationError as error:
-        why = f"it differs, but changes may have been on their way, and it could not be compared again: {error.message}"
+    except Exception as error:
+        failure = _expected(name, error)
+        why = (
+            f"it differs, but changes may have been on their way, and it could not be compared again: {failure.message}"
+        )
         reports += [replace(each, verdict="not compared", reasons=[why, *each.reasons]) for each in unsure]
-        raise
+        raise failure from error
     finally:
         reports.sort(key=lambda each: each.table)
+
+
+def _expected(name: str, error: Exception) -> ReplicationError:
+    """Return the error that ended a source's verification; of one that nobody expected, whose text may hold rows, its place."""
+    if isinstance(error, ReplicationError):
+        return error
+    message = f"verifying {name} ended with {type(error).__name__} at {place_of(error)}"
+    return ReplicationError(message, hint="That is a defect: report this line.")
 
 
 def _doubted(report: "TableReport", reached: "Reached", wait: int) -> "TableReport":

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.configuration.lake import LakeFile
+from headrace.doors import place_of
 from headrace.errors import ReplicationError
 from headrace.terminal import Terminal, description_column, in_style, styled
 from spark_jobs.command_options import Occasionally
@@ -250,8 +251,9 @@ def record(spark: SparkSession, lake: LakeFile, stream: str, reports: Sequence[T
             frame.coalesce(1).write.format("delta").mode("append").option("mergeSchema", "true").save(path(lake))
             if delta_log.version(spark, path(lake)) % _COMPACT_EVERY == _COMPACT_EVERY - 1:
                 spark.sql(f"OPTIMIZE delta.`{path(lake)}`")
-    except ReplicationError as error:
-        _log.warning("the verification is done, but its verdicts are not recorded: %s", error.message)
+    except Exception as error:  # noqa: BLE001 - the verdicts are printed, and other sources verified, all the same.
+        why = error.message if isinstance(error, ReplicationError) else f"{type(error).__name__} at {place_of(error)}"
+        _log.warning("the verification is done, but its verdicts are not recorded: %s", why)
 
 
 def prune(spark: SparkSession, lake: LakeFile) -> None:

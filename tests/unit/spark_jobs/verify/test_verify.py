@@ -1,11 +1,13 @@
 """The verdict of each table of a source, and of a whole run, with both sides replaced by stubs."""
 
+import json
 from contextlib import nullcontext
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, Retryable
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.verify import canonical
 from headrace.verify.canonical import SourceType
 from headrace.verify.comparison import Digest, Place, SourceTable
@@ -192,29 +194,36 @@ def test_a_sample_has_the_same_ranges_when_a_table_is_compared_again(cells):
     assert report.verdict == "not equal"
 
 
-def test_verdicts_that_are_there_outlive_an_error_of_the_source(cells, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (NotConnected("the connection was lost"), "the connection was lost"),
+        (TypeError("a row's value"), "with TypeError at "),
+    ],
+)
+def test_verdicts_that_are_there_outlive_an_error_of_the_source(cells, monkeypatch, error, shown):
     """V3: a lost connection ended the run, and nothing of it was printed or recorded."""
 
     def lost(*_, **__):
-        raise NotConnected("the connection was lost")
+        raise error
 
     database = SourceStub(table("a"), table("b"), table("c"))
     reports = []
     monkeypatch.setattr(SourceStub, "side", lambda self, table, *_, **__: lost() if table.name == "c" else self)
-    with pytest.raises(NotConnected):
+    with pytest.raises(ReplicationError, match=shown):
         command._verify(SOURCE, database, LakeStub("a", "b", "c"), (), None, 120, Quiet(), reports)
     assert [(each.table, each.verdict) for each in reports] == [("public.a", "equal"), ("public.b", "equal")]
 
     # What differs before all changes have come is no verdict.
     cells.add(0)
     reports = []
-    with pytest.raises(NotConnected):
+    with pytest.raises(ReplicationError, match=shown):
         command._verify(SOURCE, database, LakeStub("a", "b", "c"), (), None, 120, Quiet(), reports)
     assert [(each.table, each.verdict) for each in reports] == [
         ("public.a", "not compared"),
         ("public.b", "not compared"),
     ]
-    assert "the connection was lost" in reports[0].reasons[0]
+    assert shown in reports[0].reasons[0]
 
 
 class SomeSources:
@@ -224,10 +233,12 @@ class SomeSources:
         self._errors = errors
 
     def connect(self, name, *, placed):
-        assert not placed
         if name in self._errors:
             raise self._errors[name]
         return nullcontext()
+
+    def close(self):
+        pass
 
 
 def test_sources_that_cannot_be_reached_do_not_keep_others_from_being_verified():
@@ -238,6 +249,35 @@ def test_sources_that_cannot_be_reached_do_not_keep_others_from_being_verified()
         command._connect_all(SomeSources(a=lost, b=lost), ["a", "b"])
     with pytest.raises(ConfigurationError):
         command._connect_all(SomeSources(b=wrong), ["a", "b"])
+
+
+def test_what_nobody_expected_of_one_source_is_its_verdict_alone(monkeypatch, tmp_path, caplog):
+    """V3: an error of another class, or a table of verdicts that could not be written, ended the others."""
+    (tmp_path / "lake.toml").write_text(
+        '[lake]\nroot = "x"\n[kafka]\nbootstrap = "127.0.0.1:1"\n[streams.bank]\nsources = ["a/one", "a/two", "b/down"]\n'
+    )
+
+    def verified(name, _database, _silver, _tables, _sample, _wait, _shown, reports):
+        reports.append(TableReport(source=name, table="public.a", verdict="equal"))
+        if name == "a/one":
+            raise TypeError("a row's value")
+
+    def broken(*_):
+        raise RuntimeError("a row's value")
+
+    reached = SomeSources(**{"b/down": KeyError("a row's value")})
+    monkeypatch.setattr("spark_jobs.verify.tables.Sources", lambda *_: reached)
+    monkeypatch.setattr("spark_jobs.session.session", lambda *_, **__: None)
+    monkeypatch.setattr("spark_jobs.verify.lake.LakeAt", lambda *_: reached)
+    monkeypatch.setattr("spark_jobs.verify.report.delta_log.is_table", broken)
+    monkeypatch.setattr(command, "_verify", verified)
+    done = CliRunner().invoke(command.verify, ["--config", str(tmp_path / "lake.toml"), "--json"])
+    found = json.loads(done.stdout)
+    assert [(each["source"], each["verdict"]) for each in found["tables"]] == [("a/one", "equal"), ("a/two", "equal")]
+    assert [each["source"] for each in found["failed"]] == ["b/down", "a/one"]
+    assert "ended with TypeError at tests/unit/" in found["failed"][1]["error"]
+    assert (done.exit_code, caplog.text.count("its verdicts are not recorded: RuntimeError at tests/")) == (3, 2)
+    assert "a row's value" not in done.output + caplog.text
 
 
 def test_the_exit_code_tells_not_equal_from_not_all_compared():
