@@ -1,6 +1,6 @@
 """Foreign bytes *inside* valid forms: what is spoiled is packed again, so that no checksum and no outer form refuses it first.
 
-`make fuzz MINUTES=10` feeds all targets for so long. A seed is drawn for each run and printed; an input that a target did not
+`make fuzz MINUTES=10` feeds each target for so long. A seed is drawn for each run and printed; an input that a target did not
 take well is kept in tests/hostile/corpus, and fed again by every later run.
 """
 
@@ -370,21 +370,21 @@ def run(target: str, seed: int, seconds: float, most: int = sys.maxsize) -> int:
     return count
 
 
-def main() -> int:
-    """Feed every target for some minutes in all."""
+def main(arguments: list[str] | None = None) -> int:
+    """Feed every target for some minutes each."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--target", choices=TARGETS, action="append")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
-    targets, faults = options.target or list(TARGETS), 0
+    targets, faults, total = options.target or list(TARGETS), 0, 0
     print(f"seed {options.seed}", flush=True)
     for target in targets:
         for name, data in corpus(target):
             print(f"{target}: {name}", flush=True)
             TARGETS[target][1](data)
-        until, seed, count = time.monotonic() + options.minutes * 60 / len(targets), options.seed, 0
+        until, seed, count = time.monotonic() + options.minutes * 60, options.seed, 0
         while faults < _MOST_FAULTS and (left := until - time.monotonic()) > 0:
             try:
                 count += run(target, seed, left)
@@ -393,6 +393,8 @@ def main() -> int:
                 faults += 1
             seed += 1
         print(f"{target}: {count} inputs", flush=True)
+        total += count
+    print(f"{total} inputs of {len(targets)} targets from seed {options.seed} on, {faults} faults", flush=True)
     return 1 if faults else 0
 
 
