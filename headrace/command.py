@@ -185,9 +185,9 @@ def _run() -> NoReturn:
         from rich.markup import escape
 
         console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print(f"[bold red]headrace:[/] {escape(error.message)}")
+        console.print(f"[bold red]headrace:[/] {escape(logs.printable_lines(error.message))}")
         if error.hint:
-            console.print(f"[bold]What to do:[/] {escape(error.hint)}")
+            console.print(f"[bold]What to do:[/] {escape(logs.printable_lines(error.hint))}")
         sys.exit(error.exit_code)
     except Exception:
         # Python's own exit code of an error is 1, which means here that the answer is no.

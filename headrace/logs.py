@@ -87,6 +87,11 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def printable_lines(text: str) -> str:
+    """Return a text of several lines so."""
+    return "\n".join(map(printable, text.split("\n")))
+
+
 class TextFormatter(logging.Formatter):
     """Lines of text; only a traceback has several, and none of them has what is not printable."""
 
@@ -96,7 +101,7 @@ class TextFormatter(logging.Formatter):
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - as above.
         """Return a traceback."""
-        return "\n".join(map(printable, super().formatException(ei).split("\n")))
+        return printable_lines(super().formatException(ei))
 
 
 class JsonFormatter(logging.Formatter):
