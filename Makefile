@@ -17,7 +17,7 @@ TARGETS ?= 127.0.0.1:9187 127.0.0.1:9188
 HANGS := -o faulthandler_timeout=1500 -o faulthandler_exit_on_timeout=true
 SHARED := $(HANGS) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 RINGS := tests/simulation tests/contract tests/integration tests/hostile tests/end_to_end
-# Minutes of `make fuzz`.
+# Minutes of `make fuzz`, for each target.
 MINUTES ?= 10
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
@@ -94,7 +94,7 @@ integration: setup ## Integration tests: one real server at a time
 e2e: setup ## End-to-end tests: the whole pipeline, with kills
 	@$(BIN)/python -m pytest -q tests/end_to_end
 
-fuzz: .setup/python ## Foreign bytes inside valid forms, at every decoder: `make fuzz MINUTES=10`, with a new seed, which is printed
+fuzz: .setup/python ## Foreign bytes inside valid forms, at every decoder, MINUTES= for each, with a new seed, which is printed
 	@$(BIN)/python -m tests.hostile.fuzz --minutes $(MINUTES)
 
 fuzz-compiled: .setup/python ## The edge's compiled module under AddressSanitizer, beside Python: MINUTES= (gcc)

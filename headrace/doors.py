@@ -33,8 +33,8 @@ class Door:
         self.refused: dict[str, int] = {}
         self._unexpected = RateLimitedLog(_log.error)
 
-    def refuse(self, error: Exception, whose: str = "") -> ReplicationError:
-        """Count an input that cannot be processed; return the error to answer with.
+    def refuse(self, error: Exception, whose: str = "", count: int = 1) -> ReplicationError:
+        """Count an input that cannot be processed, or several; return the error to answer with.
 
         An error that nobody expected is logged by its class and place: its text may hold what came in. `whose` is a source, the
         common name of a certificate, or an address.
@@ -42,7 +42,7 @@ class Door:
         name = whose[:_LONGEST_NAME]
         if name not in self.refused and len(self.refused) >= _MOST_NAMES:
             name = OTHERS
-        self.refused[name] = self.refused.get(name, 0) + 1
+        self.refused[name] = self.refused.get(name, 0) + count
         if isinstance(error, ReplicationError):
             return error
         where = place_of(error)
@@ -91,10 +91,19 @@ WITHHELD = Door("withheld", "a withheld record")
 REGISTRY = Door("registry", "an answer of the schema registry")
 #: Requests for loads in a warm process: the connection is closed.
 LOAD = Door("load", "a request for a load")
+#: Records of a stream's topics as bronze reads them: they are quarantined.
+BRONZE = Door("bronze", "a record")
+#: Visitors of the console who have no right, ask for what is not there, or are too many or too slow: an error, or the end.
+CONSOLE = Door("console", "a request to the console")
+#: As that at the endpoint of metrics.
+ENDPOINT = Door("endpoint", "a request to the endpoint of metrics")
 
 ALL: Mapping[str, Door] = {
-    door.name: door for door in (AMQP, MESSAGE, MEMORY, BATCH, REQUEST, ANSWER, DELIVERY, WITHHELD, REGISTRY, LOAD)
-}
+    door.name: door
+    for door in (
+        AMQP, MESSAGE, MEMORY, BATCH, REQUEST, ANSWER, DELIVERY, WITHHELD, REGISTRY, LOAD, BRONZE, CONSOLE, ENDPOINT,
+    )
+}  # fmt: skip
 
 
 def refused() -> Mapping[str, Mapping[str, int]]:

@@ -6,6 +6,7 @@ A reader checks the number before it decodes the rest: what a newer release has 
 kept in tests/compatibility/.
 """
 
+import re
 from typing import Final, NamedTuple
 
 import msgspec
@@ -15,6 +16,15 @@ from headrace.errors import NeedsOperator
 
 #: What decoding raises for bytes that are none of ours: damaged, no text, nested too deep, a number beyond any.
 UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
+#: Where the decoder's message has a value, and how long a name of a field may be that nobody knows.
+_WITH_VALUE, _LONGEST = re.compile(r"^(Invalid (?:enum )?value) .*(?= - at )", re.DOTALL), 300
+
+
+def explain(error: Exception) -> str:
+    """Return what one of UNREADABLE says of where something is none of ours, without its value."""
+    if isinstance(error, msgspec.ValidationError):
+        return _WITH_VALUE.sub(r"\1", str(error))[:_LONGEST]
+    return "it is no JSON object"
 
 
 class _Versioned(msgspec.Struct):

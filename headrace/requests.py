@@ -20,7 +20,7 @@ from msgspec import Meta
 from headrace import doors, findings
 from headrace.configuration.value_types import SOURCE_NAME
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
-from headrace.formats import ANSWER, REQUEST, UNREADABLE
+from headrace.formats import ANSWER, REQUEST, UNREADABLE, explain
 from headrace.printable import echo
 from headrace.status.answer import Answer
 from headrace.status.table import screen
@@ -43,8 +43,6 @@ _LAST_DEADLINE = 253_402_300_799_999
 #: `done`: the content is what the kind answers. `failed`: the edge tried, and an error ended it. `repeated`: a request that
 #: changes something came twice, and was not done a second time. The others were not tried.
 Outcome = Literal["done", "failed", "refused", "expired", "busy", "repeated"]
-
-_WITH_VALUE = re.compile(r"^(Invalid (?:enum )?value) .*(?= - at )", re.DOTALL)
 
 _Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9-]{8,64}$")]
 _Source = Annotated[str, Meta(pattern=SOURCE_NAME, max_length=200)]
@@ -137,11 +135,7 @@ def _decode(data: bytes, kind: Any, form: Any, what: str) -> Any:
         form.check(msgspec.json.decode(data, type=_Versioned).version, what)
         return msgspec.json.decode(data, type=kind)
     except UNREADABLE as error:
-        # The decoder's message names a field; where it has its value, that is left out.
-        reason = (
-            _WITH_VALUE.sub(r"\1", str(error)) if isinstance(error, msgspec.ValidationError) else "it is no JSON object"
-        )
-        raise CorruptInput(f"this is not {what} of Headrace: {reason}") from error
+        raise CorruptInput(f"this is not {what} of Headrace: {explain(error)}") from error
 
 
 def parts(

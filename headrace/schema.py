@@ -22,7 +22,7 @@ SOURCE = b'"source":{"version":'
 #: For a record that no edge writes.
 _HINT = "See what wrote it: a program that is no edge, or an edge whose database sent what no table can be. Report the latter."
 #: Names of databases are shorter, in characters.
-_LONGEST_NAME = 256
+LONGEST_NAME = 256
 _TEXT = rb'("[^"\\]*(?:\\.[^"\\]*)*")'
 _NAMES = re.compile(rb',"schema":' + _TEXT + rb',"table":' + _TEXT)
 
@@ -43,8 +43,8 @@ def schema_and_table(names: re.Match[bytes]) -> tuple[str, str]:
         (schema + table).encode()
     except UNREADABLE as error:
         raise CorruptInput("the name of a record's table is no text") from error
-    if max(len(schema), len(table)) > _LONGEST_NAME:
-        raise CorruptInput(f"the name of a record's table has more than {_LONGEST_NAME} characters")
+    if max(len(schema), len(table)) > LONGEST_NAME:
+        raise CorruptInput(f"the name of a record's table has more than {LONGEST_NAME} characters")
     return schema, table
 
 

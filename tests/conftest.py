@@ -20,5 +20,6 @@ pytest_plugins = [
     "tests.lake.fix_verify",
     "tests.rules.fix_order",
     "tests.rules.fix_rotation",
+    "tests.rules.fix_shown",
     "tests.rules.fix_strict",
 ]

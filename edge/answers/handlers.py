@@ -33,7 +33,7 @@ from headrace import __version__, doors
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.findings import is_wrong
-from headrace.formats import UNREADABLE
+from headrace.formats import UNREADABLE, explain
 from headrace.process import PROCESS
 from headrace.requests import Request
 from headrace.status.answer import Answer, Health, SourceStatus, refused_inputs, snapshot_of
@@ -262,7 +262,7 @@ def snapshot(config: EdgeFile, request: Request) -> tuple[int, Any]:
     try:
         arguments = msgspec.convert(request.arguments, Arguments)
     except UNREADABLE as error:
-        raise ConfigurationError(f"a request for a snapshot is not understood: {error}") from error
+        raise ConfigurationError(f"a request for a snapshot is not understood: {explain(error)}") from error
     tables = [unquoted(name) for name in arguments.tables]
     folder = store.SnapshotStore(config.resolve(config.state.folder), config.source.name)
     if arguments.do == "status":

@@ -25,16 +25,23 @@ import msgspec
 
 from headrace import files
 from headrace.errors import CorruptInput
+from headrace.formats import UNREADABLE
 
 #: The version of the frames, which both sides have to have.
 PROTOCOL: Final = 5
 #: No frame is larger: Java's arrays are not, and a record of a quarter of that could not be sent.
 _LARGEST = 1 << 30
 _CHUNK = 1 << 20
+#: Bytes of a topic's name: three names of a database, with what stands between them.
+_LONGEST_TOPIC: Final = 1000
 #: Of a transaction, frames up to this size in all, in bytes, are kept in memory.
 _IN_MEMORY: Final = 8 << 20
 _INT32 = struct.Struct(">i").unpack_from
 _SCHEMAS = struct.Struct(">ii").unpack_from
+#: What reading raises of a record that is not as its connector writes it.
+MALFORMED: Final = (
+    ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, struct.error, *UNREADABLE,
+)  # fmt: skip
 #: Kinds of frames.
 HELLO, SCHEMA, RECORD, END = b"HSRE"
 _KINDS = b"HSRE"
@@ -67,8 +74,14 @@ class EngineRecord(NamedTuple):
                 at += max(length, 0)
                 parts.append(part)
             topic, offset_key, offset, key, value = parts
-            if at != len(content) or topic is None or offset_key is None or offset is None:
-                raise ValueError("a record does not end where its parts do, or lacks one")
+            if (
+                at != len(content)
+                or topic is None
+                or offset_key is None
+                or offset is None
+                or len(topic) > _LONGEST_TOPIC
+            ):
+                raise ValueError("a record does not end where its parts do, lacks one, or has a name that is none")
             return cls(key_schema, value_schema, topic.decode(), offset_key, offset, key, value)
         except (ValueError, struct.error) as error:
             raise CorruptInput("a record of Debezium's engine cannot be read") from error

@@ -14,7 +14,7 @@ from uuid import UUID
 from msgspec import json
 
 from edge.debezium.connectors import CONNECTORS, Connector, Documents
-from edge.debezium.frames import Change, EngineRecord, Source
+from edge.debezium.frames import MALFORMED, Change, EngineRecord, Source
 from edge.debezium.values import Convert
 from edge.records.alterations import TableDescription
 from edge.records.column_policy import LeftOut, Policy
@@ -129,7 +129,10 @@ class Rows:
         change = self.parse(record)
         if change is None or not isinstance(self.connector, Documents):
             return change
-        return self.connector.rows(record.key, change, self._placeholder)
+        try:
+            return self.connector.rows(record.key, change, self._placeholder)
+        except MALFORMED as error:
+            raise CorruptInput(f"the key of a document of {record.topic} is none") from error
 
     def table(self, record: EngineRecord, change: Change) -> Table:
         """Return the table of a change, by the schemas that its record has."""
@@ -140,7 +143,10 @@ class Rows:
             used = present
         table = self._tables.get(used)
         if table is None:
-            table = self._tables[used] = self._describe(record, change.source)
+            try:
+                table = self._tables[used] = self._describe(record, change.source)
+            except MALFORMED as error:
+                raise CorruptInput(f"the schema of {record.topic} is none of Debezium's changes") from error
         if present != used:
             table.schema_sent = False
             if present is not None:
@@ -153,17 +159,12 @@ class Rows:
         return table
 
     def _describe(self, record: EngineRecord, source: Source) -> Table:
-        try:
-            fields = (
-                self.connector.fields()
-                if isinstance(self.connector, Documents)
-                else _fields(self._schemas[record.value_schema], "after")
-            )
-            key = (
-                [] if record.key_schema < 0 else [each["field"] for each in self._schemas[record.key_schema]["fields"]]
-            )
-        except (KeyError, TypeError, StopIteration) as error:
-            raise CorruptInput(f"the schema of {record.topic} is none of Debezium's changes") from error
+        fields = (
+            self.connector.fields()
+            if isinstance(self.connector, Documents)
+            else _fields(self._schemas[record.value_schema], "after")
+        )
+        key = [] if record.key_schema < 0 else [each["field"] for each in self._schemas[record.key_schema]["fields"]]
         names = [each["field"] for each in fields]
         of = self.connector.schema(source)
         admitted = self._policy.admits(of, source.table)

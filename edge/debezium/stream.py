@@ -16,7 +16,7 @@ import msgspec
 
 from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
 from edge.debezium.connectors import source_place, was_read
-from edge.debezium.frames import RECORD, SCHEMA, Change, EngineRecord, FrameFile
+from edge.debezium.frames import MALFORMED, RECORD, SCHEMA, Change, EngineRecord, FrameFile
 from edge.debezium.rows import Rows, Table
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.databases import UNPROVEN
@@ -218,7 +218,7 @@ class EngineStream:
             newest = former if former is not None and former.place == place else None
             # SQL Server's changes of a commit may be out of the order by which Debezium passes over them.
             is_before = newest is not None and was_read(change.source, offset, msgspec.json.decode(newest.offset[1]))
-        except (KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise CorruptInput(f"a change of {record.topic} names no place in the log") from error
         if self._open is None or newest is None:
             if place <= max(self.reached, former.place if former is not None else 0):
@@ -313,10 +313,13 @@ class EngineStream:
             self._marks.add(mark)
 
     def _mark_of(self, record: EngineRecord) -> Mark:
-        offset = restart_offset(self._connector, record.offset)
+        try:
+            offset, key = restart_offset(self._connector, record.offset), record.offset_key.decode()
+        except UNREADABLE as error:
+            raise CorruptInput(f"an offset of {record.topic} cannot be read") from error
         if offset is None:
             raise CorruptInput("Debezium's engine copies rows again")
-        return Mark(place_of(self._connector, offset), self._number, (record.offset_key.decode(), offset))
+        return Mark(place_of(self._connector, offset), self._number, (key, offset))
 
     def _transaction(self, frames: Iterator[tuple[int, bytes]], mark: Mark, rows: Rows) -> Iterator[int]:
         """Write a transaction, change by change; yield their sizes in bytes."""
@@ -353,7 +356,7 @@ class EngineStream:
         number = writer.next_numbers(table.name)[0]
         try:
             key, value = rows.record(table, change, transaction, writer.ordinal, number, self.now_ms)
-        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        except MALFORMED as error:
             raise CorruptInput(f"a row of {record.topic} is not of its schema") from error
         writer.add(table, key, value, is_delete=change.op == "d")
 

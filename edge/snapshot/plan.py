@@ -198,5 +198,5 @@ def parse(data: bytes, source: str, path: str) -> Plan:
         raise NeedsOperator(f"snapshot plan {path} is damaged", hint=hint) from error
     plan.version = SNAPSHOT_PLAN.version
     if plan.source != source:
-        raise NeedsOperator(f"snapshot plan {path} is of source {plan.source!r}, not of {source!r}", hint=hint)
+        raise NeedsOperator(f"snapshot plan {path} is of source {plan.source[:100]!r}, not of {source!r}", hint=hint)
     return plan

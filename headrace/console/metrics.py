@@ -7,15 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from headrace import doors
 from headrace.console.bridges import BridgesView
 from headrace.console.lake import RetentionView
 from headrace.console.lake_view import EXPECTATION_STATES, LakeView
 from headrace.console.sources import SourceRow
 from headrace.lake.own_tables import TABLE_STATES
-from headrace.metrics.collector import build_info, text_of
+from headrace.metrics.collector import RefusedCollector, build_info, text_of
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: The names of all metrics, with what each means.
@@ -44,9 +45,10 @@ class _Metrics(Collector):
     def __init__(self, bridges: BridgesView, lake: LakeView, kafka: RetentionView, found: Sequence[SourceRow]) -> None:
         self._bridges, self._lake, self._kafka, self._found = bridges, lake, kafka, found
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def collect(self) -> Iterator[Metric]:
         """Yield every metric of which something is known."""
         yield build_info("headrace_console")
+        yield from RefusedCollector("headrace_console", doors.refused).collect()
         up = _gauge("headrace_console_bridge_up", "bridge")
         for bridge in self._bridges.bridges:
             up.add_metric([bridge.address], int(not bridge.problem))

@@ -12,16 +12,25 @@ here (DNS rebinding) gets nothing. No request changes anything but the login.
 
 import hmac
 import ipaddress
+import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace import doors
+from headrace.errors import CorruptInput
+from headrace.logs import RateLimitedLog
+
+_log = logging.getLogger(__name__)
+_refused = RateLimitedLog(_log.warning)
 
 COOKIE = "headrace_console"
 _SESSION_SECONDS = 12 * 3600
@@ -106,12 +115,14 @@ class Guard:
         if scope["type"] != "http":
             return
 
+        request = Request(scope, receive)
+
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(HEADERS)
+                _count(request, message["status"])
             await send(message)
 
-        request = Request(scope, receive)
         answer = await self._refusal(request)
         await (answer or self._inside)(scope, receive, with_headers)
 
@@ -179,6 +190,19 @@ class Guard:
             secure=self._secure,
         )
         return answer
+
+
+def refuse(why: str, address: str) -> None:
+    """Count what a visitor is refused, and log it now and then."""
+    doors.CONSOLE.refuse(CorruptInput(why), address)
+    _refused("a request of %s is refused: %s", address, why)
+
+
+def _count(request: Request, status: int) -> None:
+    # Who gives no token gets the login page, which is no news; nor is a session that has ended.
+    is_visit = status == HTTPStatus.UNAUTHORIZED and request.method != "POST" and "authorization" not in request.headers
+    if 400 <= status < 500 and not is_visit:
+        refuse(HTTPStatus(status).phrase, request.client.host if request.client else "?")
 
 
 def _is_own(headers: Headers) -> bool:

@@ -32,7 +32,7 @@ from headrace.console.bridges import Bridges
 from headrace.console.charts import STEP, History, Prometheus
 from headrace.console.lake import Lake, Retention
 from headrace.console.pages import Known, Pages
-from headrace.console.security import Guard, Identity
+from headrace.console.security import Guard, Identity, refuse
 from headrace.console.sources import Files, figures, rows
 from headrace.console.table_detail import TableDetails
 from headrace.errors import ConfigurationError
@@ -229,6 +229,7 @@ class Listening(socket.socket):
             if self._takes(address[0]):
                 self._note(made)
                 return made, address
+            refuse("too many handshakes", address[0])
             made.close()
 
     def _takes(self, address: str) -> bool:
@@ -263,7 +264,7 @@ class Bounded(H11Protocol):
         self.bounded[self] = None
         if len(self.bounded) > MOST_CONNECTIONS:
             oldest = next(iter(self.bounded))
-            oldest.abort()
+            oldest.abort("too many connections")
         self._begin()
 
     def on_response_complete(self) -> None:
@@ -278,12 +279,13 @@ class Bounded(H11Protocol):
             self._end.cancel()
         super().connection_lost(exc)
 
-    def abort(self) -> None:
+    def abort(self, why: str) -> None:
         """Close at once, whatever is not read yet."""
         self.bounded.pop(self, None)
+        refuse(why, self.client[0] if self.client else "?")
         self.transport.abort()
 
     def _begin(self) -> None:
         if self._end is not None:
             self._end.cancel()
-        self._end = self.loop.call_later(REQUEST_SECONDS, self.abort)
+        self._end = self.loop.call_later(REQUEST_SECONDS, self.abort, "too slow")

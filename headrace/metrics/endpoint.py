@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from headrace import doors
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, CorruptInput
 from headrace.status.answer import Answer, Health
 
 _log = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ class _Server(http.server.ThreadingHTTPServer):
             oldest = next(iter(self._open)) if len(self._open) > _MOST else None
             self._open.pop(oldest, None)
         if oldest is not None:
+            doors.ENDPOINT.refuse(CorruptInput("too many connections"), client_address[0])
             with suppress(OSError):
                 oldest.shutdown(socket.SHUT_RDWR)
         super().process_request(request, client_address)
@@ -83,8 +84,8 @@ class _Server(http.server.ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - as the base class calls it.
         """Log what ended a request; that its visitor is gone, or was closed as the oldest, is no news."""
         error = sys.exception()
-        if error is not None and not isinstance(error, OSError):
-            doors.log_unexpected(_log, "a request to the endpoint of metrics failed", error)
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            doors.ENDPOINT.refuse(error, client_address[0])
 
     def shutdown_request(self, request: Any) -> None:
         """Forget one that was answered."""
@@ -157,6 +158,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(code, _JSON, msgspec.json.encode(health) + b"\n")
         else:
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"/metrics /health/live /health/ready /status\n")
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what is no question; a path that is not there is an ordinary one."""
+        doors.ENDPOINT.refuse(CorruptInput("no question"), self.client_address[0])
+        super().send_error(code, message, explain)
 
     def _answer(self, code: HTTPStatus, kind: str, body: bytes) -> None:
         self.send_response(code)

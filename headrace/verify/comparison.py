@@ -18,7 +18,7 @@ from typing import Annotated, Literal, NamedTuple, Protocol
 from msgspec import Meta
 
 from headrace.errors import CorruptInput
-from headrace.verify.canonical import Column, SilverType, SourceType
+from headrace.verify.canonical import LONGEST_NAME, Column, SilverType, SourceType
 
 #: The engines, MariaDB's and MySQL's being one.
 Engine = Literal["postgresql", "mysql"]
@@ -204,8 +204,8 @@ class Reading(NamedTuple):
 class SourceTable:
     """A table at the source, as its catalog has it in the snapshot."""
 
-    schema: str
-    name: str
+    schema: Annotated[str, Meta(max_length=LONGEST_NAME)]
+    name: Annotated[str, Meta(max_length=LONGEST_NAME)]
     #: Whether its rows are in partitions that are tables, too.
     partitioned: bool = False
     #: The tables that it is a partition of, `schema.table`.

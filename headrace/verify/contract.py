@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
-from headrace.formats import UNREADABLE, VERIFICATION
+from headrace.formats import UNREADABLE, VERIFICATION, explain
 from headrace.verify.canonical import LONGEST_NAME, Column, SilverType
 from headrace.verify.comparison import MOST_CELLS, Digest, Engine, Forms, Grid, SourceTable
 
@@ -23,6 +23,8 @@ from headrace.verify.comparison import MOST_CELLS, Digest, Engine, Forms, Grid, 
 IDLE_SECONDS = 120
 #: Keys of one request, and columns of all tables of one answer, at most.
 MOST_KEYS, MOST_COLUMNS = 1000, 20_000
+#: Characters of a message that an error in a region has.
+_LONGEST = 2000
 #: Columns of one table that a request names at most: as many as any server's table has.
 _MOST_TABLE_COLUMNS = 4096
 
@@ -201,7 +203,7 @@ def parse_arguments(fields: dict[str, Any]) -> Arguments:
     try:
         arguments = msgspec.convert(fields, Arguments)
     except UNREADABLE as error:
-        raise ConfigurationError(f"a request to verify is not understood: {error}") from error
+        raise ConfigurationError(f"a request to verify is not understood: {explain(error)}") from error
     if not _has_ranges(arguments.what):
         raise ConfigurationError("a request to verify is not understood: its ranges are none")
     return arguments
@@ -258,8 +260,11 @@ def encode_digests(digests: dict[int, Digest]) -> list[tuple[int, int, str, str]
 
 
 def decode_digests(sent: list[tuple[int, int, str, str]]) -> dict[int, Digest]:
-    """Return digests that were sent."""
-    return {cell: Digest(rows, int(first), int(second)) for cell, rows, first, second in sent}
+    """Return digests that were sent; raise CorruptInput for what is none."""
+    try:
+        return {cell: Digest(rows, int(first), int(second)) for cell, rows, first, second in sent}
+    except ValueError as error:
+        raise CorruptInput("the edge's answer to 'verify' is not understood: a sum is no number") from error
 
 
 _ERRORS = {each.__name__: each for each in (ConfigurationError, NeedsOperator, Retryable, NotConnected, CorruptInput)}
@@ -273,4 +278,4 @@ def failure(error: ReplicationError) -> Failure:
 
 def error_of(sent: Failure) -> ReplicationError:
     """Return an error that was sent."""
-    return _ERRORS.get(sent.kind, NeedsOperator)(sent.message, hint=sent.hint)
+    return _ERRORS.get(sent.kind, NeedsOperator)(sent.message[:_LONGEST], hint=sent.hint[:_LONGEST])

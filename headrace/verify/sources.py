@@ -23,7 +23,7 @@ from headrace.configuration.databases import PostgresqlConnection
 from headrace.configuration.edge import Mysql
 from headrace.configuration.lake import VerifiedMysql
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
-from headrace.formats import UNREADABLE
+from headrace.formats import UNREADABLE, explain
 from headrace.requests import Answered, new_request
 from headrace.verify import canonical, contract
 from headrace.verify.canonical import Column
@@ -225,7 +225,7 @@ class RemoteDatabase:
             return msgspec.convert(data, kind)
         except UNREADABLE as error:
             raise CorruptInput(
-                f"{self._source}: the edge's answer to 'verify' is not understood: {error}",
+                f"{self._source}: the edge's answer to 'verify' is not understood: {explain(error)}",
                 hint="Are edge and headquarters of releases that go together (docs/upgrading.md)?",
             ) from error
 

@@ -1,8 +1,9 @@
 """The jars that users need: fetched once, pinned, each group in a folder of its own.
 
-Guarantees that each file that was fetched has the SHA-256 sum that jars.sha256 lists, and that a group is either complete (every
-file has the size its manifest names, for the pins below) or absent; a fetch that was cut off is done again. Assumes Java on PATH
-and PySpark installed, whose jars include Ivy. `make setup` and `headrace jars` run it; everything else only asks for the paths.
+Guarantees that each file that was fetched, or that somebody put there, has the SHA-256 sum that jars.sha256 lists, and that a
+group is either complete (every file has the size its manifest names, for the pins below) or absent; a fetch that was cut off is
+done again. Assumes Java on PATH and PySpark installed, whose jars include Ivy. `make setup` and `headrace jars` run it;
+everything else only asks for the paths.
 What only tests need is in tests/servers/jars.py.
 
 `headrace jars`: the jars that loads need, for who has no checkout whose `make setup` fetches them.
@@ -17,7 +18,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ from headrace.process import jar_folder
 from headrace.terminal import Terminal, styled
 from infra.local.ivy import Group, resolve
 
-_MANIFEST = "manifest.json"
+#: The second has the sizes and times of files whose sums were compared: a copy of a folder is compared again.
+_MANIFEST, _COMPARED = "manifest.json", "compared.json"
 #: The SHA-256 sum of each file that is fetched, as `sha256sum` writes them: `SUM  GROUP/FILE`.
 SUMS = Path(__file__).with_suffix(".sha256")
 
@@ -153,14 +155,16 @@ def read_sums(file: Path = SUMS) -> dict[str, str]:
 
 
 def fetch(group: Group, into: Path, console: Terminal, sums: Mapping[str, str]) -> None:
-    """Make the group complete in its folder, of files with these sums; do nothing if it is.
+    """Make the group complete in its folder, of files with these sums; do nothing if it is, but compare them once.
 
     Raises NotConnected if the repository cannot be reached, NeedsOperator if a file cannot be obtained or has another sum.
     """
     target = into / group.name
     if _complete(group, target):
-        console.print(f"headrace: jars/{group.name}: complete, {_describe(_manifest(target)['files'])}")
-        return
+        if not (other := _find_other(group, target, sums)):
+            console.print(f"headrace: jars/{group.name}: complete, {_describe(_manifest(target)['files'])}")
+            return
+        console.print(f"headrace: jars/{group.name}: {other} is not the file that is pinned by its SHA-256 sum")
     partial = into / f"{group.name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -178,6 +182,25 @@ def fetch(group: Group, into: Path, console: Terminal, sums: Mapping[str, str]) 
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
     console.print(f"headrace: jars/{group.name}: fetched {_describe(files)}")
+
+
+def _find_other(group: Group, target: Path, sums: Mapping[str, str]) -> str:
+    """Return a file of a complete folder that has another sum; "" for none. Of what was in an archive no sums are known."""
+    names = [name.partition("/")[2] for name in sums if name.startswith(f"{group.name}/")]
+    if group.extension != "jar":
+        return ""
+    found = {name: [stat.st_size, stat.st_mtime_ns] for name in names for stat in [(target / name).stat()]}
+    stamp = target / _COMPARED
+    with suppress(OSError, ValueError):
+        if json.loads(stamp.read_text()) == found:
+            return ""
+    for name in names:
+        if hashlib.sha256((target / name).read_bytes()).hexdigest() != sums[f"{group.name}/{name}"]:
+            return name
+    with suppress(OSError):
+        # A folder that cannot be written to is compared again.
+        stamp.write_text(json.dumps(found))
+    return ""
 
 
 def compute_sums(group: Group, folder: Path) -> dict[str, str]:

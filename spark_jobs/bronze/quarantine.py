@@ -16,8 +16,9 @@ from delta import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
+from headrace import doors
 from headrace.configuration.lake import LakeFile
-from headrace.errors import ReplicationError
+from headrace.errors import CorruptInput, ReplicationError
 from spark_jobs.bronze import avro_records
 from spark_jobs.bronze.avro_records import Sources
 from spark_jobs.kafka import topics
@@ -86,6 +87,7 @@ def keep(spark: SparkSession, lake: LakeFile, stream: str, records: DataFrame) -
     for source, reason, count, offset, topic in groups:
         name = source or "unknown source"
         counts[name] = counts.get(name, 0) + count
+        doors.BRONZE.refuse(CorruptInput(reason), name, count)
         _log.warning(
             "stream %s: %d record(s) in the partition of %s are quarantined (%s; the first in topic %s at offset %d)",
             *(stream, count, name, reason, topic, offset),

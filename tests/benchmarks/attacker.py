@@ -29,7 +29,7 @@ def attack(port: int, source: str, honest: str) -> Iterator[int]:
     for number, data in enumerate(peers.MESSAGES.values()):
         rogue.act(send_raw(data, f"raw{number}"))
     with suppress(AssertionError):
-        eventually(lambda: rogue.closed or (len(rogue.rejected) > 0 and rogue.link.unsettled == 0), 5, every=0.005)
+        eventually(lambda: rogue.closed or (len(rogue.rejected) > 0 and rogue.unanswered == 0), 5, every=0.005)
     yield len(messages) + len(peers.MESSAGES)
     rogue.close()
     for act in (peers.close_link_badly, peers.close_session_badly, peers.close_connection_badly, peers.attach_many):

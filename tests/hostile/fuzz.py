@@ -1,6 +1,6 @@
 """Foreign bytes *inside* valid forms: what is spoiled is packed again, so that no checksum and no outer form refuses it first.
 
-`make fuzz MINUTES=10` feeds all targets for so long. A seed is drawn for each run and printed; an input that a target did not
+`make fuzz MINUTES=10` feeds each target for so long. A seed is drawn for each run and printed; an input that a target did not
 take well is kept in tests/hostile/corpus, and fed again by every later run.
 """
 
@@ -26,7 +26,6 @@ from bridge.model.delivery import Accept, Reject, Release
 from bridge.model.position_text import parse as parse_position_text
 from bridge.model.route import TablePatterns, TableRouter
 from bridge.positions.last_record import position_of
-from bridge.requests.pending import encode as encode_request
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, find_needed
 from bridge.routing.withheld_records import batch_of
 from bridge.whole_topics import DeadLetterIndex, schema_in
@@ -36,12 +35,13 @@ from headrace.batch import Batch, WrittenWith, decode, encode
 from headrace.configuration.bridge import TableTopic
 from headrace.position import Position
 from headrace.receive.message import decode as decode_received
-from headrace.requests import Content, content_of, decode_part, decode_request, new_request, parts
 from headrace.schema import Column, TableSchema
 from headrace.schemas import avro
 from tests.hostile import bodies
+from tests.hostile.fuzz_debezium import TARGETS as DEBEZIUM
 from tests.hostile.fuzz_edge import TARGETS as EDGE
 from tests.hostile.fuzz_lake import TARGETS as LAKE
+from tests.hostile.fuzz_requests import TARGETS as REQUESTS
 from tests.hostile.spoiling import FaultError, expected, json_of, packed, plain, spoil, spoil_bytes
 from tests.unit.bridge.kafka_double import BridgeParts, metadata
 
@@ -61,12 +61,14 @@ def _batch(chance: random.Random) -> tuple[dict[str, Any], list[Any]]:
     names = avro.schemas(_SCHEMA, "postgresql")
     written = [WrittenWith(1, "public", "t", names.key, names.value)] if chance.random() < 0.4 else []
     key, value = (bodies.AVRO_KEY, bodies.AVRO_VALUE) if written else (bodies.KEY, bodies.VALUE)
+    # Above 64 bits a batch is of version 4.
+    commit = 1 if chance.random() < 0.8 else 1 << 64 | 5
     batch = Batch(
         source=SOURCE,
         follows=Position.start(EPOCH),
-        first=Position(EPOCH, 1, 0),
-        last=Position(EPOCH, 1, count - 1),
-        segments=[(1, 0, count)],
+        first=Position(EPOCH, commit, 0),
+        last=Position(EPOCH, commit, count - 1),
+        segments=[(commit, 0, count)],
         keys=[key] * count,
         values=[value] * count,
         figures={"state": "capturing", "captured_lag_seconds": 1.5, "commit_ms": 1_700_000_000_000},
@@ -74,10 +76,11 @@ def _batch(chance: random.Random) -> tuple[dict[str, Any], list[Any]]:
         written=written,
     )
     properties, _ = encode(batch)
-    body = [batch.segments, batch.keys, batch.values, batch.figures]
+    number = commit.to_bytes(16, "big") if properties["version"] == 4 else commit
+    body = [[(number, 0, count)], batch.keys, batch.values, batch.figures]
     if properties["version"] > 1:
         body += [batch.headers]
-    if written:
+    if properties["version"] > 2:
         body += [[list(each) for each in written]]
     return properties, body
 
@@ -184,30 +187,6 @@ def feed_message(data: bytes) -> None:
     received = decode_received(data)
     if received is not None and b"\n" in received.line():
         raise FaultError("more than one line")
-
-
-def request_input(chance: random.Random) -> bytes:
-    """Return a request or a part of an answer, as JSON, spoiled in its values or bytes."""
-    request = new_request(SOURCE, "verify", "ann@host", 60, {"tables": ["public.t"], "cells": 16})
-    value: Any = request
-    if chance.random() < 0.5:
-        (value,) = parts(request, "done", Content(data={"rows": [1, 2]}))
-    if chance.random() < 0.5:
-        return spoil_bytes(msgspec.json.encode(value), chance)
-    return json_of(spoil(msgspec.to_builtins(value), chance))
-
-
-def feed_request(data: bytes) -> None:
-    """S2: a request is one whose deadline fits into a message, or it is refused."""
-    request = expected(lambda: decode_request(data))
-    if request is not None:
-        request.seconds_left()
-        entry = Entry(Record("", 0, 0, request.source.encode(), data), f"requests/{request.source}")
-        entry.sends = 1
-        encode_request(entry, "requests")
-    part = expected(lambda: decode_part(data))
-    if part is not None:
-        expected(lambda: content_of(part.content))
 
 
 def text_input(chance: random.Random) -> bytes:
@@ -337,12 +316,13 @@ def _pairs(headers: Any) -> list[tuple[str, bytes]]:
 TARGETS: dict[str, tuple[Callable[[random.Random], bytes], Callable[[bytes], None]]] = {
     "batch": (batch_input, feed_batch),
     "message": (message_input, feed_message),
-    "request": (request_input, feed_request),
     "position": (text_input, feed_text),
     "withheld": (withheld_input, feed_withheld),
     "record": (record_input, feed_record),
     "delivery": (delivery_input, feed_delivery),
     **EDGE,
+    **DEBEZIUM,
+    **REQUESTS,
     **LAKE,
 }
 
@@ -370,21 +350,21 @@ def run(target: str, seed: int, seconds: float, most: int = sys.maxsize) -> int:
     return count
 
 
-def main() -> int:
-    """Feed every target for some minutes in all."""
+def main(arguments: list[str] | None = None) -> int:
+    """Feed every target for some minutes each."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().getrandbits(32))
     parser.add_argument("--target", choices=TARGETS, action="append")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
-    targets, faults = options.target or list(TARGETS), 0
+    targets, faults, total = options.target or list(TARGETS), 0, 0
     print(f"seed {options.seed}", flush=True)
     for target in targets:
         for name, data in corpus(target):
             print(f"{target}: {name}", flush=True)
             TARGETS[target][1](data)
-        until, seed, count = time.monotonic() + options.minutes * 60 / len(targets), options.seed, 0
+        until, seed, count = time.monotonic() + options.minutes * 60, options.seed, 0
         while faults < _MOST_FAULTS and (left := until - time.monotonic()) > 0:
             try:
                 count += run(target, seed, left)
@@ -393,6 +373,8 @@ def main() -> int:
                 faults += 1
             seed += 1
         print(f"{target}: {count} inputs", flush=True)
+        total += count
+    print(f"{total} inputs of {len(targets)} targets from seed {options.seed} on, {faults} faults", flush=True)
     return 1 if faults else 0
 
 

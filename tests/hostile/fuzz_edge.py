@@ -6,7 +6,6 @@ import json
 import random
 import sqlite3
 import struct
-import tempfile
 import zlib
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -25,7 +24,7 @@ from edge.progress.spool_file import _ABOUT, _BATCH
 from headrace.configuration.edge import Records
 from headrace.errors import CorruptInput, NeedsOperator, NoSpace
 from headrace.position import Position
-from tests.hostile.spoiling import FaultError, json_of, packed, plain, spoil, spoil_bytes
+from tests.hostile.spoiling import FaultError, folder_in_memory, json_of, packed, plain, spoil, spoil_bytes
 from tests.unit.edge.delivery.test_window import position
 from tests.unit.edge.mysql import events as binlog
 from tests.unit.edge.mysql.test_fuzz import EVENTS, ROW, WIDE, XA
@@ -120,9 +119,9 @@ def jsonb_input(chance: random.Random) -> bytes:
     return spoil_bytes(document, chance) if chance.random() < 0.8 else document
 
 
-def _document(chance: random.Random, depth: int) -> bytes:
-    """Return type and value: small objects and arrays, in which every value is behind the entries."""
-    kind = chance.randrange(7 if depth < 4 else 5)
+def _document(chance: random.Random, depth: int) -> bytes:  # noqa: PLR0911 - a case for each type.
+    """Return type and value: objects and arrays, small or large, in which every value is behind the entries."""
+    kind = chance.randrange(8 if depth < 4 else 6)
     if kind == 0:
         return bytes([4, chance.randrange(3)])
     if kind == 1:
@@ -134,35 +133,46 @@ def _document(chance: random.Random, depth: int) -> bytes:
         return b"\x0c" + bytes([len(text)]) + text
     if kind == 4:
         code, content = chance.choice(
-            ((values.NEWDECIMAL, bytes.fromhex("040280000c")), (values.DATETIME, bytes(8)), (values.BLOB, b"abc"))
+            ((values.NEWDECIMAL, bytes.fromhex("0402800c")), (values.DATETIME, bytes(8)), (values.BLOB, b"abc"))
         )
         return b"\x0f" + bytes([code, len(content)]) + content
+    if kind == 5:
+        code, size = chance.choice(((5, 2), (6, 2), (7, 4), (8, 4), (10, 8)))
+        return bytes([code]) + chance.randbytes(size)
     elements = [_document(chance, depth + 1) for _ in range(chance.randrange(4))]
-    return _object(elements) if kind == 5 else _array(elements)
+    return (_object if kind == 6 else _array)(elements, large=chance.random() < 0.3)
 
 
-def _array(elements: list[bytes]) -> bytes:
-    at, entries, content = 4 + 3 * len(elements), b"", b""
+def _array(elements: list[bytes], *, large: bool) -> bytes:
+    number = "<I" if large else "<H"
+    size = struct.calcsize(number)
+    at, entries, content = 2 * size + (size + 1) * len(elements), b"", b""
     for each in elements:
-        entries += _entry(each, at + len(content))
+        entries += _entry(each, at + len(content), number)
         content += each[1:]
-    return b"\2" + struct.pack("<HH", len(elements), at + len(content)) + entries + content
+    head = struct.pack(number, len(elements)) + struct.pack(number, at + len(content))
+    return (b"\3" if large else b"\2") + head + entries + content
 
 
-def _entry(element: bytes, offset: int) -> bytes:
-    # A literal is where its offset would be.
-    return element[:1] + (element[1:] + b"\0" if element[0] == 4 else struct.pack("<H", offset))
+def _entry(element: bytes, offset: int, number: str) -> bytes:
+    # What is short enough is where its offset would be.
+    size = struct.calcsize(number)
+    is_inside = element[0] in {4, 5, 6} or (element[0] in {7, 8} and size == 4)
+    return element[:1] + (element[1:].ljust(size, b"\0") if is_inside else struct.pack(number, offset))
 
 
-def _object(elements: list[bytes]) -> bytes:
-    names = [f"n{number}".encode() for number in range(len(elements))]
-    at = 4 + 7 * len(elements)
+def _object(elements: list[bytes], *, large: bool) -> bytes:
+    number = "<I" if large else "<H"
+    size = struct.calcsize(number)
+    names = [f"n{each}".encode() for each in range(len(elements))]
+    at = 2 * size + (2 * size + 3) * len(elements)
     keys, entries, content = b"", b"", b"".join(names)
-    for number, (name, each) in enumerate(zip(names, elements, strict=True)):
-        keys += struct.pack("<HH", at + 2 * number, len(name))
-        entries += _entry(each, at + len(content))
+    for index, (name, each) in enumerate(zip(names, elements, strict=True)):
+        keys += struct.pack(number, at + 2 * index) + struct.pack("<H", len(name))
+        entries += _entry(each, at + len(content), number)
         content += each[1:]
-    return b"\0" + struct.pack("<HH", len(elements), at + len(content)) + keys + entries + content
+    head = struct.pack(number, len(elements)) + struct.pack(number, at + len(content))
+    return (b"\1" if large else b"\0") + head + keys + entries + content
 
 
 def feed_jsonb(data: bytes) -> None:
@@ -247,7 +257,7 @@ def spool_input(chance: random.Random) -> bytes:
 def feed_spool(data: bytes) -> None:
     """A spool is taken up, and what it holds is given back; or it is refused, with what is lost."""
     about, rows = msgspec.msgpack.decode(data)
-    with tempfile.TemporaryDirectory() as folder:
+    with folder_in_memory() as folder:
         with closing(sqlite3.connect(Path(folder) / "spool.sqlite", isolation_level=None)) as connection:
             connection.execute("pragma synchronous = off")
             connection.execute(_ABOUT)
@@ -297,7 +307,7 @@ def checkpoint_input(chance: random.Random) -> bytes:
 def feed_checkpoint(data: bytes) -> None:
     """A checkpoint has everything that is asked of it, or it is refused when it is read."""
     name, content = msgspec.msgpack.decode(data)
-    with tempfile.TemporaryDirectory() as folder:
+    with folder_in_memory() as folder:
         state: State[Any] = State(Path(folder), type(_CHECKPOINTS[name]))
         state.path.write_bytes(content)
         try:

@@ -121,16 +121,20 @@ def _spoil(condition: Any) -> None:
 
 
 class Rogue(Peer):
-    """A client that attaches a sender to an address, and then does what a test gives it to do."""
+    """A client that attaches a sender to an address, and then does what a test gives it to do.
+
+    It settles nothing: all that it sent stays open at its end, whatever the outcome.
+    """
 
     def __init__(self, port: int, address: str, *, name: str = "rogue", credentials: Any = None, trusted: Any = None):
-        super().__init__(name, auto_settle=True)
+        super().__init__(name, auto_settle=False)
         self.gone = threading.Event()
         #: The name of the condition with which the other side closed the link; empty before.
         self.closed = ""
         self.link: Any = None
         self._address = address
-        #: Names of conditions with which deliveries were rejected.
+        #: How many deliveries have an outcome; and the names of conditions with which they were rejected.
+        self.outcomes = 0
         self.rejected: list[str] = []
         url = f"amqp://127.0.0.1:{port}" if trusted is None else f"amqps://localhost:{port}"
         self.connection = self.loop.connect(url, trusted=trusted, credentials=credentials or {})
@@ -143,6 +147,11 @@ class Rogue(Peer):
         )
         return self
 
+    @property
+    def unanswered(self) -> int:
+        """How many deliveries of its link have no outcome yet."""
+        return int(self.link.unsettled) - self.outcomes
+
     def act(self, action: Callable[["Rogue"], None]) -> None:
         """Do something in the peer's thread."""
         self.do(lambda: action(self))
@@ -154,6 +163,7 @@ class Rogue(Peer):
         self.link = event.link
 
     def on_settled(self, event: Any) -> None:
+        self.outcomes += 1
         remote = event.delivery.remote
         if event.delivery.remote_state == Delivery.REJECTED:
             self.rejected.append(remote.condition.name)

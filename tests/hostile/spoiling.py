@@ -2,7 +2,9 @@
 
 import json
 import random
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -141,6 +143,11 @@ def json_of(value: Any) -> bytes:
     for mark, content in _IN_JSON.items():
         data = data.replace(mark, content)
     return data
+
+
+def folder_in_memory() -> "tempfile.TemporaryDirectory[str]":
+    """Return a folder for one input: what is made durable costs most of its time on a disk."""
+    return tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
 
 
 def expected(step: Callable[[], Any]) -> Any:

@@ -6,6 +6,8 @@ import pytest
 
 from bridge.amqp import links as links_module
 from headrace import doors
+from headrace.amqp.transport import Message
+from headrace.batch import CONTENT_ENCODING
 from headrace.configuration.sections import Client
 from headrace.errors import ReplicationError
 from headrace.receive import receiver
@@ -49,7 +51,7 @@ def rogue(far):
 def test_a_message_that_is_none_is_rejected(far, rogue, name):
     """S1: properties with a list as a key, or nested."""
     rogue.act(send_raw(MESSAGES[name]))
-    eventually(lambda: rogue.link.unsettled == 0 and rogue.link.credit > 0, saying="the delivery has an outcome")
+    eventually(lambda: rogue.unanswered == 0 and rogue.link.credit > 0, saying="the delivery has an outcome")
     assert far.batches == 1
 
 
@@ -115,7 +117,7 @@ def test_a_delivery_of_single_bytes_is_read_whole(far, rogue):
 
     for number in range(len(data)):
         rogue.act(one(data[number : number + 1], number == 0, number == len(data) - 1))
-    eventually(lambda: rogue.link.unsettled == 0 and rogue.link.credit > 0, saying="the delivery has an outcome")
+    eventually(lambda: rogue.unanswered == 0 and rogue.link.credit > 0, saying="the delivery has an outcome")
 
 
 def test_ten_thousand_links_of_one_connection_end_it(far, rogue):
@@ -211,17 +213,53 @@ def test_a_message_above_the_limit_does_not_end_headrace_receive(monkeypatch, ca
     assert resets == []
 
 
-def test_100_000_transfers_that_nobody_takes_end_their_own_connection_or_wait_for_credit(far, rogue):
-    """A peer that sends without credit and settles nothing costs the bridge no more than what it gave credit for."""
+def flood(data):
+    """Return what sends bytes as 100,000 deliveries, whatever the credit."""
 
-    def flood(peer):
+    def act(peer):
         for number in range(100_000):
             peer.link.delivery(str(number))
-            peer.link.stream(b"x")
+            peer.link.stream(data)
             peer.link.advance()
 
-    before = far.receiver.links.credit.of(ROGUE)
-    rogue.act(flood)
-    eventually(lambda: rogue.closed or rogue.gone.is_set() or len(rogue.rejected) >= 256, saying="it is answered")
-    assert before is not None
-    assert far.receiver.links._bytes_arriving == 0
+    return act
+
+
+def test_of_100_000_transfers_that_are_none_and_that_nobody_settles_the_bridge_holds_none(far, rogue):
+    credit = far.receiver.links.credit
+    link = credit.of(ROGUE).link
+    rogue.act(flood(b"x"))
+    held = 0
+
+    def is_answered():
+        nonlocal held
+        held = max(held, link.unsettled)
+        return len(rogue.rejected) >= 256
+
+    eventually(is_answered, saying="its credit is answered")
+    # Whatever is open at the other end: no more was here at once than it had credit for, and what was answered is gone.
+    assert rogue.link.unsettled == 100_000
+    assert held <= 256
+    eventually(lambda: link.unsettled == 0, saying="nothing is open here")
+    assert (credit.bytes, len(credit._unsettled), far.receiver.links._bytes_arriving) == (0, 0, 0)
+
+
+def test_of_100_000_transfers_that_nobody_takes_the_bridge_holds_those_that_it_gave_credit_for():
+    """A peer that has more to send than credit, and settles nothing, at a bridge whose lanes are busy with others."""
+    far = Far((ROGUE,), reads=False)
+    rogue = Rogue(far.receiver.port, f"cdc/{ROGUE}").attached()
+    try:
+        message = Message(
+            body=b"x" * 1000, inferred=True, content_encoding=CONTENT_ENCODING, properties={"source": ROGUE}
+        )
+        rogue.act(flood(message.encode()))
+        credit = far.receiver.links.credit
+        eventually(
+            lambda: len(credit._unsettled) == 256 and rogue.link.queued == 100_000 - 256, saying="its credit is used up"
+        )
+        assert (credit.bytes, credit.of(ROGUE).link.unsettled) == (256 * 1000, 256)
+        assert far.receiver.links._bytes_arriving == 0
+        assert rogue.outcomes == 0
+    finally:
+        rogue.close()
+        far.close()

@@ -8,11 +8,14 @@ import threading
 import psutil
 import pytest
 
+from headrace import doors
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
+from headrace.console import security as console_security
 from headrace.console import server as console_server
 from headrace.console.security import COOKIE, Identity
 from headrace.console.server import Console, Settings
+from headrace.logs import RateLimitedLog
 from tests.bridge.bridge_file import bridge_file
 from tests.rules.waiting import eventually
 from tests.unit.headrace.console.test_security import TOKEN, client
@@ -41,7 +44,11 @@ REQUESTS = {
 def test_a_request_that_no_browser_sends_is_answered_and_reaches_no_page(name):
     method, path, headers, body = REQUESTS[name]
     visitor = client(Identity(token=TOKEN))
+    before = doors.CONSOLE.refused.get("10.0.0.9", 0)
     answer = visitor.request(method, path, headers=headers, content=body)
+    # What was refused is counted; who gave no token was asked for it.
+    asked = answer.status_code == 401 and method != "POST" and "authorization" not in headers
+    assert doors.CONSOLE.refused.get("10.0.0.9", 0) - before == (answer.status_code >= 400 and not asked)
     assert 300 <= answer.status_code < 500
     assert answer.text != "inside"
     # and the next one is served
@@ -168,14 +175,32 @@ def test_who_reads_nothing_of_what_it_asks_for_is_closed_and_others_are_served(r
             assert page(running)[0] == 200
 
 
+def test_what_is_refused_is_in_the_metrics_and_logged_once_without_what_came(running, monkeypatch, caplog):
+    monkeypatch.setattr(console_security, "_refused", RateLimitedLog(console_security._log.warning))
+    for secret in ("guess-1", "guess-2", "guess-3"):
+        said(
+            running,
+            b"GET / HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer %b\r\nconnection: close\r\n\r\n"
+            % secret.encode(),
+        )
+    assert page(running, "/no-such-page")[0] == 404
+    _, text = page(running, "/metrics")
+    name = 'headrace_console_refused_inputs_total{door="console",sender="127.0.0.1"} '
+    (count,) = [each.removeprefix(name) for each in text.splitlines() if each.startswith(name)]
+    assert float(count) >= 4
+    assert caplog.messages == ["a request of 127.0.0.1 is refused: Unauthorized"]
+
+
 def test_many_connections_leave_room_for_others_and_no_descriptor_behind(running):
     before = psutil.Process().num_fds()
+    refused = doors.CONSOLE.refused.get("127.0.0.1", 0)
     open_ones = [socket.create_connection(("127.0.0.1", running.port)) for _ in range(100)]
     assert page(running)[0] == 200
     for each in open_ones:
         each.settimeout(60)
         with each, contextlib.suppress(ConnectionError):
             assert each.recv(1) == b""
+    assert doors.CONSOLE.refused["127.0.0.1"] - refused >= 80
     eventually(lambda: psutil.Process().num_fds() <= before + 5, saying="their descriptors are closed")
     assert page(running)[0] == 200
 

@@ -1,5 +1,6 @@
 """All doors: each is used, has hostile input here, and counts who sent it; metrics show that."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from edge.answers.handlers import EdgeService
 from edge.observability.figures import Figures
 from headrace import doors
 from headrace.errors import CorruptInput, NeedsOperator
-from tests.hostile import bodies, load_requests, peers, test_amqp, test_records
+from tests.hostile import bodies, load_requests, peers, test_amqp, test_console, test_endpoint, test_records
+from tests.integration.lake import test_lake_avro_records, test_lake_bronze, test_lake_envelope
 
 ROOT = Path(__file__).parents[2]
 #: The hostile input of each door, by name; tests of this folder feed all of it.
@@ -34,6 +36,13 @@ CASES = {
     "registry": [*test_records.SCHEMAS, *test_records.REGISTRY_ANSWERS],
     # sent by tests/unit/spark_jobs/serve/test_load_door.py
     "load": load_requests.REQUESTS,
+    "bronze": [
+        test_lake_bronze.test_s3_s4_what_is_no_record_or_names_another_source_is_quarantined_and_the_stream_goes_on,
+        test_lake_envelope.test_s3_s4_what_is_no_record_and_what_is_another_sources_is_divided_from_the_rest,
+        test_lake_avro_records.test_s4_a_record_that_is_not_of_its_schema_is_divided_from_the_rest,
+    ],
+    "console": [*test_console.REQUESTS, *test_console.SMUGGLED],
+    "endpoint": test_endpoint.REQUESTS,
 }  # fmt: skip
 
 
@@ -43,6 +52,71 @@ def sources():
         for part in ("headrace", "edge", "bridge", "spark_jobs")
         for path in (ROOT / part).rglob("*.py")
     }
+
+
+#: Where any error is taken outside of a door, with the reason. This list shrinks: whatever comes in has a door.
+OUTSIDE = {
+    "bridge/amqp/receiver.py:Receiver._listen": "the bridge ends with it",
+    "bridge/bridge.py:Bridge._start.loop": "the bridge ends with it",
+    "bridge/bridge.py:_finish": "the other steps of an end are taken all the same",
+    "bridge/kafka/entries.py:call_within.run": "raised in the caller's thread",
+    "bridge/lanes/part.py:Part.take": "its answer is made at the door of batches",
+    "edge/answers/verify_session.py:Verification._run": "a database's answer fails one verification",
+    "edge/answers/verify_session.py:Verification._try_step": "as above, one step",
+    "edge/progress/spooler.py:Spooler._run": "raised in the capturing thread",
+    "edge/requests/service.py:RequestService._handle": "what a request asked for fails, with its answer",
+    "edge/snapshot/chunk_reader.py:Worker._run": "raised in the capturing thread",
+    "headrace/amqp/connection.py:Connector._run": "its owner ends with it",
+    "headrace/amqp/transport.py:Loop._handle": "its owner takes it to the door of AMQP, or it is raised",
+    "headrace/command.py:_run": "a command ends with it",
+    "headrace/console/bridges.py:Bridges.ask": "a bridge's answer is shown as a problem of its own",
+    "headrace/console/lake.py:Lake.look": "a problem of the lake is shown",
+    "headrace/console/lake.py:Retention._follow": "as above, of one figure",
+    "headrace/console/server.py:Console._record": "a defect of the charts alone",
+    "headrace/console/table_detail.py:TableDetails.read": "a problem of the lake is shown",
+    "spark_jobs/bronze/load.py:_Follower.run": "raised in the load's thread",
+    "spark_jobs/lineage.py:_emit": "no load fails because of a receiver of lineage",
+    "spark_jobs/query/metastore.py:after_load": "what is published is published",
+    "spark_jobs/serve/load_door.py:LoadDoor._cancel": "the load ends at its next step",
+    "spark_jobs/serve/load_door.py:LoadDoor._run": "a defect ends its load, and not the server",
+    "spark_jobs/serve/loader.py:Loader.run": "raised, unless Spark has ended",
+    "spark_jobs/serve/server.py:Follower.answer": "what a session asked ends its question",
+    "spark_jobs/silver/expectations.py:_count": "no load fails because of an expectation",
+    "spark_jobs/silver/tables_load.py:run.apply": "a table fails alone: its sources decide what is in it",
+    "spark_jobs/verify/command.py:_connect_all": "one source's verdict",
+    "spark_jobs/verify/command.py:verify": "one source's verdict",
+    "spark_jobs/verify/report.py:record": "a verdict is shown, recorded or not",
+}
+
+
+class Handlers(ast.NodeVisitor):
+    """Finds where any error is taken, in one file, that is neither raised again nor taken to a door."""
+
+    def __init__(self, path):
+        self.found, self._names = [], [str(path.relative_to(ROOT))]
+        self.visit(ast.parse(path.read_text()))
+
+    def visit(self, node):
+        named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if named:
+            self._names.append(node.name)
+        if isinstance(node, ast.ExceptHandler) and self._takes_any(node) and not self._is_passed_on(node):
+            self.found.append(f"{self._names[0]}:{'.'.join(self._names[1:])}")
+        self.generic_visit(node)
+        if named:
+            self._names.pop()
+
+    def _takes_any(self, node):
+        kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+        return any(kind is None or ast.unparse(kind) in {"Exception", "BaseException"} for kind in kinds)
+
+    def _is_passed_on(self, node):
+        return isinstance(node.body[-1], ast.Raise) or re.search(r"\bdoors\.[A-Z]+\.refuse\(", ast.unparse(node))
+
+
+def test_any_error_is_taken_at_a_door_or_at_a_place_of_the_list():
+    found = [each for path in sources() for each in Handlers(path).found]
+    assert sorted(set(found)) == sorted(OUTSIDE), "take it to a door; what is there no more leaves the list"
 
 
 def test_every_door_has_hostile_input():

@@ -153,13 +153,13 @@ def test_attackers_end_no_process_and_harm_no_honest_source(attacked):  # noqa: 
     messages = sorted(peers.batches(ROGUE, HONEST[0]), key=lambda message: message.properties["version"] == 3)
     for number, message in enumerate(messages):
         rogue.act(lambda peer, number=number, message=message: peer.link.send(message, tag=f"m{number}"))
-    eventually(lambda: rogue.link.unsettled == 0 and len(rogue.rejected) >= 15, saying="all have an outcome")
+    eventually(lambda: rogue.unanswered == 0 and len(rogue.rejected) >= 15, saying="all have an outcome")
     attacked.goes_on()
 
     # then bytes that are no messages,
     for number, data in enumerate(MESSAGES.values()):
         rogue.act(send_raw(data, f"raw{number}"))
-    eventually(lambda: rogue.link.unsettled == 0, saying="all have an outcome")
+    eventually(lambda: rogue.unanswered == 0, saying="all have an outcome")
     rogue.close()
     attacked.goes_on()
 

@@ -249,15 +249,11 @@ def test_every_alert_has_a_runbook_with_what_check_and_fix():
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
 
-def promises(text):
-    """Return the rows of the table of promises in docs/security.md."""
-    table = text.partition("## Promises")[2].partition("## ")[0]
-    return [line for line in table.splitlines() if line.startswith("|") and not line.startswith(("|promise", "|---"))]
-
-
-def test_each_promise_names_a_test_that_exists():
-    rows = promises((ROOT / "docs/security.md").read_text(encoding="utf-8"))
-    assert len(rows) > 10
+@pytest.mark.parametrize(("table", "least"), [("Promises", 25), ("Threats", 12)])
+def test_each_promise_and_each_threat_names_a_test_that_exists(table, least):
+    text = (ROOT / "docs/security.md").read_text(encoding="utf-8").partition(f"## {table}\n")[2].partition("## ")[0]
+    rows = [line for line in text.splitlines() if line.startswith("|") and not line.startswith("|---")][1:]
+    assert len(rows) >= least
     for row in rows:
         tests = TEST.findall(row)
         assert tests, row

@@ -107,6 +107,20 @@ def test_a_module_that_no_extra_has_is_a_defect(monkeypatch):
     assert stopped.value.code == 70
 
 
+def test_what_an_edge_says_in_an_error_steers_no_terminal(monkeypatch, capsys):
+    @click.command()
+    def failing():
+        raise NeedsOperator("a table\x1b[2J is gone", hint="Name\x07 another.\nOr none.")
+
+    monkeypatch.setattr(sys, "argv", ["headrace", "status"])
+    monkeypatch.setattr(command.root, "get_command", lambda _context, _name: failing)
+    with pytest.raises(SystemExit):
+        command.main()
+    said = capsys.readouterr().err
+    assert "a table\\x1b[2J is gone" in said
+    assert "Name\\x07 another.\nOr none." in said
+
+
 def test_a_wrong_command_line_exits_with_2():
     done = headrace("nonsense")
     assert done.returncode == 2

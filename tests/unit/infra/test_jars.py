@@ -146,6 +146,28 @@ def test_s16_a_file_that_is_not_the_pinned_one_is_not_used(tmp_path, repository,
     assert not (tmp_path / "jars" / "it").exists()
 
 
+def test_s16_a_folder_that_somebody_filled_is_compared_once_and_another_file_in_it_replaced(
+    tmp_path, repository, said, monkeypatch
+):
+    """Sizes alone were compared: a mounted folder was used whatever its jars held."""
+    group = Group(name="it", pins=("org.example:water:1.0",))
+    sums = sums_of(group, tmp_path)
+    jars.fetch(group, tmp_path / "jars", said, sums)
+    target = tmp_path / "jars" / "it"
+    good = (target / "wheel-1.0.jar").read_bytes()
+    # Given a jar of the same size with another content, its time a moment later,
+    (target / "wheel-1.0.jar").write_bytes(good[:-1] + b"x")
+
+    jars.fetch(group, tmp_path / "jars", said, sums)
+
+    assert (target / "wheel-1.0.jar").read_bytes() == good
+    assert "jars/it: wheel-1.0.jar is not the file that is pinned" in said.file.getvalue()
+    # and what was compared is not read again.
+    jars.fetch(group, tmp_path / "jars", said, sums)
+    monkeypatch.setattr(jars.hashlib, "sha256", None)
+    jars.fetch(group, tmp_path / "jars", said, sums)
+
+
 def test_group_is_fetched_with_what_it_needs_once_and_repaired(tmp_path, repository, said):
     # Given a group with an override, and a fetch that was cut off.
     group = Group(name="it", pins=("org.example:water:1.0",), overrides=("org.example:sluice:2.0",))

@@ -33,6 +33,7 @@ ALL |= CONSOLE.keys() | {
     "headrace_console_build_info",
     f"{BRIDGE}_refused_inputs_total",
     f"{EDGE}_refused_inputs_total",
+    "headrace_console_refused_inputs_total",
 }
 
 

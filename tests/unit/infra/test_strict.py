@@ -113,3 +113,11 @@ def test_it():
 
     assert done.returncode == 1, done.stdout
     assert "sleep 78" in done.stdout.partition("left behind")[2]
+
+
+def test_what_a_passing_test_has_to_show_is_at_the_end_of_a_run_with_workers(tmp_path):
+    body = "def test_it(record_property): record_property('shown', 'seed 5')"
+    done = run(tmp_path, body, "-p", "tests.rules.fix_shown", "-n", "2")
+    assert done.returncode == 0, done.stdout
+    assert "= shown by tests =" in done.stdout
+    assert "\nseed 5\n" in done.stdout

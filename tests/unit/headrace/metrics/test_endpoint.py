@@ -74,5 +74,5 @@ def test_a_defect_of_an_answer_is_logged_by_its_class_and_place(caplog):
             urllib.request.urlopen(f"http://127.0.0.1:{listening.port}/metrics", timeout=30)
     finally:
         listening.stop()
-    assert "a request to the endpoint of metrics failed: KeyError at " in caplog.text
+    assert "a request to the endpoint of metrics of 127.0.0.1 is refused: KeyError at " in caplog.text
     assert "4929" not in caplog.text
