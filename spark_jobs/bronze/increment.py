@@ -84,7 +84,9 @@ def beyond(spark: SparkSession, lake: LakeFile, stream: str, held: Progress, liv
         return {}
     progress = held.of(topic.name)
     follows = progress.id == topic.id and not requests.gaps(progress.offsets, topic)
-    ranges = {p: (progress.offsets.get(p, 0), end) for p, end in topic.ends.items() if end > progress.offsets.get(p, 0)}
+    # Whose a partition is that bronze has nothing of, bronze finds out.
+    known = {p: end for p, end in topic.ends.items() if not held.sources or p in held.sources}
+    ranges = {p: (progress.offsets.get(p, 0), end) for p, end in known.items() if end > progress.offsets.get(p, 0)}
     few = sum(end - start for start, end in ranges.values()) <= _MOST
     return ranges if ranges and follows and few and _readable(spark, lake, stream, ranges) else {}
 

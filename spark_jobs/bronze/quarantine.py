@@ -5,9 +5,9 @@ that passes over it. Called by what commits to bronze.
 
 Which source a partition of a stream belongs to: the source of its records, whatever they say of themselves.
 
-A source owns the same partitions in each of a stream's topics. The first record of a partition says whose it is, and bronze's
-notes remember it. Where a record disagrees, the bridges' own offsets decide whether the partition was given to another source
-(`headrace bridge move`). Called by what reads Kafka into bronze.
+A source owns the same partitions in each of a stream's topics. In a first load the first record of a partition says whose it is,
+and bronze's notes remember it. Of a partition that is new later, and where a record disagrees, the bridges' own offsets decide:
+it may have been given to another source (`headrace bridge move`). Called by what reads Kafka into bronze.
 """
 
 import logging
@@ -32,9 +32,15 @@ _FIRST = 100
 def learn(
     spark: SparkSession, lake: LakeFile, stream: str, batch: Batch, sources: Sources
 ) -> dict[int, tuple[str, ...]]:
-    """Return the sources of partitions: those that are known, and of others that a batch has the source of the first record."""
+    """Return the sources of partitions: those that are known, and of others that a batch has that of the first record.
+
+    Once some are known, one to which bridges gave a new partition is that partition's whatever its records say.
+    """
     unknown: Batch = {}
     left = {p for ranges in batch.values() for p in ranges} - sources.keys()
+    owned = {p: (owner,) for p, owner in _owners(lake, stream).items() if p in left} if sources and left else {}
+    sources = dict(sources) | owned
+    left -= owned.keys()
     for topic, ranges in sorted(batch.items()):
         if own := {p: (start, min(end, start + _FIRST)) for p, (start, end) in ranges.items() if p in left}:
             unknown[topic] = own
@@ -50,12 +56,16 @@ def learn(
 
 def renewed(lake: LakeFile, stream: str, sources: Sources) -> dict[int, str]:
     """Return the sources to which bridges gave partitions since they were known; none where Kafka does not say."""
+    owners = _owners(lake, stream)
+    return {p: owner for p, owner in owners.items() if p in sources and owner not in sources[p]}
+
+
+def _owners(lake: LakeFile, stream: str) -> dict[int, str]:
     try:
-        owners = topics.owners(lake, stream)
+        return topics.owners(lake, stream)
     except ReplicationError as error:
         _log.warning("stream %s: whose its partitions are now cannot be read: %s", stream, error.message)
         return {}
-    return {p: owner for p, owner in owners.items() if p in sources and owner not in sources[p]}
 
 
 PLACE = ("stream", "topic", "partition", "offset")

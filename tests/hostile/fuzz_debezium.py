@@ -137,7 +137,9 @@ def feed_debezium(data: bytes) -> None:
         try:
             for kind, each in FrameReader().feed(content):
                 _take(stream, kind, each)
-            stream.stream.wait(1.0)
+            # As long as it takes until Db2's last place is whole.
+            for second in range(40):
+                stream.stream.look(float(second), heard=False)
         except (CorruptInput, NeedsOperator) as error:
             if len(error.message) > 2000 or "2026-01" in error.message + error.hint:
                 raise FaultError("an error longer than a line, or with a value") from error

@@ -11,17 +11,21 @@ from psycopg2.extensions import parse_dsn
 from headrace import command
 from headrace.configuration.lake import Kafka, Lake, LakeFile, Stream
 from headrace.configuration.load import load
-from headrace.schema import TableSchema
+from headrace.schema import Column, TableSchema
 from spark_jobs.silver import table_task
 from spark_jobs.state import publication
 from spark_jobs.state.published import Published, Table
 
 SOURCE, OTHER = "jakarta/bank", "london/bank"
 POSITION = "692010c0/0000000001a00000/00000000"
+COLUMNS = [
+    Column(name="id", type_name="int4", position=1, optional=False),
+    Column(name="balance", type_name="numeric", length=10, scale=2, position=2),
+]
 SCHEMA = json.dumps(
     {
         "source": {"schema": "public", "table": "accounts"},
-        "tableChanges": [TableSchema(schema="public", table="accounts", key=["id"], columns=[]).change()],
+        "tableChanges": [TableSchema(schema="public", table="accounts", key=["id"], columns=COLUMNS).change()],
     }
 )
 STREAMS = {name: Stream(sources=[SOURCE, OTHER]) for name in ("bank", "sales")}
