@@ -10,7 +10,7 @@ import math
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -94,8 +94,8 @@ class TransactionStatus(msgspec.Struct):
 
     status: str
     #: The transaction's own id, and behind a colon where the message is in the log.
-    id: str
-    event_count: int | None = None
+    id: Annotated[str, msgspec.Meta(max_length=500)]
+    event_count: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
     @property
     def transaction(self) -> str:
