@@ -42,9 +42,9 @@ def schema_and_table(names: re.Match[bytes]) -> tuple[str, str]:
         # A half of a surrogate pair is no text, and has no form in UTF-8.
         (schema + table).encode()
     except UNREADABLE as error:
-        raise CorruptInput("the name of a record's table is no text") from error
+        raise CorruptInput("the name of a record's table is no text", hint=_HINT) from error
     if max(len(schema), len(table)) > LONGEST_NAME:
-        raise CorruptInput(f"the name of a record's table has more than {LONGEST_NAME} characters")
+        raise CorruptInput(f"the name of a record's table has more than {LONGEST_NAME} characters", hint=_HINT)
     return schema, table
 
 
@@ -114,6 +114,8 @@ class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
         except UNREADABLE as error:
             raise CorruptInput("a record with tableChanges is no schema record of ours", hint=_HINT) from error
         key, columns = change.table.primaryKeyColumnNames, [column.name for column in change.table.columns]
+        if max(map(len, (record.source.schema, record.source.table, *columns))) > LONGEST_NAME:
+            raise CorruptInput(f"a schema record has a name of more than {LONGEST_NAME} characters", hint=_HINT)
         is_twice = len(set(key)) < len(key) or len(set(columns)) < len(columns)
         if is_twice or "" in columns or not set(key) <= set(columns):
             raise CorruptInput(

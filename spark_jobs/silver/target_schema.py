@@ -14,7 +14,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
 from headrace.lake.column_names import add_suffix, is_mapped, open_name
-from headrace.schema import LONGEST_NAME, Column, TableSchema
+from headrace.schema import Column, TableSchema
 from spark_jobs.silver import schema_versions, types
 from spark_jobs.silver.schema_versions import Span
 from spark_jobs.silver.types import recased, rekeyed, retyped
@@ -117,7 +117,6 @@ def of(
             f"{table}: no schema record goes ahead of its changes",
             hint="The edge writes one ahead of a table's first change. If retention took it, restart the edge and change a row.",
         )
-    _check(table, (*latest, *earlier))
     names = choose_names((c.name for schema in (*latest, *earlier) for c in schema.columns), open_names=open_names)
     if names:
         latest, earlier = ([_renamed(schema, names) for schema in schemas] for schemas in (latest, earlier))
@@ -202,23 +201,6 @@ def as_stored(target: TargetSchema, stored: Collection[str]) -> TargetSchema:
         columns={names.get(name, name): kind for name, kind in target.columns.items()},
         source_names={name: source for name, source in sources.items() if name != source},
     )
-
-
-def _check(table: str, schemas: Iterable[TableSchema]) -> None:
-    """Raise NeedsOperator for a schema that no edge writes: by it no row can be read, and this table alone is stopped."""
-    for schema in schemas:
-        names = {column.name for column in schema.columns}
-        if (
-            len(names) == len(schema.columns)
-            and names >= set(schema.key)
-            and len(set(schema.key)) == len(schema.key)
-            and max(map(len, names), default=0) <= LONGEST_NAME
-        ):
-            continue
-        raise NeedsOperator(
-            f"{table}: a schema record has a key that is not of its columns, or a column twice or of too long a name",
-            hint="An edge does not write that. See in bronze who did, and run that source's edge again: it writes a right one.",
-        )
 
 
 def _common(table: str, name: str, old: T.DataType | None, new: T.DataType) -> T.DataType:

@@ -115,7 +115,10 @@ def _record(frame: bytes, chance: random.Random) -> bytes:
         (length,) = struct.unpack_from(">i", frame, at)
         parts.append(None if length < 0 else frame[at + 4 : at + 4 + length])
         at += 4 + max(length, 0)
-    which = chance.choice([number for number, part in enumerate(parts) if part is not None])
+    given = [number for number, part in enumerate(parts) if part is not None]
+    if not given:
+        return frame
+    which = chance.choice(given)
     part = parts[which] or b""
     # The topic is no JSON.
     parts[which] = spoil_bytes(part, chance) if which == 0 else json_of(spoil(msgspec.json.decode(part), chance))
