@@ -82,7 +82,7 @@ def _to_json() -> None:
         handler.setFormatter(JsonFormatter())
 
 
-def printable(text: str) -> str:
+def escape_line(text: str) -> str:
     """Return a text in one line: what is not printable as an escape that JSON takes as well."""
     return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
@@ -92,11 +92,11 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name.
         """Return the line without a traceback."""
-        return printable(super().formatMessage(record))
+        return escape_line(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - as above.
         """Return a traceback."""
-        return "\n".join(map(printable, super().formatException(ei).split("\n")))
+        return "\n".join(map(escape_line, super().formatException(ei).split("\n")))
 
 
 class JsonFormatter(logging.Formatter):
@@ -119,7 +119,7 @@ class JsonFormatter(logging.Formatter):
         line = json.dumps(
             {name: value for name, value in fields.items() if value != ""}, ensure_ascii=False, default=str
         )
-        return printable(line)
+        return escape_line(line)
 
 
 def _begins_with(record: logging.LogRecord) -> str:

@@ -132,7 +132,7 @@ class BoundedAnswer:
         self._future, self._until, self._timed_out = future, until, timed_out
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return it, within `timeout` seconds if given; raise what the request does, or what stands for one without an answer."""
+        """Return it, within `timeout` seconds if given; raise what the request raises, or `timed_out` where it has no answer."""
         left = max(0.0, self._until - time.monotonic())
         try:
             return self._future.result(left if timeout is None else min(left, timeout))

@@ -23,7 +23,7 @@ from bridge.source.state import SourceState
 from headrace import doors
 from headrace.batch import Batch, Figures, TooLarge, decode, unpacked_size
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
-from headrace.logs import printable
+from headrace.logs import escape_line
 
 _log = logging.getLogger(__name__)
 
@@ -297,7 +297,7 @@ class Part:
         """Reject a delivery that cannot be what it should be, as its door has it."""
         answer = doors.BATCH.refuse(error, self.session.source)
         # It may name what came, and the log of its receiver is read by others.
-        return self._reject(condition, printable(f"{answer.message}. {answer.hint}".rstrip(" ")))
+        return self._reject(condition, escape_line(f"{answer.message}. {answer.hint}".rstrip(" ")))
 
     def _reject(self, condition: str, description: str) -> Reject:
         self._state.figures.rejected += 1

@@ -32,7 +32,7 @@ PROTOCOL: Final = 5
 #: No frame is larger: Java's arrays are not, and a record of a quarter of that could not be sent.
 _LARGEST = 1 << 30
 _CHUNK = 1 << 20
-#: Bytes of a topic's name: three names of a database, with what stands between them.
+#: Bytes of a topic's name: three names of a database and what separates them.
 _LONGEST_TOPIC: Final = 1000
 #: Of a transaction, frames up to this size in all, in bytes, are kept in memory.
 _IN_MEMORY: Final = 8 << 20

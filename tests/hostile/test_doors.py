@@ -93,7 +93,7 @@ class Handlers(ast.NodeVisitor):
     """Finds where any error is taken, in one file, that is neither raised again nor taken to a door."""
 
     def __init__(self, path):
-        self.found, self._names = [], [str(path.relative_to(ROOT))]
+        self.places, self._names = [], [str(path.relative_to(ROOT))]
         self.visit(ast.parse(path.read_text()))
 
     def visit(self, node):
@@ -101,7 +101,7 @@ class Handlers(ast.NodeVisitor):
         if named:
             self._names.append(node.name)
         if isinstance(node, ast.ExceptHandler) and self._takes_any(node) and not self._is_passed_on(node):
-            self.found.append(f"{self._names[0]}:{'.'.join(self._names[1:])}")
+            self.places.append(f"{self._names[0]}:{'.'.join(self._names[1:])}")
         self.generic_visit(node)
         if named:
             self._names.pop()
@@ -115,8 +115,8 @@ class Handlers(ast.NodeVisitor):
 
 
 def test_any_error_is_taken_at_a_door_or_at_a_place_of_the_list():
-    found = [each for path in sources() for each in Handlers(path).found]
-    assert sorted(set(found)) == sorted(OUTSIDE), "take it to a door; what is there no more leaves the list"
+    places = {each for path in sources() for each in Handlers(path).places}
+    assert sorted(places) == sorted(OUTSIDE), "take it to a door; what is there no more leaves the list"
 
 
 def test_every_door_has_hostile_input():
