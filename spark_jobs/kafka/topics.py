@@ -47,6 +47,9 @@ _OF_BRIDGES, _FORMER = (4, 1), (2, 0)
 
 _log = logging.getLogger(__name__)
 
+#: The source of a partition that belongs to nobody any more (bridge/kafka/entries.py).
+_NOBODY = "-"
+
 
 @dataclass(frozen=True)
 class Reach:
@@ -129,13 +132,13 @@ def _entries(lake: LakeFile, group: str, places: list[Place], form: tuple[int, i
 
 
 def owners(lake: LakeFile, stream: str) -> dict[int, str]:
-    """Return the sources for which bridges committed last in the partitions of a stream's own topic.
+    """Return the sources for which bridges committed last in the partitions of a stream's own topic, but those that are free now.
 
     Raises NeedsOperator when the lake may not read the group of bridges, else NotConnected.
     """
     own = client.describe(lake.kafka, lake.topic(stream))
     places = [Place(own.name, partition) for partition in own.ends]
-    return {place.partition: owner for place, (_, _, owner) in _of_group(lake, places).items()}
+    return {place.partition: owner for place, (_, _, owner) in _of_group(lake, places).items() if owner != _NOBODY}
 
 
 def _parsed(position: str) -> str:

@@ -174,6 +174,7 @@ def _load_part(
             tasks |= {
                 name: replace(table_task.task_of(lake, before, name, new, after=since), problem=problem)
                 for name, problem in unread.items()
+                if name not in before.dropped
             }
             if group is not None:
                 tasks = {name: task for name, task in tasks.items() if group.has(name)}

@@ -114,6 +114,8 @@ def test_an_offset_of_another_tool_concerns_its_partition_alone(lake, monkeypatc
 def test_s3_the_owner_of_a_partition_is_the_source_for_which_bridges_committed_there(lake, monkeypatch):
     at = "692010c0/0000000001a00000/00000000 2026-01-31T09:15:01.000Z"
     held = {Place("bank", 0): f"2 {at} london/bank one", Place("bank", 2): f"2 {at} jakarta/bank two"}
+    # One that a source has left is nobody's: its records are those of the source that they name.
+    held[Place("bank", 1)] = "2 - 2026-01-31T09:15:01.000Z - headrace bridge move"
     monkeypatch.setattr(client, "describe", lambda *_: Topic(name="bank", id="x", starts={}, ends={0: 1, 1: 0, 2: 4}))
     monkeypatch.setattr(topics, "read_committed", lambda *_: held)
     assert topics.owners(lake, "bank") == {0: "london/bank", 2: "jakarta/bank"}
