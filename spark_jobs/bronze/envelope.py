@@ -132,7 +132,7 @@ _RECORDS_PER_TASK = 250_000
 #: Spark requests both ends of a partition after each poll, of 500 records by default: a seventh of a load's time.
 _LARGE_POLLS = {"kafka.max.poll.records": "10000", "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024)}
 #: A position, and one whose commit has more than 64 bits.
-_FORM = r"\A[0-9a-f]{8}/([0-9a-f]{16}|x[0-9a-f]{32})/[0-9a-f]{8}\z"
+_FORM = r"\A[0-9a-f]{8}/([0-9a-f]{16}|x(?!0{16})[0-9a-f]{32})/[0-9a-f]{8}\z"
 #: Seconds by which an epoch, a source's clock at its beginning, may be ahead of when a bridge wrote the record: as at the bridge.
 _EPOCH_AHEAD = 2 * 86_400
 #: Milliseconds of 9999 years, and those before 1970 of the year 1: what all who read the lake have.

@@ -34,13 +34,13 @@ def learn(
 ) -> dict[int, tuple[str, ...]]:
     """Return the sources of partitions: those that are known, and of others that a batch has that of the first record.
 
-    Once some are known, one to which bridges gave a new partition is that partition's whatever its records say.
+    Once some are known, it is the one to which bridges gave the partition, and with it another one that its first record names
+    if no known partition is that one's: it had this one before.
     """
     unknown: Batch = {}
     left = {p for ranges in batch.values() for p in ranges} - sources.keys()
-    owned = {p: (owner,) for p, owner in _owners(lake, stream).items() if p in left} if sources and left else {}
-    sources = dict(sources) | owned
-    left -= owned.keys()
+    owned = {p: owner for p, owner in _owners(lake, stream).items() if p in left} if sources and left else {}
+    elsewhere = {name for names in sources.values() for name in names}
     for topic, ranges in sorted(batch.items()):
         if own := {p: (start, min(end, start + _FIRST)) for p, (start, end) in ranges.items() if p in left}:
             unknown[topic] = own
@@ -51,7 +51,12 @@ def learn(
     first = (
         rows.filter(F.col("source").isNotNull()).groupBy("partition").agg(F.min_by("source", "offset").alias("name"))
     )
-    return dict(sources) | {row["partition"]: (row["name"],) for row in first.collect()}
+    named = {row["partition"]: row["name"] for row in first.collect()}
+    fresh: dict[int, tuple[str, ...]] = {p: (name,) for p, name in (named | owned).items()}
+    for p in named.keys() & owned.keys():
+        if named[p] != owned[p] and named[p] not in elsewhere:
+            fresh[p] = (named[p], owned[p])
+    return dict(sources) | fresh
 
 
 def renewed(lake: LakeFile, stream: str, sources: Sources) -> dict[int, str]:

@@ -144,7 +144,8 @@ def _load_part(
             if few:
                 # All tables read these rows.
                 raw = persist(raw.coalesce(1))
-            unread = check_topics(spark, lake, before, raw, committed) if committed is not None else {}
+            if committed is not None:
+                check_topics(spark, lake, before, raw, committed)
             applied = before.partitions if since is not None else None
             new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied)
             if passed_over := new.tables() & before.dropped.keys():
@@ -171,11 +172,6 @@ def _load_part(
             profiled = partial(_profiled, spark, context, new.high)
             lacking = published.find_lacking(raw, before)
             tasks = tables_load.tasks(lake, context, before, lagging, new, since, profiled, lacking)
-            tasks |= {
-                name: replace(table_task.task_of(lake, before, name, new, after=since), problem=problem)
-                for name, problem in unread.items()
-                if name not in before.dropped
-            }
             if group is not None:
                 tasks = {name: task for name, task in tasks.items() if group.has(name)}
             if group is None:
@@ -258,10 +254,8 @@ def _problems(state: Published) -> dict[str, str]:
     return {name: table.problem for name, table in state.tables.items() if table.problem is not None}
 
 
-def check_topics(
-    spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions
-) -> dict[str, str]:
-    """Return the tables whose topics are not read, and why they stop; raise NeedsOperator for a source that is not named."""
+def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions) -> None:
+    """Raise NeedsOperator for a table whose topic is not read, or a source whose position is not read."""
     stream = before.stream
     # Marks of a copy go ahead of no change, and have a transaction of their own.
     needed = F.col("op").isNotNull() | F.col("transaction_id").isNull()
@@ -277,19 +271,18 @@ def check_topics(
         )
     without = {row["table"] for row in seen if row["table"] and row["new"] and not row["changed"]}
     if not without:
-        return {}
-    return find_unread(lake, stream, without, offsets.read(spark, bronze_job.table_path(lake, stream)))
+        return
+    refuse_unread(lake, stream, without, offsets.read(spark, bronze_job.table_path(lake, stream)))
 
 
-def find_unread(lake: LakeFile, stream: str, without: Collection[str], held: Progress | None) -> dict[str, str]:
-    """Return those of the tables without a change whose topics are not read; none where it is unknown which ones are."""
+def refuse_unread(lake: LakeFile, stream: str, without: Collection[str], held: Progress | None) -> None:
+    """Raise NeedsOperator for tables without a change whose topics are not read; not where it is unknown which ones are."""
     if held is None:
-        return {}
+        return
     topics = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
-    return {
-        name: f"{name}: its changes are in no topic that the lake sees: {topic}. Let the lake's user read all topics that begin "
-        "with the stream's prefix, and compare 'prefix' in the lake's file with the bridge's. Then replay bronze: 'headrace lake "
-        f"replay {stream} --layer bronze'."
-        for name, topic in topics.items()
-        if topic not in held.topics
-    }
+    if missing := [f"{topic} (table {name})" for name, topic in topics.items() if topic not in held.topics]:
+        raise NeedsOperator(
+            f"stream {stream!r} has changes that are in no topic that the lake sees: {', '.join(missing)}",
+            hint="Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's "
+            "file with the bridge's. Then replay bronze: 'headrace lake replay STREAM --layer bronze'.",
+        )

@@ -84,8 +84,6 @@ class TableTask:
     #: Whether it is rebuilt when its rows cannot become what the schema is now, and the folder of its former rows.
     rebuilds: bool = False
     former_path: str = ""
-    #: Why it stops, whatever it has; None for no reason.
-    problem: str | None = None
 
 
 def folder(lake: LakeFile, stream: str) -> str:

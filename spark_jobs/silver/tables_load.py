@@ -231,8 +231,6 @@ def _applied(
     task: TableTask,
 ) -> Table:
     """Bring a table and its history up to the high watermarks, or build them again from a new copy."""
-    if task.problem is not None:
-        raise NeedsOperator(task.problem)
     if held_back.has_nothing_yet(task) or table_task.is_only_truncated(task):
         return table_task.describe_unmade(task)
 

@@ -257,18 +257,21 @@ def test_s3_records_in_a_new_sources_partition_are_no_other_sources_from_the_fir
 ):
     """The first record said whose the partition was: a new source could be any other one."""
     # given
-    one = feed(partitions=2)
+    one = feed(partitions=3)
     lake = lake_file(bank=one.topic)
     one.commit(one.schema(), one.insert(id=1, name="a", balance="1.00"))
     bronze.load(spark, lake, "bank")
-    # when a source that came since names that one
-    monkeypatch.setattr(topics, "owners", lambda *_: {0: "jakarta/bank", 1: "oslo/rogue"})
+    # when a source that came since names that one, and one that came since has left its partition to another one
+    monkeypatch.setattr(topics, "owners", lambda *_: {0: "jakarta/bank", 1: "oslo/rogue", 2: "rome/bank"})
+    for name in ("paris/bank", "rome/bank"):
+        fresh = feed(name, into=one.topic, partition=2)
+        fresh.commit(fresh.schema(), fresh.insert(id=1, name="a", balance="1.00"))
     rogue = feed("jakarta/bank", into=one.topic, partition=1)
     rogue.goes_on_at(0x1B00000)
     rogue.commit(rogue.schema(), rogue.insert(id=1, name="stolen", balance="1.00"))
     # then
     assert bronze.load(spark, lake, "bank").quarantined == {"oslo/rogue": 2}
-    assert len(held(spark, lake)) == 2
+    assert len(held(spark, lake)) == 6
 
 
 def test_a_partition_that_bridges_gave_to_another_source_is_read_as_that_one(spark, feed, lake_file, monkeypatch):

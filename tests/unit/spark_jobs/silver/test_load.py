@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from headrace.errors import NeedsOperator
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
 from spark_jobs.silver import load
@@ -40,8 +41,8 @@ def test_l40_parts_are_reported_as_one_load():
 
 def test_a_topic_is_missed_where_it_is_known_which_ones_are_read():
     lake = SimpleNamespace(prefix=lambda _: "bank")
-    assert load.find_unread(lake, "bank", {"public.t"}, Progress(topics={"bank.public.t": Held()})) == {}
-    unread = load.find_unread(lake, "bank", {"public.t"}, Progress(topics={"bank": Held()}))
-    assert "no topic that the lake sees: bank.public.t." in unread["public.t"]
+    load.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank.public.t": Held()}))
+    with pytest.raises(NeedsOperator, match=r"bank\.public\.t"):
+        load.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank": Held()}))
     # a note whose base is gone does not tell
-    assert load.find_unread(lake, "bank", {"public.t"}, None) == {}
+    load.refuse_unread(lake, "bank", {"public.t"}, None)
