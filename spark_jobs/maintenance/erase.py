@@ -225,10 +225,12 @@ def _erase_table(
     """Erase rows from a table as it is published; return the version without them, and how many there were."""
     if table.version is None or not delta_log.is_table(session, path):
         return table.version, 0
-    base = commit.base(session, path, stream=stream, kind=kind, positions=table.positions, version=table.version)
-    commit.check_own(base, which.table)
+    base = commit.base(
+        session, path, which.table, stream=stream, kind=kind, positions=table.positions, version=table.version
+    )
+    commit.check_own(base)
     # What a load has written and not published would be published half.
-    commit.check_order(base, table.positions, which.table)
+    commit.check_order(base, table.positions)
     raw = bronze.table_path(lake, stream)
     at, attempt = delta_log.version(session, raw), uuid.uuid4().hex
     note = {
@@ -241,10 +243,10 @@ def _erase_table(
         "erased": {"version": at, "commit": delta_log.commit_id(session, raw, at)},
     }
     rows = _matching(session.read.format("delta").load(path), which)
-    commit.begin(session, base, stream=stream, kind=kind, attempt=attempt)
+    commit.begin(session, base, attempt)
     session.conf.set(commit.NOTE_SETTING, delta_log.write(kind, **note))
     _delete(session, path, which)
-    version = commit.find_own_version(session, path, base, table=which.table, kind=kind, attempt=attempt)
+    version = commit.find_own_version(session, base, attempt)
     erased_records.purge(session.newSession(), path)
     return delta_log.find_maintained(session, path, version) or version, rows
 

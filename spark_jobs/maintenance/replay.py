@@ -266,14 +266,11 @@ def _table(
     if not at.base.load:
         return _from_bronze(spark, context, replace(task, published=replace(table, schemas={}, positions={})))
     try:
-        base = table_load.read_base(spark, context, task.path, table, table_load.NOTE)
-        commit.check_erased(spark, base, context.bronze, context.version, task.table)
+        base = table_load.read_base(spark, context, replace(task, published=table), overwrites=True)
         rows = spark.sql(snapshot.sql(spark, lake, at, table.table, scratch))
-        own = commit.begin(spark, base, stream=context.stream, kind=table_load.NOTE, attempt=context.attempt)
-        write.replace(rows, task.path, table_load.note(context, task, table_load.NOTE, base), own)
-        version = commit.find_own_version(
-            spark, task.path, base, table=task.table, kind=table_load.NOTE, attempt=context.attempt
-        )
+        own = commit.begin(spark, base, context.attempt)
+        write.replace(rows, task.path, table_load.note(context, task, base), own)
+        version = commit.find_own_version(spark, base, context.attempt)
     finally:
         snapshot.forget(spark, scratch)
     return replace(

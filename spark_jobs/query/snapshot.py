@@ -19,7 +19,7 @@ from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.increment import Beyond, Live, Since
-from spark_jobs.silver import batch_profile, held_back, profiles, table_load, table_task, target_schema
+from spark_jobs.silver import batch_profile, changes, held_back, profiles, table_load, table_task, target_schema
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.profiles import BatchProfile, TableProfile, Truncate
 from spark_jobs.silver.table_task import TableTask
@@ -153,7 +153,8 @@ def sql(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str, scra
     cleared = table_task.find_truncates(task, ahead, low)
     raw = at.raw if task.after == at.after else _whole(spark, lake, at)
     with table_load.persist_scope() as persist:
-        rows, _ = table_load.rows(target, raw, batch_profile.within(low, task.high), ahead, below, persist, cleared)
+        changed = changes.of_range(raw, task.table, batch_profile.within(low, task.high))
+        rows, _ = table_load.rows(target, changed, ahead, below, persist, cleared)
         columns = [*target.columns, *target.own, OP, *(name for name in rows.columns if name == TAKEN)]
         # Numbered, since Parquet does not take every name that a database does.
         placed = {column: f"c{place}" for place, column in enumerate(columns)}

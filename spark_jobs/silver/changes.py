@@ -29,9 +29,13 @@ OP = "_op"
 ROW_CHANGES = ("c", "u", "d", "r")
 
 
-def of_range(bronze: DataFrame, table: str, within: Column, truncated: Mapping[str, str]) -> DataFrame:
-    """Return a table's changes of rows in a range, without those that the given truncates of their source removed."""
-    changes = bronze.filter(within & (F.col("table") == table) & F.col("op").isin(*ROW_CHANGES))
+def of_range(bronze: DataFrame, table: str, within: Column) -> DataFrame:
+    """Return a table's changes of rows in a range."""
+    return bronze.filter(within & (F.col("table") == table) & F.col("op").isin(*ROW_CHANGES))
+
+
+def without_truncated(changes: DataFrame, truncated: Mapping[str, str]) -> DataFrame:
+    """Return changes without those that the given truncates of their source removed."""
     for source, position in truncated.items():
         changes = changes.filter((F.col("source") != source) | (F.col("position") > position))
     return changes

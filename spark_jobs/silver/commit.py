@@ -9,7 +9,6 @@ run again. What it publishes is the version that its own commit made, never just
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from pyspark.sql import SparkSession
 
@@ -27,8 +26,14 @@ _COLUMNS = "columns"
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """A table as a load finds it."""
+    """A table, or its history, as a load finds it."""
 
+    path: str
+    #: What messages call it.
+    name: str
+    stream: str
+    #: Kind of note of its commits.
+    kind: str
     exists: bool
     #: Positions that its newest commit of ours reached.
     positions: Positions
@@ -45,14 +50,29 @@ class Base:
     #: Rows of a table without a key that commits of ours lacked and that were not published.
     missing: tuple[Missing, ...] = ()
 
+    def after(self, version: int, positions: Positions, missing: tuple[Missing, ...] = ()) -> "Base":
+        """Return the table once this load has committed a version that reaches positions."""
+        return replace(
+            self,
+            exists=True,
+            positions=positions,
+            version=version,
+            number=self.number + 1,
+            current=version,
+            foreign=None,
+            missing=missing,
+        )
 
-def base(spark: SparkSession, path: str, *, stream: str, kind: str, positions: Positions, version: int | None) -> Base:
+
+def base(
+    spark: SparkSession, path: str, name: str, *, stream: str, kind: str, positions: Positions, version: int | None
+) -> Base:
     """Return a table as it is now; `positions` are those that its published version shows.
 
     Raises NeedsOperator for a table that this stream did not make.
     """
     if not delta_log.is_table(spark, path):
-        return Base(exists=False, positions=positions)
+        return Base(path=path, name=name, stream=stream, kind=kind, exists=False, positions=positions)
     newest, commit_note, changed, foreign = _seen(spark, path, kind, version)
     if commit_note and "number" in commit_note[1]:
         counted = int(commit_note[1]["number"])
@@ -64,6 +84,10 @@ def base(spark: SparkSession, path: str, *, stream: str, kind: str, positions: P
     current = newest if foreign is None else version
     given = commit_note[1].get("erased") if commit_note else None
     state = Base(
+        path=path,
+        name=name,
+        stream=stream,
+        kind=kind,
         exists=True,
         positions=positions,
         version=newest,
@@ -117,51 +141,41 @@ def _shortened(path: str, version: int, newest: int) -> NeedsOperator:
     )
 
 
-def check_order(base: Base, high: Positions, table: str) -> None:
+def check_order(base: Base, high: Positions) -> None:
     """Raise Retryable for a table that is beyond the positions up to which a load goes: a newer load has written to it."""
     beyond = sorted(source for source, position in base.positions.items() if position > high.get(source, ""))
     if beyond:
-        raise _overtaken(table, f"a newer load has brought it beyond this one's positions of {', '.join(beyond)}")
+        raise _overtaken(base, f"a newer load has brought it beyond this one's positions of {', '.join(beyond)}")
 
 
-def check_unmoved(
-    base: Base, low: Positions, high: Positions, table: str, how: Literal["create", "replace", "change"]
-) -> None:
-    """Raise Retryable for a table that another load made, or changed, since this one read the positions from which it starts."""
-    if how == "create" and base.exists:
-        raise _overtaken(table, "another load has made it since this one began")
-    # What replaces all rows may not take the place of newer ones.
-    check_order(base, low if how == "change" else high, table)
-
-
-def check_own(base: Base, table: str) -> None:
+def check_own(base: Base) -> None:
     """Raise NeedsOperator for a table whose rows another program may have changed since it was published."""
     if base.foreign is not None:
         number, operation = base.foreign
         raise NeedsOperator(
-            f"{table}: version {number} of its Delta table was made by somebody else ({operation})",
+            f"{base.name}: version {number} of its Delta table was made by somebody else ({operation})",
             hint="Loads alone may write the lake's tables. 'headrace lake replay STREAM' builds them from bronze; until then "
             "readers see the rows as they were published before.",
         )
 
 
-def check_erased(spark: SparkSession, base: Base, bronze: str, version: int, table: str) -> None:
+def check_erased(spark: SparkSession, base: Base, bronze: str, version: int) -> None:
     """Raise Retryable where rows were erased from a table since the version of bronze that a load reads: it still has them."""
     if base.erased is None or version >= base.erased[0]:
         return
     number, commit = base.erased
     # Bronze that was made again has another commit there, or none yet.
     if delta_log.commit_id(spark, bronze, number) == commit:
-        raise _overtaken(table, "rows were erased from it since this load began")
+        raise _overtaken(base, "rows were erased from it since this load began")
 
 
-def begin(spark: SparkSession, base: Base, *, stream: str, kind: str, attempt: str) -> dict[str, str]:
+def begin(spark: SparkSession, base: Base, attempt: str) -> dict[str, str]:
     """Let the next MERGE in this session, the table's own, be the one commit on this base; return options by which a write is.
 
     A write has the session of the rows that it writes, which may be another one.
     """
-    own = {"txnAppId": _application(kind, stream), "txnVersion": str(base.number + 1)}
-    spark.conf.set(NOTE_SETTING, delta_log.write(_COLUMNS, stream=stream, attempt=attempt))
+    own = {"txnAppId": _application(base.kind, base.stream), "txnVersion": str(base.number + 1)}
+    spark.conf.set(NOTE_SETTING, delta_log.write(_COLUMNS, stream=base.stream, attempt=attempt))
     for name, value in own.items():
         spark.conf.set(f"spark.databricks.delta.write.{name}", value)
     return own
@@ -180,19 +194,19 @@ def separate_commit(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-def find_own_version(spark: SparkSession, path: str, base: Base, *, table: str, kind: str, attempt: str) -> int:
+def find_own_version(spark: SparkSession, base: Base, attempt: str) -> int:
     """Return the version that this load's commit made; raise Retryable when there is none, or another one before it."""
     own = None
-    for number, info in delta_log.commits(spark, path):
+    for number, info in delta_log.commits(spark, base.path):
         if number <= base.version:
             break
-        note = delta_log.read_note(info, kind)
+        note = delta_log.read_note(info, base.kind)
         if note is not None and note.get("attempt") == attempt:
             own = number
         elif own is not None and not _harmless(info, attempt):
-            raise _overtaken(table, f"version {number} was made by somebody else after this load had read the table")
+            raise _overtaken(base, f"version {number} was made by somebody else after this load had read the table")
     if own is None:
-        raise _overtaken(table, "another load has written to it since this one read it")
+        raise _overtaken(base, "another load has written to it since this one read it")
     return own
 
 
@@ -201,9 +215,9 @@ def _harmless(info: delta_log.Note, attempt: str) -> bool:
     return delta_log.is_maintenance(info) or (note is not None and note.get("attempt") == attempt)
 
 
-def _overtaken(table: str, why: str) -> Retryable:
+def _overtaken(base: Base, why: str) -> Retryable:
     return Retryable(
-        f"{table}: {why}; nothing was published",
+        f"{base.name}: {why}; nothing was published",
         hint="Run one load, replay or maintenance of a stream at a time, then run this one again.",
     )
 

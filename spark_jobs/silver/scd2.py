@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
-from spark_jobs.silver import batch_profile, changes, commit, ordered_apply, profiles, table_load, table_task
+from spark_jobs.silver import batch_profile, commit, ordered_apply, profiles, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, Base
 from spark_jobs.silver.ordered_apply import KEY, SEED
 from spark_jobs.silver.profiles import Truncate
-from spark_jobs.silver.table_task import LoadContext, TableTask
+from spark_jobs.silver.table_task import LoadContext, Step, TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
 from spark_jobs.state import log_files
 from spark_jobs.state.published import Positions, Table
@@ -127,24 +127,15 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | N
     """Bring the history up to the high watermarks; return its version, or None for a table without a key: it has none."""
     # A version that ended has its end, whether or not deleted current rows are kept.
     task = replace(task, soft=False)
-    place = task.history_path
-    published = replace(task.published, version=task.published.history)
-    base = table_load.read_base(spark, context, place, published, NOTE)
-    if not base.exists:
-        base = replace(base, positions={})
-    commit.check_order(base, task.high, f"history of {task.table}")
-    commit.check_own(base, f"history of {task.table}")
-    low, version = base.positions, base.current
+    base = _read_base(spark, context, task)
+    low = base.positions if base.exists else {}
     own = task if base.exists and _covered(task, low) else _from(spark, context, task, low)
-    ahead = table_task.ahead_of(own, low)
-    if ahead or not base.exists:
+    if table_task.ahead_of(own, low) or not base.exists:
         if not _keyed(own):
             return None
-        exists = base.exists
-        for step, since in table_task.steps(spark, context, own, low):
-            version = _write(spark, context, step, since, "change" if exists else "create")
-            exists = True
-    return version
+        for step in table_task.steps(spark, context, own, low, exists=base.exists):
+            base = _write(spark, context, step, base, "change" if base.exists else "create")
+    return base.current
 
 
 def rebuild(
@@ -158,10 +149,10 @@ def rebuild(
     own = _from(spark, context, task, {}) if low is None else task
     if not _keyed(own):
         return replace(done, history=None)
-    version = None
-    for number, (step, since) in enumerate(table_task.steps(spark, context, own, low or {})):
-        version = _write(spark, context, step, since, "change" if number else "replace")
-    return replace(done, history=version)
+    base = _read_base(spark, context, task, overwrites=True)
+    for number, step in enumerate(table_task.steps(spark, context, own, low or {}, exists=False)):
+        base = _write(spark, context, step, base, "change" if number else "replace")
+    return replace(done, history=base.current)
 
 
 def _covered(task: TableTask, low: Positions) -> bool:
@@ -169,9 +160,11 @@ def _covered(task: TableTask, low: Positions) -> bool:
     return all(position <= low.get(source, "") for source, position in task.published.positions.items())
 
 
-def _base(spark: SparkSession, context: LoadContext, task: TableTask) -> Base:
-    published = replace(task.published, version=task.published.history)
-    return table_load.read_base(spark, context, task.history_path, published, NOTE)
+def _read_base(spark: SparkSession, context: LoadContext, task: TableTask, *, overwrites: bool = False) -> Base:
+    """Return the history as a load finds it; raise as for a table."""
+    own = replace(task.published, version=task.published.history)
+    its = replace(task, table=f"history of {task.table}", path=task.history_path, published=own)
+    return table_load.read_base(spark, context, its, NOTE, overwrites=overwrites)
 
 
 def _keyed(task: TableTask) -> bool:
@@ -198,39 +191,32 @@ def _from(spark: SparkSession, context: LoadContext, task: TableTask, low: Posit
 def _write(
     spark: SparkSession,
     context: LoadContext,
-    task: TableTask,
-    low: Positions,
+    step: Step,
+    base: Base,
     how: Literal["create", "replace", "change"],
-) -> int:
-    """Write the versions that come after the low watermarks; return the version of the commit."""
+) -> Base:
+    """Write the versions that a step brings; return the history as it is then."""
+    task = step.task
     assert task.history is not None
-    target = table_task.target_of(task)
-    base = _base(spark, context, task)
-    commit.check_unmoved(base, low, task.high, f"history of {task.table}", how)
-    commit.check_erased(spark, base, context.bronze, context.version, f"history of {task.table}")
-    place, exists = task.history_path, how == "change"
+    target, cleared = step.target, step.truncates
+    place, exists = base.path, how == "change"
     _check_names(target)
-    own = commit.begin(spark, base, stream=context.stream, kind=NOTE, attempt=context.attempt)
+    own = commit.begin(spark, base, context.attempt)
     if exists:
         target = write.fit(spark, place, target, is_open=task.open)
-    raw = context.rows(spark, task.after)
-    within = batch_profile.within(low, task.high)
-    ahead = table_task.ahead_of(task, low)
-    cleared = table_task.find_truncates(task, ahead, low)
-    inside = changes.of_range(raw, task.table, within, {})
     current = None
     if exists:
         current = spark.read.format("delta").load(place).filter(F.col(UPTO).isNull())
-    partial = any(profile.partial for profile in ahead)
+    partial = any(profile.partial for profile in step.ahead)
     # The lake's file has the source's names.
     named = set(task.history.tracked(map(target.at_source, target.columns)))
     tracked = [name for name in target.columns if name not in target.key and target.at_source(name) in named]
-    note = table_load.note(context, task, NOTE, base)
+    note = table_load.note(context, task, base)
     with table_load.persist_scope() as persist:
         seeds = None
         if current is not None:
             seeds = current.withColumns({POSITION: F.col(FROM), COMMIT_TIME: F.col(START)})
-        timeline = ordered_apply.row_versions(inside, target, seeds, persist, partial=partial)
+        timeline = ordered_apply.row_versions(step.changed, target, seeds, persist, partial=partial)
         rows = versions(timeline, target, current, tracked, cleared)
         if exists:
             merge(spark, persist(rows), place, target, note, cleared)
@@ -240,5 +226,4 @@ def _write(
                 write.replace(rows, place, note, own, lead)
             else:
                 write.create(rows, place, note, own, lead, is_open=task.open)
-    of_table = f"history of {task.table}"
-    return commit.find_own_version(spark, place, base, table=of_table, kind=NOTE, attempt=context.attempt)
+    return base.after(commit.find_own_version(spark, base, context.attempt), task.high)

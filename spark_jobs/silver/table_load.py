@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.schema import TableSchema
 from spark_jobs.silver import (
     bag,
-    batch_profile,
     changes,
     commit,
     held_back,
@@ -28,7 +27,7 @@ from spark_jobs.silver.commit import Base
 from spark_jobs.silver.ordered_apply import Persist
 from spark_jobs.silver.profiles import Missing, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaVersions
-from spark_jobs.silver.table_task import LoadContext, TableTask
+from spark_jobs.silver.table_task import LoadContext, Step, TableTask
 from spark_jobs.state import delta_log
 from spark_jobs.state.published import Positions, Table
 from spark_jobs.state.published_rows import NEW
@@ -38,27 +37,43 @@ NOTE = "silver"
 _HOT = 4
 
 
-def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> Table:
-    """Bring the table up to the high watermarks; return its state. The session is this table's own."""
-    base = read_base(spark, context, task.path, task.published, NOTE)
-    commit.check_order(base, task.high, task.table)
-    commit.check_own(base, task.table)
-    version, exists = base.current, base.exists
-    missing = list(base.missing)
-    for step, since in table_task.steps(spark, context, task, base.positions):
-        if table_task.ahead_of(step, since) or not exists:
-            version = _write(spark, context, step, since, "change" if exists else "create", missing)
-            exists = True
-    return _done(task, version, missing)
+def read_base(
+    spark: SparkSession, context: LoadContext, task: TableTask, kind: str = NOTE, *, overwrites: bool = False
+) -> Base:
+    """Return the table as a load finds it.
+
+    Raises Retryable where it is ahead of the load, and NeedsOperator where another program changed it, unless the load
+    `overwrites` it.
+    """
+    base = commit.base(
+        spark,
+        task.path,
+        task.table,
+        stream=context.stream,
+        kind=kind,
+        positions=task.published.positions,
+        version=task.published.version,
+    )
+    commit.check_order(base, task.high)
+    commit.check_erased(spark, base, context.bronze, context.version)
+    if not overwrites:
+        commit.check_own(base)
+    return base
+
+
+def apply(spark: SparkSession, context: LoadContext, task: TableTask, base: Base) -> Table:
+    """Bring the table, as it was found, up to the high watermarks; return its state. The session is this table's own."""
+    for step in table_task.steps(spark, context, task, base.positions, exists=base.exists):
+        base = _write(spark, context, step, base, "change" if base.exists else "create")
+    return _done(task, base.current, base.missing)
 
 
 def build(spark: SparkSession, context: LoadContext, task: TableTask, low: Positions) -> Table:
     """Replace all that the table has by what comes after the low watermarks, up to the high ones; return its state."""
-    version = None
-    missing: list[Missing] = []
-    for number, (step, since) in enumerate(table_task.steps(spark, context, task, low)):
-        version = _write(spark, context, step, since, "change" if number else "replace", missing)
-    return _done(task, version, missing)
+    base = replace(read_base(spark, context, task, overwrites=True), missing=())
+    for number, step in enumerate(table_task.steps(spark, context, task, low, exists=False)):
+        base = _write(spark, context, step, base, "change" if number else "replace")
+    return _done(task, base.current, base.missing)
 
 
 def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ()) -> Table:
@@ -86,62 +101,44 @@ def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ())
     )
 
 
-def read_base(spark: SparkSession, context: LoadContext, path: str, published: Table, kind: str) -> Base:
-    """Return a table or its history as it is now, of which `published` was published."""
-    return commit.base(
-        spark, path, stream=context.stream, kind=kind, positions=published.positions, version=published.version
-    )
-
-
 def _write(
     spark: SparkSession,
     context: LoadContext,
-    task: TableTask,
-    low: Positions,
+    step: Step,
+    base: Base,
     how: Literal["create", "replace", "change"],
-    missing: list[Missing],
-) -> int:
-    """Write what comes after the low watermarks; return the version of the commit. Adds rows without a key that were missing."""
-    base = read_base(spark, context, task.path, task.published, NOTE)
-    commit.check_unmoved(base, low, task.high, task.table, how)
-    commit.check_erased(spark, base, context.bronze, context.version, task.table)
-    target = table_task.target_of(task)
-    ahead = table_task.ahead_of(task, low)
-    table_task.refuse_keyless(target, ahead, low, task)
-    cleared = table_task.find_truncates(task, ahead, low)
-    table_task.refuse_removed(context, task, low)
-    if exists := how == "change":
-        table_task.refuse_rows_without_key(spark, task, target, cleared)
-    own = commit.begin(spark, base, stream=context.stream, kind=NOTE, attempt=context.attempt)
+) -> Base:
+    """Write what a step brings; return the table as it is then, with the rows without a key that it lacked."""
+    task, target, cleared, exists = step.task, step.target, step.truncates, how == "change"
+    table_task.refuse(spark, context, step, stored=exists)
+    own = commit.begin(spark, base, context.attempt)
     if exists:
-        target = write.fit(spark, task.path, target, is_open=task.open)
-    bronze = context.rows(spark, task.after)
-    within = batch_profile.within(low, task.high)
-    silver = spark.read.format("delta").load(task.path) if exists else None
+        target = write.fit(spark, base.path, target, is_open=task.open)
+    silver = spark.read.format("delta").load(base.path) if exists else None
     with persist_scope() as persist:
-        frame, taken = rows(target, bronze, within, ahead, silver, persist, cleared)
-        missing += taken.missing
-        text = note(context, task, NOTE, base, missing)
+        frame, taken = rows(target, step.changed, step.ahead, silver, persist, cleared)
+        missing = (*base.missing, *taken.missing)
+        text = note(context, task, base, missing)
         lead = (target_schema.SOURCE, target_schema.POSITION, *target.key)
         if how == "create":
-            write.create(frame, task.path, text, own, lead, is_open=task.open)
+            write.create(frame, base.path, text, own, lead, is_open=task.open)
         elif how == "replace":
-            write.replace(frame, task.path, text, own, lead)
+            write.replace(frame, base.path, text, own, lead)
         elif target.key:
-            write.merge(spark, persist(frame), task.path, target, text, cleared)
+            write.merge(spark, persist(frame), base.path, target, text, cleared)
         else:
             # Read, which rows are taken, before the table changes.
             frame = persist(frame) if taken.any else frame
             if cleared:
-                write.clear(spark, task.path, target, cleared)
+                write.clear(spark, base.path, target, cleared)
             if taken.any:
-                write.take(spark, frame, task.path, target, text)
+                write.take(spark, frame, base.path, target, text)
             else:
-                write.append(frame, task.path, text, own)
-    return commit.find_own_version(spark, task.path, base, table=task.table, kind=NOTE, attempt=context.attempt)
+                write.append(frame, base.path, text, own)
+    return base.after(commit.find_own_version(spark, base, context.attempt), task.high, missing)
 
 
-def note(context: LoadContext, task: TableTask, kind: str, base: Base, missing: Sequence[Missing] = ()) -> str:
+def note(context: LoadContext, task: TableTask, base: Base, missing: Sequence[Missing] = ()) -> str:
     """Return the note of a commit that brings a table or its history up to the high watermarks.
 
     `missing`: rows that it and commits before it lacked, none of them published.
@@ -156,7 +153,7 @@ def note(context: LoadContext, task: TableTask, kind: str, base: Base, missing: 
     if missing:
         # A load that ends before it publishes leaves them to the next one, which writes nothing again.
         ours["missing"] = [(gap.source, gap.rows, gap.position) for gap in missing]
-    return delta_log.write(kind, **ours, positions=task.high)
+    return delta_log.write(base.kind, **ours, positions=task.high)
 
 
 @contextmanager
@@ -177,8 +174,7 @@ def persist_scope() -> Iterator[Persist]:
 
 def rows(
     target: target_schema.TargetSchema,
-    bronze: DataFrame,
-    within: Column,
+    changed: DataFrame,
     ahead: list[TableProfile],
     silver: DataFrame | None,
     persist: Persist,
@@ -186,10 +182,10 @@ def rows(
 ) -> tuple[DataFrame, bag.Taken]:
     """Return the newest row of each key; of a table without a key, every row, and what is known of those that changes take.
 
-    `silver` is the table at the low watermarks.
+    `changed` has the table's records of the range, `silver` is the table at the low watermarks.
     """
     # What is truncated is gone before anything is parsed, unless it stays, marked.
-    inside = changes.of_range(bronze, target.table, within, {} if target.soft else profiles.last_truncates(cleared))
+    inside = changed if target.soft else changes.without_truncated(changed, profiles.last_truncates(cleared))
     if silver is not None and not target.soft:
         silver = profiles.drop_removed(silver, cleared)
     if not target.key and any(profile.rewrites for profile in ahead):

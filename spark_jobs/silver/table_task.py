@@ -17,7 +17,7 @@ from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
-from spark_jobs.silver import batch_profile, profiles, target_schema
+from spark_jobs.silver import batch_profile, changes, profiles, target_schema
 from spark_jobs.silver.profiles import BatchProfile, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
 from spark_jobs.silver.target_schema import TargetSchema
@@ -185,21 +185,52 @@ def target_of(task: TableTask) -> TargetSchema:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one commit brings: changes after the low watermarks, up to the task's high ones."""
+
+    task: TableTask
+    low: Positions
+    #: What bronze has of them, by source.
+    ahead: list[TableProfile]
+    #: The schema that holds all its rows, its changes of rows, and its truncates.
+    target: TargetSchema
+    changed: DataFrame
+    truncates: list[Truncate]
+
+
 def steps(
-    spark: SparkSession, context: LoadContext, task: TableTask, low: Positions
-) -> Iterator[tuple[TableTask, Positions]]:
-    """Yield the task in steps, each with its low watermarks: changes before a change of the key are applied by the former key.
+    spark: SparkSession, context: LoadContext, task: TableTask, low: Positions, *, exists: bool
+) -> Iterator[Step]:
+    """Yield what is to be written, by commit: changes before a change of the key are applied by the former key.
+
+    A table that `exists` needs no commit without a change. Raises NeedsOperator where no schema holds the rows of a step.
 
     The sources' changes of the key are matched from the last one back, since all have one key in the end.
     """
+    for part, since in _parts(spark, context, task, low):
+        ahead = ahead_of(part, since)
+        if not ahead and exists:
+            continue
+        truncates, rows, target = find_truncates(part, ahead, since), context.rows(spark, part.after), target_of(part)
+        changed = changes.of_range(rows, part.table, batch_profile.within(since, part.high))
+        yield Step(task=part, low=since, ahead=ahead, target=target, changed=changed, truncates=truncates)
+        exists = True
+
+
+def _parts(
+    spark: SparkSession, context: LoadContext, task: TableTask, low: Positions
+) -> Iterator[tuple[TableTask, Positions]]:
+    """Yield the task in parts of one key each, with their low watermarks."""
     whole = not any(profile.keyless for profile in task.seen)
-    changes = SchemaVersions.read(task.published.schemas, task.records, low).key_changes(whole=whole)
-    for left in range(max(map(len, changes.values()), default=0), 0, -1):
-        ends = [(source, positions[-left]) for source, positions in changes.items() if len(positions) >= left]
-        reached = batch_profile.last_before(context.rows(spark, task.after), task.table, low, ends)
+    rekeyings = SchemaVersions.read(task.published.schemas, task.records, low).key_changes(whole=whole)
+    for left in range(max(map(len, rekeyings.values()), default=0), 0, -1):
+        ends = [(source, positions[-left]) for source, positions in rekeyings.items() if len(positions) >= left]
+        rows = context.rows(spark, task.after)
+        reached = batch_profile.last_before(rows, task.table, low, ends)
         high = {source: last for (source, _), last in zip(ends, reached, strict=True) if last is not None}
         if high:
-            yield _step(task, low, high), low
+            yield _until(task, low, high), low
         low = low | high
         # Between there and the change of the key nothing is left: from here on the new schema is the one in force.
         former = {source: text for source, text in _settled(task, high).published.schemas.items() if source in high}
@@ -207,7 +238,7 @@ def steps(
     yield task, low
 
 
-def _step(task: TableTask, low: Positions, high: Positions) -> TableTask:
+def _until(task: TableTask, low: Positions, high: Positions) -> TableTask:
     """Return the work of some sources alone, up to other high watermarks."""
     return replace(
         task,
@@ -229,6 +260,14 @@ def _settled(task: TableTask, upto: Positions) -> TableTask:
     )
 
 
+def refuse(spark: SparkSession, context: LoadContext, step: Step, *, stored: bool) -> None:
+    """Raise NeedsOperator for a step that cannot be applied, to rows that are stored or to none."""
+    refuse_keyless(step.target, step.ahead, step.low, step.task)
+    if stored:
+        _refuse_rows_without_key(spark, step)
+    refuse_removed(context, step.task, step.low)
+
+
 def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Positions, task: TableTask) -> None:
     """Raise NeedsOperator for an update or delete of a table without a key that does not have the whole old row."""
     for profile in ahead:
@@ -242,14 +281,13 @@ def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Pos
             )
 
 
-def refuse_rows_without_key(
-    spark: SparkSession, task: TableTask, target: TargetSchema, cleared: Sequence[Truncate]
-) -> None:
+def _refuse_rows_without_key(spark: SparkSession, step: Step) -> None:
     """Raise Incompatible when the table's key changed, and rows of the table have no value of it: none would be found again."""
+    task, target = step.task, step.target
     former = {tuple(TableSchema.parse(text).key) for text in task.former_schemas.values()} - {target.key}
     if not former or not target.key:
         return
-    stored = profiles.drop_removed(spark.read.format("delta").load(task.path), cleared)
+    stored = profiles.drop_removed(spark.read.format("delta").load(task.path), step.truncates)
     key = target_schema.as_stored(target, stored.columns).key
     missing = [name for name in key if name not in stored.columns]
     lacking = functools.reduce(

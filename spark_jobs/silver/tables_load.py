@@ -241,7 +241,7 @@ def _applied(
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="history") as pool:
             future = pool.submit(history) if task.history is not None else None
-            current = table_load.apply(session, context, task)
+            current = table_load.apply(session, context, task, table_load.read_base(session, context, task))
         return replace(current, history=future.result() if future is not None else None)
     except Incompatible:
         if not task.rebuilds:

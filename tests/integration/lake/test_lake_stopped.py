@@ -45,9 +45,9 @@ def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_s
         read.append(really(*given))
         return read[-1]
 
-    def apply(session, job, work, really=table_load.apply):
+    def apply(session, job, work, base, really=table_load.apply):
         tried.append(work.table)
-        return really(session, job, work)
+        return really(session, job, work, base)
 
     def load():
         """Load; return which tables were tried, and how many rows of bronze were in what was read."""

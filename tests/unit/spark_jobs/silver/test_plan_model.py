@@ -247,12 +247,13 @@ class World:
 
     def base(self, task):
         folder, known = self.folders.get(task.table), task.published
+        names = {"path": task.path, "name": task.table, "stream": "s", "kind": "silver"}
         if folder is None:
-            return Base(exists=False, positions=known.positions)
+            return Base(**names, exists=False, positions=known.positions)
         newest = len(folder.versions) - 1
         if known.version is not None and newest <= known.version:
-            return Base(exists=True, positions=known.positions, version=newest, current=newest)
-        return Base(exists=True, positions=folder.versions[newest][0], version=newest, current=newest)
+            return Base(**names, exists=True, positions=known.positions, version=newest, current=newest)
+        return Base(**names, exists=True, positions=folder.versions[newest][0], version=newest, current=newest)
 
     def apply(self, task, version, readable, *, build=False):
         """Return what table_load.apply, or build, returns; raise StoppedError, or Overtaken."""
