@@ -227,6 +227,7 @@ def test_s18_tombstones_have_no_key_left_and_a_table_that_is_taken_back_has_no_e
     assert any("another key or none" in place for place in run(lake, "7", dry_run=True).not_reached)
 
 
+@pytest.mark.long
 def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys_of_their_own(lake, monkeypatch):
     one, other = lake.feeds
     columns = {"id": ("int8", None, None), "line": ("int4", None, None), "account": ("int8", None, None)}

@@ -134,10 +134,11 @@ def test_s18_a_key_that_is_erased_while_its_row_changes_has_that_change_alone(la
     assert lake.rows("id", "name") == changed
 
 
-_LONG = [pytest.param(each, marks=pytest.mark.long) for each in ("load", "rebuild", "maintain", "replay")]
+_AFTERWARDS = ("erase", "load", "rebuild", "maintain", "replay")
 
 
-@pytest.mark.parametrize("then", ["erase", *_LONG])
+@pytest.mark.long
+@pytest.mark.parametrize("then", _AFTERWARDS)
 def test_s18_bronze_that_is_restored_from_a_copy_of_before_an_erasure_has_nothing_of_the_row(lake, then, tmp_path):
     """The row was in bronze again, and each replay and rebuild brought it back."""
     path, backup = Path(bronze.table_path(lake.file, "bank")), tmp_path / "backup"
