@@ -19,7 +19,7 @@ from bridge.deliveries.outbox import TOO_LARGE, UNREADABLE
 from bridge.deliveries.pending import Entry
 from headrace import doors
 from headrace.amqp.connection import Connection
-from headrace.amqp.links import close
+from headrace.amqp.links import close, condition_of
 from headrace.logs import RateLimitedLog
 
 _log = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ class SenderLinks:
             return
         entry = sender.sent.get(delivery.tag)
         if entry is not None:
-            self._report(sender, entry, outcome, delivery.remote)
+            self._report(sender, entry, outcome, delivery)
             del sender.sent[delivery.tag]
         delivery.settle()
         self._send(sender.outbox, sender.address)
@@ -274,12 +274,12 @@ class SenderLinks:
         sender.link.stream(data)
         sender.link.advance()
 
-    def _report(self, sender: SenderLink, entry: Entry, outcome: int, remote: Any) -> None:
+    def _report(self, sender: SenderLink, entry: Entry, outcome: int, delivery: Any) -> None:
         if outcome == ACCEPTED:
             sender.outbox.accepted(entry)
         elif outcome == REJECTED:
-            sender.outbox.rejected(entry, *_words_of(remote, sender.outbox.name))
-        elif outcome == MODIFIED and remote.undeliverable:
+            sender.outbox.rejected(entry, *_words_of(delivery, sender.outbox.name))
+        elif outcome == MODIFIED and delivery.remote.undeliverable:
             sender.outbox.rejected(entry, "amqp:modified", "undeliverable here, by its receiver")
         else:
             sender.outbox.returned(entry)
@@ -330,12 +330,7 @@ class SenderLinks:
         return [sender for links in self._links.values() for sender in links]
 
 
-def _words_of(remote: Any, whose: str) -> tuple[str, str]:
-    """Return the condition of a rejection, and its sentence."""
-    try:
-        condition = remote.condition
-        name, description = (condition.name, condition.description) if condition is not None else ("", "")
-    except Exception as caught:  # noqa: BLE001 - behind a router there are other receivers, and sources.
-        doors.AMQP.refuse(caught, whose)
-        name, description = "", "in words that are no text"
-    return name or "amqp:rejected", description or ""
+def _words_of(delivery: Any, whose: str) -> tuple[str, str]:
+    """Return the condition of a rejection, and its sentence; behind a router there are other receivers, and sources."""
+    condition = condition_of(delivery, whose)
+    return (condition and condition.name) or "amqp:rejected", (condition and condition.description) or ""

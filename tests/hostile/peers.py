@@ -9,11 +9,14 @@ from cproton import (
     pn_condition_set_name,
     pn_connection_close,
     pn_connection_condition,
+    pn_delivery_local,
+    pn_disposition_condition,
     pn_link_close,
     pn_link_condition,
     pn_session_close,
     pn_session_condition,
 )
+from cproton_ffi import lib
 from proton import Data, Delivery
 
 from headrace.amqp.transport import Message
@@ -191,6 +194,15 @@ def send_raw(data: bytes, tag: str = "1") -> Callable[[Rogue], None]:
         rogue.link.advance()
 
     return act
+
+
+def reject_badly(delivery: Any) -> None:
+    """Reject a delivery with a condition whose words are no text."""
+    condition = pn_disposition_condition(pn_delivery_local(delivery._impl))
+    lib.pn_condition_set_name(condition, b"headrace:\xff")
+    lib.pn_condition_set_description(condition, b"\xff\xfe")
+    lib.pn_delivery_update(delivery._impl, Delivery.REJECTED)
+    delivery.settle()
 
 
 def close_link_badly(rogue: Rogue) -> None:

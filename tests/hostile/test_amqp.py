@@ -1,6 +1,4 @@
-"""The doors of AMQP, messages and memory, at a bridge and at an edge: a peer ends nothing but its own link or connection."""
-
-import threading
+"""The doors of AMQP, messages and memory at a bridge: a peer ends nothing but its own link or connection."""
 
 import pytest
 
@@ -8,12 +6,7 @@ from bridge.amqp import links as links_module
 from headrace import doors
 from headrace.amqp.transport import Message
 from headrace.batch import CONTENT_ENCODING
-from headrace.configuration.sections import Client
-from headrace.errors import ReplicationError
-from headrace.receive import receiver
-from headrace.waiting import Backoff
 from tests.amqp.interconnect_ends import Edge, Far, at, sealed
-from tests.amqp.peer import Listener
 from tests.hostile import peers
 from tests.hostile.peers import MESSAGES, Rogue, send_raw
 from tests.rules.waiting import eventually
@@ -124,93 +117,6 @@ def test_ten_thousand_links_of_one_connection_end_it(far, rogue):
     rogue.act(peers.attach_many)
     assert rogue.gone.wait(60)
     assert sum(doors.AMQP.refused.values())
-
-
-class RogueBridge(Listener):
-    """Takes what an edge attaches, and then closes the link, the session or the connection badly."""
-
-    def __init__(self, spoil):
-        super().__init__()
-        self._spoil = spoil
-        self.connections = 0
-        self.start()
-
-    def on_connection_opened(self, _event):
-        self.connections += 1
-
-    def on_link_opened(self, event):
-        class Found:
-            link, connection = event.link, event.connection
-
-        self._spoil(Found)
-
-
-@pytest.mark.parametrize("spoil", [peers.close_link_badly, peers.close_session_badly, peers.close_connection_badly])
-def test_a_condition_that_cannot_be_read_does_not_end_an_edge(spoil):
-    """S1, at the other end: what a bridge, a router or a broker sends."""
-    bridge = RogueBridge(spoil)
-    edge = Edge(f"amqp://127.0.0.1:{bridge.port}")
-    try:
-        eventually(lambda: bridge.connections > 2, saying="the edge connects again and again")
-        assert edge.outbox.problem is None
-        assert sum(doors.AMQP.refused.values())
-    finally:
-        edge.close()
-        bridge.close()
-
-
-class RogueServer(Listener):
-    """Sends each receiver that attaches a message of two megabytes."""
-
-    def __init__(self):
-        super().__init__()
-        self.attached, self.conditions = 0, []
-        self.start()
-
-    def on_link_opening(self, event):
-        event.link.source.copy(event.link.remote_source)
-        event.link.target.copy(event.link.remote_target)
-
-    def on_link_opened(self, event):
-        self.attached += 1
-        event.link.delivery("1")
-        event.link.stream(bytes(2 << 20))
-        event.link.advance()
-
-    def on_link_error(self, event):
-        self.conditions.append(event.link.remote_condition.name)
-
-
-def test_a_message_above_the_limit_does_not_end_headrace_receive(monkeypatch, caplog):
-    """S7: it ended with exit code 3 for what a bridge, a router or a broker sent."""
-    resets = []
-    monkeypatch.setattr(receiver, "_LARGEST_MESSAGE", 1 << 20)
-    monkeypatch.setattr(Backoff, "reset", resets.append)
-    server, stopping, ended = RogueServer(), threading.Event(), []
-    url = f"amqp://127.0.0.1:{server.port}"
-
-    def run():
-        try:
-            ended.append(receiver.receive_all([url], Client(), "alerts/x", lambda _: True, receiver.Rules(), stopping))
-        except ReplicationError as error:
-            ended.append(error)
-
-    receiving = threading.Thread(target=run)
-    receiving.start()
-    try:
-        eventually(lambda: ended or len(server.conditions) > 3, saying="it attaches again and again")
-    finally:
-        stopping.set()
-        receiving.join(60)
-        server.close()
-    assert ended == [True]
-    assert set(server.conditions) == {"amqp:link:message-size-exceeded"}
-    assert doors.MEMORY.refused["alerts/x"] == server.attached
-    lines = [each.getMessage() for each in caplog.records if each.levelname in {"WARNING", "ERROR"}]
-    assert len(lines) <= server.attached
-    assert all("a message is larger than 1048576 bytes; trying again in" in line for line in lines)
-    # It waits longer each time, although each connection was one.
-    assert resets == []
 
 
 def flood(data):
