@@ -94,6 +94,46 @@ def test_who_has_most_of_what_is_arriving_loses_its_link_when_there_is_too_much(
     assert far.receiver.links._bytes_arriving == 0
 
 
+def test_many_links_of_one_peer_that_each_have_little_push_no_other_peer_s_out(monkeypatch):
+    """The heaviest link lost: that of an honest source with a large row, and again each time that it sent it."""
+    monkeypatch.setattr(links_module, "_MOST_ARRIVING", 1 << 20)
+    names = [f"jakarta/{number}" for number in range(12)]
+    far = Far((*names, HONEST))
+    honest = Rogue(far.receiver.port, f"cdc/{HONEST}").attached()
+    rogue = Rogue(far.receiver.port, f"cdc/{names[0]}").attached()
+    arriving = far.receiver.links._arriving
+    try:
+        honest.act(lambda peer: (peer.link.delivery("1"), peer.link.stream(bytes(300_000))))
+        eventually(
+            lambda: sum(each.size for each in arriving.values()) == 300_000, saying="half of a large row is there"
+        )
+
+        def attach_and_stream(peer):
+            for name in names:
+                link = peer.link.session.sender(name)
+                link.target.address = link.source.address = f"cdc/{name}"
+                link.open()
+                link.delivery("1")
+                link.stream(bytes(100_000))
+
+        rogue.act(attach_and_stream)
+        assert eventually(lambda: rogue.closed) == "amqp:resource-limit-exceeded"
+        honest.act(lambda peer: peer.link.stream(bytes(100_000)))
+        eventually(
+            lambda: (
+                far.receiver.links.credit.of(HONEST)
+                and arriving[far.receiver.links.credit.of(HONEST).number].size == 400_000
+            ),
+            saying="the honest link goes on",
+        )
+        assert not honest.closed
+        assert doors.MEMORY.refused.get(HONEST, 0) == 0
+    finally:
+        rogue.close()
+        honest.close()
+        far.close()
+
+
 def test_a_delivery_of_single_bytes_is_read_whole(far, rogue):
     """S7: parts that are small cost no more than they hold."""
     data = MESSAGES["properties with a list as a value"]
