@@ -229,3 +229,55 @@ def attach_many(rogue: Rogue) -> None:
         link = rogue.link.session.sender(f"{number}")
         link.target.address = link.source.address = "cdc/a/one"
         link.open()
+
+
+class Knocking(Rogue):
+    """A client with a source's certificate that tries addresses, one link each: to send a message, and to receive what is there.
+
+    `accepted` holds the addresses that took its message, `received` those from which something came, `refused` the others.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.accepted: list[str | None] = []
+        self.received: list[str | None] = []
+        self.refused: list[str | None] = []
+
+    def knock(self, address: str | None, *, receives: bool) -> None:
+        """Try an address."""
+
+        def attach(peer: Rogue) -> None:
+            session = peer.connection.session()
+            session.open()
+            link = session.receiver("r") if receives else session.sender("s")
+            (link.source if receives else link.target).address = address
+            link.tried = address
+            link.open()
+            if receives:
+                link.flow(10)
+
+        self.act(attach)
+
+    def on_link_opened(self, event: Any) -> None:
+        link = event.link
+        if not hasattr(link, "tried"):
+            super().on_link_opened(event)
+        elif link.is_sender:
+            link.send(Message(body=b"x", address="cdc/london/bank"), tag="1")
+
+    def on_delivery(self, event: Any) -> None:
+        link, delivery = event.link, event.delivery
+        if not hasattr(link, "tried"):
+            return
+        if link.is_receiver:
+            self.received.append(link.tried)
+        elif delivery.remote_state == Delivery.ACCEPTED:
+            self.accepted.append(link.tried)
+        elif delivery.updated:
+            self.refused.append(link.tried)
+
+    def on_link_error(self, event: Any) -> None:
+        if hasattr(event.link, "tried"):
+            self.refused.append(event.link.tried)
+        else:
+            super().on_link_error(event)
