@@ -58,6 +58,14 @@ def log_unexpected(log: logging.Logger, what: str, error: BaseException) -> None
     log.error("%s: %s at %s", what, type(error).__name__, place_of(error))
 
 
+def explain(what: str, error: Exception) -> ReplicationError:
+    """Return an error of ours as it is; of one that nobody expected, what it ended, its class and its place, as above."""
+    if isinstance(error, ReplicationError):
+        return error
+    message = f"{what} ended with {type(error).__name__} at {place_of(error)}"
+    return ReplicationError(message, hint="That is a defect: report this line.")
+
+
 def place_of(error: BaseException) -> str:
     """Return the innermost line of this project in an error's traceback, as `file:line`."""
     frames = traceback.extract_tb(error.__traceback__)

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 #: Largest size of a message in bytes, above which its link is closed: ordinary batches have 64 kB.
 _LARGEST_MESSAGE = 64 * 1024 * 1024
-#: Largest size in bytes of incomplete deliveries of all links; above it the link that has most of it is closed.
+#: Largest size in bytes of incomplete deliveries of all links; above it a link of who has most of it is closed.
 _MOST_ARRIVING = 96 * 1024 * 1024
 _ATTACH_AGAIN_SECONDS = 5.0
 
@@ -269,15 +269,19 @@ class Links:
             self._close_heaviest()
 
     def _close_heaviest(self) -> None:
-        """Close the link that has most of what is arriving: its edge sends again."""
-        heaviest = max(self._arriving, key=lambda number: self._arriving[number].size)
-        for feed in self.credit.all():
-            if feed.number == heaviest:
-                error = CorruptInput("too much is arriving at the bridge, and most of it on this link")
-                doors.MEMORY.refuse(error, feed.source)
-                self._log_exceeded(feed, error.message)
-                self._close(feed, "amqp:resource-limit-exceeded", error.message)
-                return
+        """Close the link that has most of what is arriving, of the peer that has most: its edge sends again.
+
+        A peer is who has a certificate, else a connection: many links of one, each with little, push nobody else's out.
+        """
+        arriving = [(feed, each.size) for feed in self.credit.all() if (each := self._arriving.get(feed.number))]
+        of_peers: dict[Any, int] = {}
+        for feed, size in arriving:
+            of_peers[_peer(feed)] = of_peers.get(_peer(feed), 0) + size
+        feed, _ = max(arriving, key=lambda each: (of_peers[_peer(each[0])], each[1]))
+        error = CorruptInput("too much is arriving at the bridge, and most of it from this peer")
+        doors.MEMORY.refuse(error, feed.source)
+        self._log_exceeded(feed, error.message)
+        self._close(feed, "amqp:resource-limit-exceeded", error.message)
 
     def _forget_arriving(self, feed: Feed) -> None:
         arriving = self._arriving.pop(feed.number, None)
@@ -328,6 +332,10 @@ class Links:
 
 def _address_of(link: Any) -> str:
     return str((link.remote_source if link.is_sender else link.remote_target).address or "")
+
+
+def _peer(feed: Feed) -> Any:
+    return getattr(feed.link, "identity", None) or key(feed.link.connection)
 
 
 def _end(connection: Any) -> None:

@@ -2,7 +2,7 @@
 
 Sends what the outboxes give, within the credit, and reports each outcome to them. What was on a link that is gone is sent
 again. An address may have several receivers; order is the outbox's affair (bridge/deliveries/pending.py). Called in the
-receiver's thread, with links and deliveries of Proton's; imports none of it.
+receiver's thread, with links and deliveries of Proton's.
 """
 
 import itertools
@@ -19,7 +19,8 @@ from bridge.deliveries.outbox import TOO_LARGE, UNREADABLE
 from bridge.deliveries.pending import Entry
 from headrace import doors
 from headrace.amqp.connection import Connection
-from headrace.amqp.links import close
+from headrace.amqp.links import close, condition_of
+from headrace.amqp.transport import Condition
 from headrace.logs import RateLimitedLog
 
 _log = logging.getLogger(__name__)
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 #: When a link that was refused or closed is tried again, and how long one without records is kept, in seconds.
 _ATTACH_AGAIN_SECONDS, _IDLE_SECONDS = 5.0, 300.0
 _LEAST_SECONDS = 0.002
+#: A receiver that has settled nothing of what it holds for so long is named, in seconds.
+_UNSETTLED_SECONDS = 60.0
 #: AMQP's outcomes, by the codes of their descriptors.
 ACCEPTED, REJECTED, RELEASED, MODIFIED = 0x24, 0x25, 0x26, 0x27
 #: AMQP's sender settle modes: what is sent waits for its outcome; nothing is acknowledged.
@@ -78,7 +81,18 @@ class SenderLink:
         self.sent: dict[str, Entry] = {}
         #: When it was last used, by the monotonic clock.
         self.used_at = time.monotonic()
+        #: When it last settled something, or had nothing; and whether that is looked at again.
+        self.settled_at = self.used_at
+        self.is_watched = False
         self.is_open = False
+
+    def hoarding(self) -> str:
+        """Return who holds messages and has settled none for long; empty where nobody does."""
+        silent = time.monotonic() - self.settled_at
+        if not self.sent or silent < _UNSETTLED_SECONDS:
+            return ""
+        who = getattr(self.link, "identity", None) or self.link.connection.remote_container or "its receiver"
+        return f"{who} has settled none of {len(self.sent)} messages for {silent:.0f} s"
 
 
 class SenderLinks:
@@ -190,8 +204,9 @@ class SenderLinks:
             return
         entry = sender.sent.get(delivery.tag)
         if entry is not None:
-            self._report(sender, entry, outcome, delivery.remote)
+            self._report(sender, entry, outcome, delivery)
             del sender.sent[delivery.tag]
+            sender.settled_at = time.monotonic()
         delivery.settle()
         self._send(sender.outbox, sender.address)
 
@@ -248,7 +263,20 @@ class SenderLinks:
             outbox.note(address, "" if self._links.get(address) else "nobody receives from it")
         else:
             served = any(sender.sent or sender.link.credit > 0 for sender in links)
-            outbox.note(address, "" if served else "its receiver gives no credit")
+            hoarding = next(filter(None, (sender.hoarding() for sender in links)), "")
+            outbox.note(address, hoarding or ("" if served else "its receiver gives no credit"))
+
+    def _watch(self, sender: SenderLink) -> None:
+        """Look again at what a receiver holds, for as long as it holds something."""
+        if not sender.is_watched:
+            sender.is_watched = True
+            self._later(_UNSETTLED_SECONDS, partial(self._look_at, sender))
+
+    def _look_at(self, sender: SenderLink) -> None:
+        sender.is_watched = False
+        if sender.is_open and sender.sent:
+            self._send(sender.outbox, sender.address)
+            self._watch(sender)
 
     def _send_again(self, outbox: Sends, address: str) -> None:
         self._timers.discard(address)
@@ -268,18 +296,23 @@ class SenderLinks:
             )
             return
         tag = str(next(self._numbers))
-        sender.sent[tag] = entry
         sender.used_at = time.monotonic()
+        if not sender.sent:
+            sender.settled_at = sender.used_at
+            self._watch(sender)
+        sender.sent[tag] = entry
         sender.link.delivery(tag)
         sender.link.stream(data)
         sender.link.advance()
 
-    def _report(self, sender: SenderLink, entry: Entry, outcome: int, remote: Any) -> None:
+    def _report(self, sender: SenderLink, entry: Entry, outcome: int, delivery: Any) -> None:
         if outcome == ACCEPTED:
             sender.outbox.accepted(entry)
         elif outcome == REJECTED:
-            sender.outbox.rejected(entry, *_words_of(remote, sender.outbox.name))
-        elif outcome == MODIFIED and remote.undeliverable:
+            # Behind a router there are other receivers, and sources: words that are no text end nothing.
+            condition = condition_of(delivery, sender.outbox.name) or Condition("")
+            sender.outbox.rejected(entry, condition.name or "amqp:rejected", condition.description or "")
+        elif outcome == MODIFIED and delivery.remote.undeliverable:
             sender.outbox.rejected(entry, "amqp:modified", "undeliverable here, by its receiver")
         else:
             sender.outbox.returned(entry)
@@ -328,14 +361,3 @@ class SenderLinks:
 
     def _all(self) -> list[SenderLink]:
         return [sender for links in self._links.values() for sender in links]
-
-
-def _words_of(remote: Any, whose: str) -> tuple[str, str]:
-    """Return the condition of a rejection, and its sentence."""
-    try:
-        condition = remote.condition
-        name, description = (condition.name, condition.description) if condition is not None else ("", "")
-    except Exception as caught:  # noqa: BLE001 - behind a router there are other receivers, and sources.
-        doors.AMQP.refuse(caught, whose)
-        name, description = "", "in words that are no text"
-    return name or "amqp:rejected", description or ""

@@ -76,7 +76,7 @@ class TopicReader:
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _TOPIC_LOOK_SECONDS
             self._look()
-        for event, is_end in events(self._consumer, self._topic, most, seconds):
+        for event, is_end in events(self._consumer, self._topic, most, seconds, in_group=False):
             if is_end:
                 self._ends.add(event.partition())
             else:

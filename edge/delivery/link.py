@@ -18,7 +18,8 @@ from edge.records.batcher import SealedBatch
 from edge.requests.links import RequestLinks
 from edge.requests.service import RequestService
 from headrace.amqp.connection import Connection, Connector
-from headrace.amqp.errors import TOO_LARGE, Role, described
+from headrace.amqp.errors import TOO_LARGE, Role, described, hide_password
+from headrace.amqp.links import condition_of
 from headrace.amqp.security import is_open
 from headrace.amqp.transport import Delivery, Endpoint, Event, Message, symbol
 from headrace.batch import CONTENT_ENCODING, CONTENT_TYPE
@@ -156,7 +157,7 @@ class SourceConnection(Connection):
                 self._pauses.reset()
         elif outcome == Delivery.REJECTED:
             self._figures.rejected += 1
-            self.end(rejected(self._source, delivery.remote.condition))
+            self.end(rejected(self._source, condition_of(delivery, hide_password(self.url))))
         elif outcome in {Delivery.RELEASED, Delivery.MODIFIED} or delivery.settled:
             self._returned(number)
         else:

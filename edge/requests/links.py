@@ -12,7 +12,7 @@ from typing import Any
 from edge.requests.service import RequestService
 from headrace import doors
 from headrace.amqp.errors import TOO_LARGE, described
-from headrace.amqp.links import Arriving, Release, close, decode, settle
+from headrace.amqp.links import Arriving, Release, close, condition_of, decode, settle
 from headrace.amqp.transport import Delivery, Endpoint, Loop, Message, symbol
 from headrace.errors import CorruptInput
 from headrace.logs import RateLimitedLog
@@ -71,7 +71,7 @@ class RequestLinks:
     def closed(self, link: Any) -> None:
         """Forget a link that the other side closed, and attach it again later."""
         address = ANSWERS if link == self._sender else REQUESTS
-        why = described(link.remote_condition) if link.remote_condition is not None else "no reason given"
+        why = described(condition_of(link, address))
         _closed("no requests from headquarters for now: %s%s was closed: %s", address, self._source, why)
         if link == self._sender:
             self._sender = None
@@ -129,7 +129,7 @@ class RequestLinks:
         if outcome == Delivery.ACCEPTED:
             self._service.answers.settled(number)
         elif outcome == Delivery.REJECTED:
-            _log.warning("an answer was rejected: %s", described(delivery.remote.condition))
+            _log.warning("an answer was rejected: %s", described(condition_of(delivery, ANSWERS)))
             self._service.answers.settled(number)
         elif outcome in {Delivery.RELEASED, Delivery.MODIFIED} or delivery.settled:
             self._service.answers.returned(number)

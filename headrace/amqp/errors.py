@@ -17,6 +17,7 @@ _NOT_PERMITTED = "AMQ229032"
 TOO_LARGE = "amqp:link:message-size-exceeded"
 #: A router's condition, at Open, both for a limit that is reached and for a user that no policy group names.
 LIMIT = "amqp:resource-limit-exceeded"
+_SENDS = "send to"
 
 
 class Role(NamedTuple):
@@ -24,7 +25,7 @@ class Role(NamedTuple):
 
     #: "edge", "bridge", "command".
     part: str
-    #: "send to" or "receive from" an address.
+    #: `_SENDS` to an address, or "receive from" one.
     does: str
     #: What to check when the address is unknown to the other side.
     if_not_found: str = ""
@@ -55,7 +56,8 @@ class Reasons:
                 hint=f"Check [interconnect] certificate or user, and what the interconnect lets it {role.does}: [interconnect] "
                 "identities of a bridge that listens, the policy of a router or broker.",
             )
-        if condition.name == TOO_LARGE:
+        # A sender's next message is the same one again; of what is received, others may come.
+        if condition.name == TOO_LARGE and role.does == _SENDS:
             return NeedsOperator(f"{what}: {described(condition)}", hint=role.if_too_large)
         return NotConnected(
             f"{what}: {described(condition)}", hint=role.if_not_found if condition.name == "amqp:not-found" else ""

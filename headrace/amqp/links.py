@@ -234,6 +234,19 @@ def release(delivery: Any) -> None:
     settle(delivery, Release())
 
 
+def condition_of(about: Any, whose: str) -> Condition | None:
+    """Return why the other side rejected a delivery or closed a link, None where it gave no reason.
+
+    Words that are no text are counted, as of `whose`: it is what it is all the same.
+    """
+    try:
+        condition: Condition | None = about.remote.condition if isinstance(about, Delivery) else about.remote_condition
+    except Exception as error:  # noqa: BLE001 - Proton makes Python's values of what came only now.
+        doors.AMQP.refuse(error, whose)
+        return Condition("", "in words that are no text")
+    return condition
+
+
 def close(link: Any, condition: str, description: str) -> None:
     """Close a link with a reason."""
     link.condition = Condition(condition, description)

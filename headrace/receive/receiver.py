@@ -96,6 +96,11 @@ class Receiving(Connection):
             self._attached()
             _log.info("receiving from %s at %s", self._address, hide_password(self.url))
 
+    def on_link_remote_close(self, event: Any) -> None:
+        """End; whoever closes it can do so again at once: attempts come more seldom each time."""
+        self.worked = False
+        super().on_link_remote_close(event)
+
     def on_delivery(self, event: Any) -> None:
         """Take a message in once it is complete."""
         link, delivery = event.link, event.delivery

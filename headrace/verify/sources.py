@@ -4,8 +4,8 @@
 not, over requests to its edge.
 
 Guarantees one snapshot for all steps of a remote one: the edge holds it, and an edge that lost it reports that. Each request has
-a deadline of its own, so an edge that dies is noticed within that; while headquarters computes, the session is kept by a request
-now and then.
+a deadline of its own, so an edge that dies is noticed within that, and all together have one, so an edge that is never done keeps
+nobody; while headquarters computes, the session is kept by a request now and then.
 """
 
 import logging
@@ -36,6 +36,11 @@ T = TypeVar("T")
 
 #: A session is kept by a request after so long, in seconds; its end is asked for within this time.
 _KEEP_SECONDS, _CLOSE_SECONDS = IDLE_SECONDS / 4, 10.0
+#: How long a session may last, in seconds: the longest statement that an edge's file may allow. And how often an edge is asked
+#: whether it still works, at most.
+_LONGEST_SECONDS, _WORKING_SECONDS = 86_400.0, 1.0
+#: Columns of all tables that an edge may name.
+_MOST_COLUMNS = 1_000_000
 #: An edge that is at another verification is asked again after so long, in seconds.
 _AGAIN_SECONDS = 3.0
 #: Text of hashes in one answer, at most, about: an answer has a limit.
@@ -103,6 +108,7 @@ class RemoteDatabase:
         self._lock = threading.Lock()
         self._step = -1
         self._asked_at = time.monotonic()
+        self._ends_at = self._asked_at + _LONGEST_SECONDS
         #: Whether edge or bridge did not answer: then they are not asked to close.
         self._is_lost = False
         #: Every transaction below it is seen, no other; None for a snapshot without a place.
@@ -143,11 +149,18 @@ class RemoteDatabase:
             database._close()
 
     def tables(self) -> list[SourceTable]:
-        """Return the tables that can be captured, by name."""
+        """Return the tables that can be captured, by name; raise CorruptInput for more than a database has."""
         tables: list[SourceTable] = []
+        columns = 0
         while True:
             page = self.do(contract.Tables(start=len(tables)), Listed)
             tables += page.tables
+            columns += sum(1 + len(table.columns) for table in page.tables)
+            if columns > _MOST_COLUMNS:
+                raise CorruptInput(
+                    f"{self._source}: the edge names more than {_MOST_COLUMNS} tables and columns",
+                    hint=f"Is it the edge that you think? {_DIRECT}",
+                )
             if page.sequences:
                 self.sequences = frozenset(page.sequences)
             if len(tables) >= page.total or not page.tables:
@@ -177,13 +190,17 @@ class RemoteDatabase:
     def do(self, step: Step, kind: type[T], on_rows: Callable[[int], None] = lambda _rows: None) -> T:
         """Return what a step is answered with; `on_rows` receives how many rows it has summed up so far.
 
-        Raises what the edge's database does, and NotConnected when the snapshot is lost.
+        Raises what the edge's database does, and NotConnected when the snapshot is lost or the session has lasted too long.
         """
+        self._check_time()
         with self._lock:
             self._step += 1
             reply = self._ask(self._step, step)
             while reply.state == "working":
                 on_rows(reply.rows)
+                # An honest edge answers so when the request's time has nearly passed.
+                time.sleep(min(_WORKING_SECONDS, self.seconds / 10))
+                self._check_time()
                 reply = self._ask(self._step, None)
         if reply.state == "failed":
             raise contract.error_of(reply.failure or contract.Failure(kind="NeedsOperator", message="an unknown error"))
@@ -204,6 +221,14 @@ class RemoteDatabase:
                 # The edge knows of no step of this session.
                 self._step = -1
                 time.sleep(min(left, _AGAIN_SECONDS))
+
+    def _check_time(self) -> None:
+        """Raise NotConnected where the session has lasted for too long."""
+        if time.monotonic() > self._ends_at:
+            raise NotConnected(
+                f"{self._source}: the edge is still at the verification after {_LONGEST_SECONDS / 3600:.0f} hours",
+                hint=f"Verify with --sample or one --table at a time, and see the edge's log. {_DIRECT}",
+            )
 
     def _ask(self, step: int, what: Step | None, seconds: float | None = None) -> Reply:
         arguments = contract.encode_arguments(self._session, step, what)

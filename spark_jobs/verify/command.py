@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace import doors
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
-from headrace.doors import place_of
 from headrace.errors import ConfigurationError, NotConnected, ReplicationError
 from headrace.printable import echo
 from headrace.terminal import Terminal
@@ -122,7 +122,7 @@ def verify(
                 ):
                     _verify(name, database, silver, tables, chosen, wait, shown, of_source)
             except Exception as error:  # noqa: BLE001 - the others are verified all the same.
-                failed[name] = _expected(name, error)
+                failed[name] = doors.explain(f"verifying {name}", error)
             if of_source and not as_json:
                 report.show(of_source, Terminal() if sys.stdout.isatty() else Terminal(width=_WIDTH))
             report.record(spark, lake, stream_name, of_source)
@@ -150,7 +150,7 @@ def _connect_all(reached: "Sources", names: list[str]) -> dict[str, ReplicationE
         except ConfigurationError:
             raise
         except Exception as error:  # noqa: BLE001 - the others are verified all the same.
-            failed[name] = _expected(name, error)
+            failed[name] = doors.explain(f"verifying {name}", error)
     if len(failed) == len(set(names)):
         raise next(iter(failed.values()))
     return failed
@@ -198,7 +198,7 @@ def _verify(
             reports.append(again if reached.proven else _doubted(again, reached, wait))
             del unsure[0]
     except Exception as error:
-        failure = _expected(name, error)
+        failure = doors.explain(f"verifying {name}", error)
         why = (
             f"it differs, but changes may have been on their way, and it could not be compared again: {failure.message}"
         )
@@ -206,14 +206,6 @@ def _verify(
         raise failure from error
     finally:
         reports.sort(key=lambda each: each.table)
-
-
-def _expected(name: str, error: Exception) -> ReplicationError:
-    """Return the error that ended a source's verification; of one that nobody expected, whose text may hold rows, its place."""
-    if isinstance(error, ReplicationError):
-        return error
-    message = f"verifying {name} ended with {type(error).__name__} at {place_of(error)}"
-    return ReplicationError(message, hint="That is a defect: report this line.")
 
 
 def _doubted(report: "TableReport", reached: "Reached", wait: int) -> "TableReport":

@@ -13,7 +13,8 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
-from headrace.errors import CorruptInput, NeedsOperator, Retryable
+from headrace import doors
+from headrace.errors import NeedsOperator, NotConnected
 from headrace.verify import comparison
 from headrace.verify.comparison import Database, Grid, SourceSide, SourceTable
 from spark_jobs.errors import explained
@@ -82,7 +83,8 @@ def verify(
 ) -> Iterator[TableReport]:
     """Give a report for each table of a source, or for those that `chosen_names` names, as soon as it is there.
 
-    Without a `sample` all ranges of each table are compared. Raises what ends the source's snapshot.
+    Without a `sample` all ranges of each table are compared. Raises NotConnected when the source's snapshot is lost; any other
+    error is the verdict of its table.
     """
     at_source = database.tables()
     tables_by_name = {str(table): table for table in at_source}
@@ -96,8 +98,11 @@ def verify(
                 treated = lake.treated(source, name)
                 frame = lake.frame(source, name)
                 report = _verify(source, name, database, tables_by_name.get(name), frame, treated, sample, on_progress)
-        except (NeedsOperator, CorruptInput, Retryable) as error:
-            reason = f"{error.message}. {error.hint}".strip()
+        except NotConnected:
+            raise
+        except Exception as error:  # noqa: BLE001 - the other tables are compared all the same.
+            failure = doors.explain(f"verifying {name} of {source}", error)
+            reason = f"{failure.message}. {failure.hint}".strip()
             report = TableReport(source=source, table=name, verdict="not compared", reasons=[reason])
         report = _explained(report, lake)
         report = replace(

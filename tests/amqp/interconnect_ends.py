@@ -16,6 +16,7 @@ from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
 from edge.records.batcher import SealedBatch
 from edge.requests.service import RequestService
+from headrace.amqp.transport import SSLDomain
 from headrace.batch import Batch, decode, encode
 from headrace.configuration import bridge as bridge_configuration
 from headrace.configuration.edge import Interconnect
@@ -183,3 +184,12 @@ def pem(folder: Path, name: str) -> dict[str, Path]:
         "certificate": folder / f"{name}.pem",
         "key": folder / f"{name}.key",
     }
+
+
+def trust(folder: Path, name: str) -> SSLDomain:
+    """Return a client's settings of TLS with such a certificate."""
+    domain = SSLDomain(SSLDomain.MODE_CLIENT)
+    domain.set_trusted_ca_db(str(folder / "authority.pem"))
+    domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
+    domain.set_credentials(str(folder / f"{name}.pem"), str(folder / f"{name}.key"), None)
+    return domain

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from headrace.configuration.sections import Topics
 from tests.servers.fix_secure_kafka import Allow
 
 _PAGE = Path(__file__).parents[2] / "docs" / "security.md"
@@ -37,12 +38,34 @@ def bridge_init(topic: str) -> list[Allow]:
 
 def of_tables(allowed: list[Allow]) -> list[Allow]:
     """Return what a list allows for topics, for those of a stream's tables, as the page says it."""
-    assert "`--topic TOPIC. --resource-pattern-type prefixed`" in _PAGE.read_text(encoding="utf-8")
+    assert "`--topic TOPIC. --resource-pattern-type prefixed`" in _text()
     return [allow._replace(name=f"{allow.name}.", prefixed=True) for allow in allowed if allow.kind == "topic"]
 
 
 def lake(topic: str, stream: str) -> list[Allow]:
     return documented("headrace-lake", TOPIC=topic, STREAM=stream)
+
+
+def bridge_requests(topics: Topics) -> list[Allow]:
+    """Return what the page allows a bridge that carries requests."""
+    assert "`--operation Read --topic headrace.requests` and `--operation Write --topic headrace.answers`" in _text()
+    return [Allow("topic", topics.requests, "read"), Allow("topic", topics.answers, "write")]
+
+
+def caller(topics: Topics) -> list[Allow]:
+    """Return what the page allows who asks edges."""
+    assert "for the caller the reverse" in _text()
+    return [Allow("topic", topics.requests, "write"), Allow("topic", topics.answers, "read")]
+
+
+def bridge_delivery(topic: str) -> list[Allow]:
+    """Return what the page allows a bridge of a delivery."""
+    assert "`--operation Read --topic alerts`, `--operation Write --topic alerts.dead-letters`" in _text()
+    return [Allow("topic", topic, "read"), Allow("topic", f"{topic}.dead-letters", "write")]
+
+
+def _text() -> str:
+    return _PAGE.read_text(encoding="utf-8")
 
 
 def tenant(name: str) -> list[Allow]:

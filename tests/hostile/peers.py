@@ -9,11 +9,14 @@ from cproton import (
     pn_condition_set_name,
     pn_connection_close,
     pn_connection_condition,
+    pn_delivery_local,
+    pn_disposition_condition,
     pn_link_close,
     pn_link_condition,
     pn_session_close,
     pn_session_condition,
 )
+from cproton_ffi import lib
 from proton import Data, Delivery
 
 from headrace.amqp.transport import Message
@@ -193,6 +196,15 @@ def send_raw(data: bytes, tag: str = "1") -> Callable[[Rogue], None]:
     return act
 
 
+def reject_badly(delivery: Any) -> None:
+    """Reject a delivery with a condition whose words are no text."""
+    condition = pn_disposition_condition(pn_delivery_local(delivery._impl))
+    lib.pn_condition_set_name(condition, b"headrace:\xff")
+    lib.pn_condition_set_description(condition, b"\xff\xfe")
+    lib.pn_delivery_update(delivery._impl, Delivery.REJECTED)
+    delivery.settle()
+
+
 def close_link_badly(rogue: Rogue) -> None:
     """Close the link with a condition that Python cannot read."""
     _spoil(pn_link_condition(rogue.link._impl))
@@ -217,3 +229,55 @@ def attach_many(rogue: Rogue) -> None:
         link = rogue.link.session.sender(f"{number}")
         link.target.address = link.source.address = "cdc/a/one"
         link.open()
+
+
+class Knocking(Rogue):
+    """A client with a source's certificate that tries addresses, one link each: to send a message, and to receive what is there.
+
+    `accepted` holds the addresses that took its message, `received` those from which something came, `refused` the others.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.accepted: list[str | None] = []
+        self.received: list[str | None] = []
+        self.refused: list[str | None] = []
+
+    def knock(self, address: str | None, *, receives: bool) -> None:
+        """Try an address."""
+
+        def attach(peer: Rogue) -> None:
+            session = peer.connection.session()
+            session.open()
+            link = session.receiver("r") if receives else session.sender("s")
+            (link.source if receives else link.target).address = address
+            link.tried = address
+            link.open()
+            if receives:
+                link.flow(10)
+
+        self.act(attach)
+
+    def on_link_opened(self, event: Any) -> None:
+        link = event.link
+        if not hasattr(link, "tried"):
+            super().on_link_opened(event)
+        elif link.is_sender:
+            link.send(Message(body=b"x", address="cdc/london/bank"), tag="1")
+
+    def on_delivery(self, event: Any) -> None:
+        link, delivery = event.link, event.delivery
+        if not hasattr(link, "tried"):
+            return
+        if link.is_receiver:
+            self.received.append(link.tried)
+        elif delivery.remote_state == Delivery.ACCEPTED:
+            self.accepted.append(link.tried)
+        elif delivery.updated:
+            self.refused.append(link.tried)
+
+    def on_link_error(self, event: Any) -> None:
+        if hasattr(event.link, "tried"):
+            self.refused.append(event.link.tried)
+        else:
+            super().on_link_error(event)

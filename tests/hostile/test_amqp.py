@@ -1,6 +1,4 @@
-"""The doors of AMQP, messages and memory, at a bridge and at an edge: a peer ends nothing but its own link or connection."""
-
-import threading
+"""The doors of AMQP, messages and memory at a bridge: a peer ends nothing but its own link or connection."""
 
 import pytest
 
@@ -8,12 +6,7 @@ from bridge.amqp import links as links_module
 from headrace import doors
 from headrace.amqp.transport import Message
 from headrace.batch import CONTENT_ENCODING
-from headrace.configuration.sections import Client
-from headrace.errors import ReplicationError
-from headrace.receive import receiver
-from headrace.waiting import Backoff
 from tests.amqp.interconnect_ends import Edge, Far, at, sealed
-from tests.amqp.peer import Listener
 from tests.hostile import peers
 from tests.hostile.peers import MESSAGES, Rogue, send_raw
 from tests.rules.waiting import eventually
@@ -101,6 +94,46 @@ def test_who_has_most_of_what_is_arriving_loses_its_link_when_there_is_too_much(
     assert far.receiver.links._bytes_arriving == 0
 
 
+def test_many_links_of_one_peer_that_each_have_little_push_no_other_peer_s_out(monkeypatch):
+    """The heaviest link lost: that of an honest source with a large row, and again each time that it sent it."""
+    monkeypatch.setattr(links_module, "_MOST_ARRIVING", 1 << 20)
+    names = [f"jakarta/{number}" for number in range(12)]
+    far = Far((*names, HONEST))
+    honest = Rogue(far.receiver.port, f"cdc/{HONEST}").attached()
+    rogue = Rogue(far.receiver.port, f"cdc/{names[0]}").attached()
+    arriving = far.receiver.links._arriving
+    try:
+        honest.act(lambda peer: (peer.link.delivery("1"), peer.link.stream(bytes(300_000))))
+        eventually(
+            lambda: sum(each.size for each in arriving.values()) == 300_000, saying="half of a large row is there"
+        )
+
+        def attach_and_stream(peer):
+            for name in names:
+                link = peer.link.session.sender(name)
+                link.target.address = link.source.address = f"cdc/{name}"
+                link.open()
+                link.delivery("1")
+                link.stream(bytes(100_000))
+
+        rogue.act(attach_and_stream)
+        assert eventually(lambda: rogue.closed) == "amqp:resource-limit-exceeded"
+        honest.act(lambda peer: peer.link.stream(bytes(100_000)))
+        eventually(
+            lambda: (
+                far.receiver.links.credit.of(HONEST)
+                and arriving[far.receiver.links.credit.of(HONEST).number].size == 400_000
+            ),
+            saying="the honest link goes on",
+        )
+        assert not honest.closed
+        assert doors.MEMORY.refused.get(HONEST, 0) == 0
+    finally:
+        rogue.close()
+        honest.close()
+        far.close()
+
+
 def test_a_delivery_of_single_bytes_is_read_whole(far, rogue):
     """S7: parts that are small cost no more than they hold."""
     data = MESSAGES["properties with a list as a value"]
@@ -124,93 +157,6 @@ def test_ten_thousand_links_of_one_connection_end_it(far, rogue):
     rogue.act(peers.attach_many)
     assert rogue.gone.wait(60)
     assert sum(doors.AMQP.refused.values())
-
-
-class RogueBridge(Listener):
-    """Takes what an edge attaches, and then closes the link, the session or the connection badly."""
-
-    def __init__(self, spoil):
-        super().__init__()
-        self._spoil = spoil
-        self.connections = 0
-        self.start()
-
-    def on_connection_opened(self, _event):
-        self.connections += 1
-
-    def on_link_opened(self, event):
-        class Found:
-            link, connection = event.link, event.connection
-
-        self._spoil(Found)
-
-
-@pytest.mark.parametrize("spoil", [peers.close_link_badly, peers.close_session_badly, peers.close_connection_badly])
-def test_a_condition_that_cannot_be_read_does_not_end_an_edge(spoil):
-    """S1, at the other end: what a bridge, a router or a broker sends."""
-    bridge = RogueBridge(spoil)
-    edge = Edge(f"amqp://127.0.0.1:{bridge.port}")
-    try:
-        eventually(lambda: bridge.connections > 2, saying="the edge connects again and again")
-        assert edge.outbox.problem is None
-        assert sum(doors.AMQP.refused.values())
-    finally:
-        edge.close()
-        bridge.close()
-
-
-class RogueServer(Listener):
-    """Sends each receiver that attaches a message of two megabytes."""
-
-    def __init__(self):
-        super().__init__()
-        self.attached, self.conditions = 0, []
-        self.start()
-
-    def on_link_opening(self, event):
-        event.link.source.copy(event.link.remote_source)
-        event.link.target.copy(event.link.remote_target)
-
-    def on_link_opened(self, event):
-        self.attached += 1
-        event.link.delivery("1")
-        event.link.stream(bytes(2 << 20))
-        event.link.advance()
-
-    def on_link_error(self, event):
-        self.conditions.append(event.link.remote_condition.name)
-
-
-def test_a_message_above_the_limit_does_not_end_headrace_receive(monkeypatch, caplog):
-    """S7: it ended with exit code 3 for what a bridge, a router or a broker sent."""
-    resets = []
-    monkeypatch.setattr(receiver, "_LARGEST_MESSAGE", 1 << 20)
-    monkeypatch.setattr(Backoff, "reset", resets.append)
-    server, stopping, ended = RogueServer(), threading.Event(), []
-    url = f"amqp://127.0.0.1:{server.port}"
-
-    def run():
-        try:
-            ended.append(receiver.receive_all([url], Client(), "alerts/x", lambda _: True, receiver.Rules(), stopping))
-        except ReplicationError as error:
-            ended.append(error)
-
-    receiving = threading.Thread(target=run)
-    receiving.start()
-    try:
-        eventually(lambda: ended or len(server.conditions) > 3, saying="it attaches again and again")
-    finally:
-        stopping.set()
-        receiving.join(60)
-        server.close()
-    assert ended == [True]
-    assert set(server.conditions) == {"amqp:link:message-size-exceeded"}
-    assert doors.MEMORY.refused["alerts/x"] == server.attached
-    lines = [each.getMessage() for each in caplog.records if each.levelname in {"WARNING", "ERROR"}]
-    assert len(lines) <= server.attached
-    assert all("a message is larger than 1048576 bytes; trying again in" in line for line in lines)
-    # It waits longer each time, although each connection was one.
-    assert resets == []
 
 
 def flood(data):

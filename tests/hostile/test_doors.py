@@ -11,7 +11,16 @@ from edge.answers.handlers import EdgeService
 from edge.observability.figures import Figures
 from headrace import doors
 from headrace.errors import CorruptInput, NeedsOperator
-from tests.hostile import bodies, load_requests, peers, test_amqp, test_console, test_endpoint, test_records
+from tests.hostile import (
+    bodies,
+    load_requests,
+    peers,
+    test_amqp,
+    test_console,
+    test_endpoint,
+    test_records,
+    test_rogue_bridge,
+)
 from tests.integration.lake import test_lake_avro_records, test_lake_bronze, test_lake_envelope
 
 ROOT = Path(__file__).parents[2]
@@ -19,14 +28,14 @@ ROOT = Path(__file__).parents[2]
 CASES = {
     "amqp": [
         peers.close_link_badly, peers.close_session_badly, peers.close_connection_badly, peers.attach_many,
-        test_amqp.RogueBridge,
+        test_rogue_bridge.RogueBridge,
     ],
     "message": peers.MESSAGES,
     "memory": [
         test_amqp.test_a_message_above_the_limit_is_refused_while_it_arrives,
         test_amqp.test_who_has_most_of_what_is_arriving_loses_its_link_when_there_is_too_much,
         test_amqp.test_a_delivery_of_single_bytes_is_read_whole,
-        test_amqp.test_a_message_above_the_limit_does_not_end_headrace_receive,
+        test_rogue_bridge.test_a_message_above_the_limit_does_not_end_headrace_receive,
     ],
     "batch": bodies.BATCHES,
     "request": test_records.REQUESTS,
@@ -86,6 +95,7 @@ OUTSIDE = {
     "spark_jobs/verify/command.py:_connect_all": "one source's verdict",
     "spark_jobs/verify/command.py:verify": "one source's verdict",
     "spark_jobs/verify/report.py:record": "a verdict is shown, recorded or not",
+    "spark_jobs/verify/verify.py:verify": "one table's verdict",
 }
 
 

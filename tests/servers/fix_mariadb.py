@@ -69,7 +69,7 @@ _MARIADB = """
 [source.{kind}]
 host = "127.0.0.1"
 port = {port}
-user = "root"
+user = "{user}"
 server_id = {server_id}
 databases = {databases}
 """
@@ -80,7 +80,8 @@ class MariadbEdge(EdgeUnderTest):
 
     def __init__(self, folder: Path, database: MariadbDatabase, url: str, **changes: Any) -> None:
         self.server_id = changes.pop("server_id", None) or next(_server_ids)
-        own = {"kind": database.server.kind, "port": database.server.port, "databases": f'["{database.name}"]'}
+        own = {"kind": database.server.kind, "port": database.server.port, "user": "root"}
+        own |= {"databases": f'["{database.name}"]'}
         own |= {name: changes.pop(name) for name in own.keys() & changes.keys()}
         super().__init__(folder, _MARIADB.format(server_id=self.server_id, **own), url, **changes)
 

@@ -1,14 +1,20 @@
 """Through a broker that stores and forwards: nothing lost, nothing twice, in order, and each only for its own."""
 
 import itertools
+import json
 
 import pytest
 
+from headrace import doors
 from headrace.configuration.secret import Secret
 from headrace.errors import NeedsOperator
-from tests.amqp.interconnect_ends import Edge, Far, at, pem, sealed
+from tests.amqp.interconnect_ends import Edge, Far, at, pem, sealed, trust
+from tests.hostile import peers
+from tests.kafka.reading import read_committed
 from tests.rules.waiting import eventually
 from tests.servers.fix_artemis import SOURCES
+
+pytest_plugins = ["tests.bridge.fix_bridge"]
 
 _epochs = itertools.count(1_700_000_000)
 
@@ -136,6 +142,57 @@ def test_a_source_sends_for_itself_only(ends, epoch, artemis):
     problem = foreign.problem()
     assert isinstance(problem, NeedsOperator)
     assert "does not let this edge send to cdc/jakarta/bank" in problem.message
+
+
+def test_a_certificate_of_one_source_reaches_nothing_of_others_and_what_it_forges_stops_none(
+    artemis, ends, epoch, kafka, topic, inside
+):
+    """The broker in the place of a router: its policy is that of infra/artemis, as a router's is that of infra/router."""
+    name = topic(2)
+    secure = "".join(f'{each} = "{path}"\n' for each, path in pem(artemis.certificates, "bridge").items())
+    sources = dict(zip(SOURCES, ([0], [1]), strict=True))
+    bridge = inside(kafka.bootstrap, sources, topic=name, url=artemis.url, secure=secure)
+    london = ends.edge(epoch, "london/bank")
+    london.put(*batches(epoch, 1, 5, "london/bank"))
+    london.acknowledged(at(5, epoch))
+    knocking = peers.Knocking(
+        artemis.broker.port,
+        "cdc/jakarta/bank",
+        trusted=trust(artemis.certificates, "jakarta-bank"),
+        credentials={"allowed_mechs": "EXTERNAL"},
+    ).attached()
+
+    # What is not its own takes nothing from it, and gives it nothing, its own batches included.
+    own, other = "cdc/jakarta/bank", "cdc/london/bank"
+    to = [
+        "answers/london/bank", "requests/jakarta/bank", "requests/london/bank", "alerts/jakarta", "alerts/london", other,
+        f"{other}::{other}", f"{other}/x", "cdc/#", "cdc/*", "#", "rejected/cdc", "rejected/alerts", "activemq.management",
+        "$management", "new", "CDC/LONDON/BANK", f"queue://{other}", f"topic://{other}", None,
+    ]  # fmt: skip
+    of = [
+        own, f"{own}::{own}", "answers/jakarta/bank", "answers/london/bank", "requests/london/bank", "alerts/jakarta",
+        *to[5:-1], "activemq.notifications",
+    ]  # fmt: skip
+    for address in to:
+        knocking.knock(address, receives=False)
+    for address in of:
+        knocking.knock(address, receives=True)
+    eventually(lambda: len(knocking.refused) == len(to) + len(of), saying="all are refused")
+    assert (knocking.accepted, knocking.received) == ([], [])
+    assert sorted(map(str, knocking.refused)) == sorted(map(str, [*to, *of]))
+
+    # What it forges at its own address is rejected by the bridge with its name.
+    before = doors.BATCH.refused.get("jakarta/bank", 0)
+    for number, message in enumerate(peers.batches("jakarta/bank", "london/bank")):
+        if message.properties["version"] != 3:
+            knocking.act(lambda peer, number=number, message=message: peer.link.send(message, tag=f"m{number}"))
+    eventually(lambda: doors.BATCH.refused.get("jakarta/bank", 0) > before + 10, saying="the forged ones are rejected")
+    london.put(*batches(epoch, 6, 20, "london/bank"))
+    london.acknowledged(at(20, epoch))
+    knocking.close()
+    eventually(lambda: bridge.figures("london/bank")["records"] == 20, saying="the honest ones are there")
+    records = [each for each in read_committed(kafka.bootstrap, name) if each.partition == 1]
+    assert [json.loads(each.value)["n"] for each in records] == list(range(1, 21))
 
 
 @pytest.mark.parametrize("password", ["secret", "wrong"])

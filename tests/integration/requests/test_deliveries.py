@@ -4,10 +4,14 @@ import json
 
 import pytest
 
+from bridge.amqp import sender_links
 from tests.amqp.branch import Branch
+from tests.amqp.interconnect_ends import pem, trust
 from tests.integration.requests import deliveries
 from tests.integration.requests.deliveries import in_order, is_all_committed, letters, produce, section
 from tests.rules.waiting import eventually
+
+pytest_plugins = ["tests.bridge.fix_bridge"]
 
 KEYS = [f"{region}/{branch}" for region in ("jakarta", "london") for branch in range(4)]
 
@@ -28,13 +32,13 @@ def branches():
 class Setup:
     """A topic with its dead letters, and a bridge that delivers it."""
 
-    def __init__(self, kafka, topic, inside, *, partitions=3, **settings):
+    def __init__(self, kafka, topic, inside, *, partitions=3, secure="", **settings):
         self.bootstrap = kafka.bootstrap
         self.topic = topic(partitions, **{"max.message.bytes": 4_000_000})
         self.letters = topic(name=f"{self.topic}.dead-letters", **{"max.message.bytes": 4_000_000})
         self.stream = topic()
         more = section(self.topic, **settings)
-        self.bridge = inside(kafka.bootstrap, {"jakarta/bank": [0]}, topic=self.stream, more=more)
+        self.bridge = inside(kafka.bootstrap, {"jakarta/bank": [0]}, topic=self.stream, more=more, secure=secure)
         self.group = f"headrace.{self.stream}.deliveries.alerts"
         self.url = f"amqp://127.0.0.1:{self.bridge.port}"
 
@@ -155,6 +159,49 @@ def test_a_region_that_takes_nothing_holds_up_its_partition_alone_and_memory_sta
     assert in_order(silent, ["jakarta/0"], 400)
     assert in_order(london, keys, 5)
     assert setup.figures.paused == 0
+
+
+def test_a_receiver_that_takes_all_and_settles_nothing_is_named_and_holds_up_its_partition_alone(
+    delivering, branches, certificates, monkeypatch
+):
+    """A certificate with the right to one address, an endless credit and no outcome; nothing showed it."""
+    monkeypatch.setattr(sender_links, "_UNSETTLED_SECONDS", 2.0)
+    ours = certificates / "ours"
+    secure = "".join(f'{name} = "{path}"\n' for name, path in pem(ours, "bridge").items())
+    receivers = {"jakarta/bank": ["alerts/jakarta"], "london/bank": ["alerts/london"]}
+    setup = delivering(secure=secure, max_pending_records=50, receivers=receivers)
+    url = setup.url.replace("amqp://127.0.0.1", "amqps://localhost")
+
+    def branch(name, address, **settings):
+        return branches(url, address, tls=trust(ours, name), **settings)
+
+    hoarder = branch("jakarta-bank", "alerts/jakarta", credit=1_000_000, answer=lambda _message: "hold")
+    # What is not for it, it does not get by asking for more.
+    stranger = branch("jakarta-bank", "alerts/london", credit=1_000_000)
+    london = branch("london-bank", "alerts/london")
+    keys = [f"london/{number}" for number in range(12)]
+    # Of one key, so in one partition; London's are in all.
+    setup.produce([(b"jakarta/0", number) for number in range(400)])
+    setup.produce(numbered(keys, 5))
+
+    name = "alerts/jakarta: jakarta/bank has settled none of "
+    eventually(lambda: setup.figures.paused == 1, saying="the partition is paused")
+    eventually(lambda: any(note.startswith(name) for note in setup.figures.notes), saying="status names the hoarder")
+    (said,) = setup.bridge.bridge._service.status().deliveries
+    assert any(name in warning for warning in said.warnings)
+    assert setup.figures.pending <= 60
+    eventually(lambda: len(set(london.accepted())) > 5, saying="others are served")
+    assert stranger.came == []
+    assert "amqp:unauthorized-access" in stranger.refused[0]
+    setup.bridge.serves("jakarta/bank")
+
+    # Once it is gone, an honest receiver of the address gets everything, in order.
+    hoarder.close()
+    honest = branch("jakarta-bank", "alerts/jakarta")
+    eventually(setup.is_done, saying="all is committed")
+    assert in_order(honest, ["jakarta/0"], 400)
+    assert in_order(london, keys, 5)
+    assert setup.figures.notes == []
 
 
 def test_a_topic_that_is_deleted_stops_nothing_else_and_is_delivered_again_when_it_is_back(delivering, branches, topic):

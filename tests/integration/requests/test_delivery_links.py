@@ -7,7 +7,6 @@ import sys
 import threading
 
 import pytest
-from proton import SSLDomain
 
 from bridge.amqp import sender_links
 from bridge.amqp.receiver import Receiver
@@ -17,7 +16,7 @@ from headrace.certificates.command import Authority
 from headrace.configuration.bridge import Interconnect
 from headrace.configuration.sections import Delivery
 from tests.amqp.branch import Branch
-from tests.amqp.interconnect_ends import pem
+from tests.amqp.interconnect_ends import pem, trust
 from tests.amqp.relay_double import Relay
 from tests.rules.waiting import eventually
 
@@ -88,14 +87,6 @@ def folder(tmp_path_factory):
         authority.client(name)
     authority.server("bridge", ["localhost"])
     return folder
-
-
-def trust(folder, name):
-    domain = SSLDomain(SSLDomain.MODE_CLIENT)
-    domain.set_trusted_ca_db(str(folder / "authority.pem"))
-    domain.set_peer_authentication(SSLDomain.VERIFY_PEER_NAME)
-    domain.set_credentials(str(folder / f"{name}.pem"), str(folder / f"{name}.key"), None)
-    return domain
 
 
 def numbers(branch):

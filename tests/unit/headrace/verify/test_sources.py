@@ -62,6 +62,33 @@ def test_a_step_is_asked_for_until_it_is_done_and_progress_is_that_of_the_edge()
     assert topics.asked == ["Open", "Count", "NoneType", "NoneType", "Close"]
 
 
+def test_an_edge_that_is_never_done_is_given_up(monkeypatch):
+    """One that always answered `working` kept headquarters for ever."""
+    monkeypatch.setattr(sources, "_LONGEST_SECONDS", 0.5)
+    monkeypatch.setattr(sources, "_WORKING_SECONDS", 0.05)
+    context, topics = opened(OPENED, *[Reply(state="working", rows=rows) for rows in range(1000)])
+    with (
+        context as database,
+        pytest.raises(NotConnected, match="jakarta/bank: the edge is still at the verification") as raised,
+    ):
+        database.do(contract.Count(table=contract.ComparedTable(name="a.b")), int)
+    assert "--sample" in raised.value.hint
+    # It is asked at a bounded pace, and to close.
+    assert 2 <= topics.asked.count("NoneType") <= 10
+    assert topics.asked[-1] == "Close"
+    with pytest.raises(NotConnected):
+        database.idle_since(1)
+
+
+def test_an_edge_that_names_tables_without_end_is_given_up(monkeypatch):
+    monkeypatch.setattr(sources, "_MOST_COLUMNS", 10)
+    table = {"schema": "a", "name": "b", "columns": {"id": {"name": "int4"}}, "key": ["id"]}
+    page = Reply(state="done", result={"tables": [table], "total": 1 << 40})
+    context, _ = opened(OPENED, *[page] * 10)
+    with context as database, pytest.raises(CorruptInput, match="more than 10 tables and columns"):
+        database.tables()
+
+
 def test_an_edge_that_refuses_is_named_with_the_other_way():
     for outcome, message, kind in (
         ("refused", "the edge's release does not handle 'verify'", NeedsOperator),

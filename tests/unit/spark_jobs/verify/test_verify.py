@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.errors import ConfigurationError, NeedsOperator, NotConnected, Retryable
 from headrace.verify import canonical
 from headrace.verify.canonical import SourceType
 from headrace.verify.comparison import Digest, Place, SourceTable
@@ -194,36 +194,45 @@ def test_a_sample_has_the_same_ranges_when_a_table_is_compared_again(cells):
     assert report.verdict == "not equal"
 
 
-@pytest.mark.parametrize(
-    ("error", "shown"),
-    [
-        (NotConnected("the connection was lost"), "the connection was lost"),
-        (TypeError("a row's value"), "with TypeError at "),
-    ],
-)
-def test_verdicts_that_are_there_outlive_an_error_of_the_source(cells, monkeypatch, error, shown):
-    """V3: a lost connection ended the run, and nothing of it was printed or recorded."""
+def fail_at_c(monkeypatch, error):
+    """Have the source fail at its table c."""
 
-    def lost(*_, **__):
+    def lost():
         raise error
 
-    database = SourceStub(table("a"), table("b"), table("c"))
-    reports = []
     monkeypatch.setattr(SourceStub, "side", lambda self, table, *_, **__: lost() if table.name == "c" else self)
-    with pytest.raises(ReplicationError, match=shown):
-        command._verify(SOURCE, database, LakeStub("a", "b", "c"), (), None, 120, Quiet(), reports)
+    return SourceStub(*map(table, "abcd"))
+
+
+def test_verdicts_that_are_there_outlive_a_source_that_is_lost(cells, monkeypatch):
+    """V3: a lost connection ended the run, and nothing of it was printed or recorded."""
+    database, reports = fail_at_c(monkeypatch, NotConnected("the connection was lost")), []
+    with pytest.raises(NotConnected, match="was lost"):
+        command._verify(SOURCE, database, LakeStub(*"abcd"), (), None, 120, Quiet(), reports)
     assert [(each.table, each.verdict) for each in reports] == [("public.a", "equal"), ("public.b", "equal")]
 
     # What differs before all changes have come is no verdict.
     cells.add(0)
     reports = []
-    with pytest.raises(ReplicationError, match=shown):
-        command._verify(SOURCE, database, LakeStub("a", "b", "c"), (), None, 120, Quiet(), reports)
+    with pytest.raises(NotConnected, match="was lost"):
+        command._verify(SOURCE, database, LakeStub(*"abcd"), (), None, 120, Quiet(), reports)
     assert [(each.table, each.verdict) for each in reports] == [
         ("public.a", "not compared"),
         ("public.b", "not compared"),
     ]
-    assert shown in reports[0].reasons[0]
+    assert "was lost" in reports[0].reasons[0]
+
+
+def test_an_error_that_nobody_expected_at_one_table_is_that_tables_verdict(cells, monkeypatch):
+    """It ended the source's verification: no later table was compared."""
+    database, reports = fail_at_c(monkeypatch, TypeError("a row's value")), []
+    command._verify(SOURCE, database, LakeStub(*"abcd"), (), None, 120, Quiet(), reports)
+
+    verdicts = {each.table.removeprefix("public."): each.verdict for each in reports}
+    assert verdicts == {"a": "equal", "b": "equal", "c": "not compared", "d": "equal"}
+    (reason,) = reports[2].reasons
+    assert "ended with TypeError at tests/unit/" in reason
+    assert "a row's value" not in reason
 
 
 class SomeSources:
