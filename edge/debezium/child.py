@@ -6,6 +6,7 @@ those of edge/debezium/frames.py; a hello of another protocol, or other bytes, e
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -29,7 +30,7 @@ from headrace.process import jar_folder
 _CLASS = "headrace.debezium.RecordEngine"
 #: What is compiled of ours: next to this file in an installed package, among the jars in a checkout.
 _OURS = "headrace-debezium.jar"
-_READ_BYTES = 1 << 18
+_READ_BYTES, _PIPE_BYTES = 1 << 18, 1 << 20
 _TAIL_BYTES = 4096
 _KILL_SECONDS = 5.0
 #: What it gets of the edge's environment, which may have secrets.
@@ -142,7 +143,6 @@ class EngineProcess:
             f"-Xmx{memory_megabytes}m",
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
             # Its own words would be among the frames.
             "-XX:+DisplayVMOutputToStderr",
             "-Xlog:disable",
@@ -169,6 +169,9 @@ class EngineProcess:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: PT018
         self._in, self._out = process.stdin, process.stdout
         os.set_blocking(self._out.fileno(), False)
+        with contextlib.suppress(OSError):
+            # Some thousand records at a time, where the system has pipes of that size.
+            fcntl.fcntl(self._out.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(self._in.fileno(), False)
         # What is being sent, and the acknowledgement behind it.
         self._unsent = self._newest = b""

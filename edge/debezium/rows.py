@@ -28,6 +28,8 @@ _EMPTY_TEXT: Final = re.compile(r"(0(\.0+)?)?|A*=*|(1970-01-01)?T?(00:00:00(\.0+
 #: Connect's types whose values in JSON have parts.
 _OF_PARTS: Final = frozenset({"array", "map", "struct"})
 _ABSENT: Final = object()
+#: Made once: the decoder of a union is not cached.
+_CHANGE: Final = json.Decoder(Change | None).decode
 
 
 class _Field(NamedTuple):
@@ -129,7 +131,7 @@ class Rows:
     def parse(record: EngineRecord) -> Change | None:
         """Return the change in a record; None for what is no change of a table."""
         try:
-            change = json.decode(record.value or b"null", type=Change | None)
+            change = _CHANGE(record.value) if record.value else None
         except UNREADABLE as error:
             raise CorruptInput(f"a record of {record.topic} is no change as Debezium writes it") from error
         return None if change is None or change.op not in {"c", "u", "d", "r", "t"} else change
@@ -214,7 +216,7 @@ class Rows:
         if change.after is not None:
             missing = self._placeholders.names(change.after)
             after = table.row(change.after, missing)
-            if missing := table.unchanged(missing):
+            if missing and (missing := table.unchanged(missing)):
                 unchanged = b'"unchanged":%b,' % json.encode(missing)
         holder = change.after or change.before
         key = table.key(holder) if holder is not None and change.op != "t" else None

@@ -19,7 +19,7 @@ from headrace.schema import Column
 
 #: From a value as JSON has it to the value in a record.
 Convert = Callable[[Any], Any]
-_OF_UTC, _DIGITS = ("+00:00", "+00", "Z"), "0123456789"
+_OF_UTC, _DIGITS = ("Z", "+00:00", "+00"), "0123456789"
 _BITS = "io.debezium.data.Bits"
 _PLAIN_ELEMENT = re.compile(r'[^\s{}",\\]+')
 
@@ -50,8 +50,10 @@ def _short(value: str) -> str:
 
 def _with_zone(value: str, zone: str) -> str:
     """Return a time with another name of UTC where it is in that."""
-    utc = next((each for each in _OF_UTC if value.endswith(each)), None)
-    return value if utc is None else value.removesuffix(utc) + zone
+    for utc in _OF_UTC:
+        if value.endswith(utc):
+            return value[: -len(utc)] + zone
+    return value
 
 
 def array(value: list[Any]) -> str:
