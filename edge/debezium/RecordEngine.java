@@ -24,6 +24,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.data.Struct;
 import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.source.SourceRecord;
 import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
@@ -53,6 +54,11 @@ public final class RecordEngine {
     private final String name;
     private final String transactions;
     private final String heartbeats;
+    /** Whether each change has a place of its own in the log; elsewhere that of its transaction is read alone. */
+    private final boolean hasOwnPlaces;
+    /** The source's own key of its offsets, which is the same in all records of a connector, and that as JSON. */
+    private Map<String, ?> partition;
+    private byte[] partitionJson;
     /** Records that an acknowledgement may name: those between transactions. */
     private final ArrayDeque<Numbered> waiting = new ArrayDeque<>();
     private RecordCommitter<RecordChangeEvent<SourceRecord>> committer;
@@ -83,6 +89,7 @@ public final class RecordEngine {
         name = settings.getProperty("name");
         heartbeats = settings.getProperty("topic.heartbeat.prefix", "__debezium-heartbeat") + ".";
         transactions = settings.getProperty("topic.prefix") + ".transaction";
+        hasOwnPlaces = !settings.getProperty("connector.class").matches(".*\\.(postgresql|mysql|mariadb)\\..*");
         // A null is no default.
         converter.configure(Map.of("schemas.enable", "false", "replace.null.with.default", "false"), false);
     }
@@ -131,7 +138,7 @@ public final class RecordEngine {
                             : Map.of("system_identifier", "not asked", "log_end", BigInteger.ONE.shiftLeft(128));
             frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL, "server", server)));
             out.flush();
-        } catch (SQLException | ReflectiveOperationException | RuntimeException error) {
+        } catch (SQLException | ReflectiveOperationException | RuntimeException | LinkageError error) {
             frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL)));
             end(error, null);
         }
@@ -152,6 +159,8 @@ public final class RecordEngine {
                         .build();
         Thread runner = new Thread(engine, "engine");
         runner.setDaemon(true);
+        // As where a jar is of another release.
+        runner.setUncaughtExceptionHandler((thread, error) -> end(error, null));
         runner.start();
         try {
             for (String line = in.readLine(); line != null; line = in.readLine()) {
@@ -176,8 +185,8 @@ public final class RecordEngine {
                 int valueSchema = number(topic + " value", record.valueSchema());
                 byte[][] parts = {
                     topic.getBytes(StandardCharsets.UTF_8),
-                    converter.fromConnectData(name, null, List.of(name, record.sourcePartition())),
-                    converter.fromConnectData(name, null, record.sourceOffset()),
+                    partitionOf(record),
+                    isOfTransaction(record) ? null : converter.fromConnectData(name, null, record.sourceOffset()),
                     record.key() == null ? null : converter.fromConnectData(topic, record.keySchema(), record.key()),
                     record.value() == null ? null : converter.fromConnectData(topic, record.valueSchema(), record.value()),
                 };
@@ -204,6 +213,22 @@ public final class RecordEngine {
         } catch (IOException gone) {
             Runtime.getRuntime().halt(0);
         }
+    }
+
+    private byte[] partitionOf(SourceRecord record) {
+        if (!record.sourcePartition().equals(partition)) {
+            partition = record.sourcePartition();
+            partitionJson = converter.fromConnectData(name, null, List.of(name, partition));
+        }
+        return partitionJson;
+    }
+
+    /** Whether a record is a change that has the place of its transaction: a truncate of a binlog is one by itself. */
+    private boolean isOfTransaction(SourceRecord record) {
+        return !hasOwnPlaces
+                && record.value() instanceof Struct value
+                && value.schema().field("op") != null
+                && !"t".equals(value.getString("op"));
     }
 
     /** Of heartbeats in a row the first waits, which is acknowledged soonest, and the newest. */

@@ -6,6 +6,7 @@ those of edge/debezium/frames.py; a hello of another protocol, or other bytes, e
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import re
@@ -29,16 +30,21 @@ from headrace.process import jar_folder
 _CLASS = "headrace.debezium.RecordEngine"
 #: What is compiled of ours: next to this file in an installed package, among the jars in a checkout.
 _OURS = "headrace-debezium.jar"
-_READ_BYTES = 1 << 18
+_READ_BYTES, _PIPE_BYTES = 1 << 18, 1 << 20
 _TAIL_BYTES = 4096
 _KILL_SECONDS = 5.0
 #: What it gets of the edge's environment, which may have secrets.
 _ENVIRONMENT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "JAVA_HOME", "KRB5_CONFIG", "KRB5CCNAME")
+#: What Java names where a class or a method is not there.
+_OTHER_JAR: Final = (
+    r"NoClassDefFoundError|ClassNotFoundException|NoSuch(Method|Field)Error|AbstractMethodError|IncompatibleClassChangeError|"
+    r"Could not find or load"
+)
 #: Words of the Java machine, which name no row, and what they mean.
 _MACHINE_WORDS: Final = (
     (r"OutOfMemoryError", "it had too little memory: raise [source.debezium] memory_megabytes"),
     (r"UnsupportedClassVersionError", "its Java is too old: [source.debezium] java has to be 21 or newer"),
-    (r"NoClassDefFoundError|ClassNotFoundException|Could not find or load", "a jar is missing or of another release"),
+    (_OTHER_JAR, "a jar is missing or of another release"),
     (r"Could not reserve|Invalid maximum heap", "its Java cannot have [source.debezium] memory_megabytes"),
 )
 #: What passes by itself: the server is gone, starts, stops, has too many connections, or a former session still has the slot.
@@ -137,7 +143,6 @@ class EngineProcess:
             f"-Xmx{memory_megabytes}m",
             "-XX:+ExitOnOutOfMemoryError",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
             # Its own words would be among the frames.
             "-XX:+DisplayVMOutputToStderr",
             "-Xlog:disable",
@@ -164,6 +169,9 @@ class EngineProcess:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None  # noqa: PT018
         self._in, self._out = process.stdin, process.stdout
         os.set_blocking(self._out.fileno(), False)
+        with contextlib.suppress(OSError):
+            # Some thousand records at a time, where the system has pipes of that size.
+            fcntl.fcntl(self._out.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         os.set_blocking(self._in.fileno(), False)
         # What is being sent, and the acknowledgement behind it.
         self._unsent = self._newest = b""
@@ -279,12 +287,13 @@ class EngineProcess:
             return NotConnected("Debezium's engine closed its output and did not end")
         self._drain.join(_KILL_SECONDS)
         tail = self._tail.decode(errors="replace")
+        why = next((why for words, why in _MACHINE_WORDS if re.search(words, self._said or tail)), "")
         if self._said:
-            reason = self._said
+            reason = f"{self._said}: {why}" if why else self._said
         elif code < 0:
             reason = f"it was ended by {signal.Signals(-code).name}"
         else:
-            reason = next((why for words, why in _MACHINE_WORDS if re.search(words, tail)), f"exit code {code}")
+            reason = why or f"exit code {code}"
         if _LOG_GONE in reason:
             return log_gone("Debezium's slot is gone, or was moved, or the log was purged")
         if HISTORY_DAMAGED in reason:

@@ -174,7 +174,8 @@ class DebeziumEngine:
 
     def _first_place(self, record: EngineRecord) -> str | None:
         """Return the offset of a record from which to read on behind the copy; None for other records."""
-        if record.topic == HEARTBEAT_TOPIC or (self._has_binlog and record.topic == TRANSACTION_TOPIC):
+        is_between = record.topic == HEARTBEAT_TOPIC or (self._has_binlog and record.topic == TRANSACTION_TOPIC)
+        if is_between and record.offset is not None:
             return restart_offset(self._names.connector, record.offset)
         return None
 

@@ -7,7 +7,8 @@ each of a length, a kind and its content.
     Int32(…) Byte1('S') Int32(number) JSON of a Connect schema, ahead of the first record that has it, in the place of the
         former one of the topic's keys or values
     Int32(…) Byte1('R') Int32(schema of the key) Int32(schema of the value), -1 for none; then topic, the offset's key, the
-        offset, key and value, each as Int32(length) Byten(content), length -1 for null
+        offset, key and value, each as Int32(length) Byten(content), length -1 for null: of a change whose place in the log is
+        that of its transaction, the offset is null
     Int32(…) Byte1('E') why the engine ended, in UTF-8
 
 Whatever is no frame raises CorruptInput.
@@ -18,7 +19,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import IO, Any, Final, NamedTuple, Self
 
 import msgspec
@@ -37,7 +38,7 @@ _LONGEST_TOPIC: Final = 1000
 #: Of a transaction, frames up to this size in all, in bytes, are kept in memory.
 _IN_MEMORY: Final = 8 << 20
 _INT32 = struct.Struct(">i").unpack_from
-_SCHEMAS = struct.Struct(">ii").unpack_from
+_HEAD = struct.Struct(">iii").unpack_from
 #: What reading raises of a record that is not as its connector writes it.
 MALFORMED: Final = (
     ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, struct.error, *UNREADABLE,
@@ -53,9 +54,9 @@ class EngineRecord(NamedTuple):
     key_schema: int
     value_schema: int
     topic: str
-    #: What Debezium would keep in its offset storage, both as JSON.
+    #: What Debezium would keep in its offset storage, both as JSON; None where a change within a transaction has none.
     offset_key: bytes
-    offset: bytes
+    offset: bytes | None
     key: bytes | None
     value: bytes | None
 
@@ -63,28 +64,33 @@ class EngineRecord(NamedTuple):
     def parse(cls, content: bytes) -> Self:
         """Return the record in a frame's content."""
         try:
-            key_schema, value_schema = _SCHEMAS(content)
-            at, parts = 8, []
-            for _ in range(5):
-                (length,) = _INT32(content, at)
-                at += 4
-                part = content[at : at + length] if length >= 0 else None
-                if length < -1 or (part is not None and len(part) != length):
-                    raise ValueError("a part is longer than its record")
-                at += max(length, 0)
-                parts.append(part)
-            topic, offset_key, offset, key, value = parts
-            if (
-                at != len(content)
-                or topic is None
-                or offset_key is None
-                or offset is None
-                or len(topic) > _LONGEST_TOPIC
-            ):
-                raise ValueError("a record does not end where its parts do, lacks one, or has a name that is none")
-            return cls(key_schema, value_schema, topic.decode(), offset_key, offset, key, value)
+            # Once a change: written out, as a loop costs twice the time.
+            key_schema, value_schema, length = _HEAD(content)
+            if not 0 <= length <= _LONGEST_TOPIC:
+                raise ValueError("a name that is none")
+            at = 12 + length
+            topic = content[12:at].decode()
+            offset_key, at = _part(content, at)
+            offset, at = _part(content, at)
+            key, at = _part(content, at)
+            value, at = _part(content, at)
+            if at != len(content) or offset_key is None:
+                raise ValueError("a record does not end where its parts do, or lacks one")
+            return cls(key_schema, value_schema, topic, offset_key, offset, key, value)
         except (ValueError, struct.error) as error:
             raise CorruptInput("a record of Debezium's engine cannot be read") from error
+
+
+def _part(content: bytes, at: int) -> tuple[bytes | None, int]:
+    """Return a part of a record, and where it ends."""
+    (length,) = _INT32(content, at)
+    at += 4
+    if length < 0:
+        if length < -1:
+            raise ValueError("a part has no length")
+        return None, at
+    # A part beyond the record's end is noticed there.
+    return content[at : at + length], at + length
 
 
 class FrameReader:
@@ -131,42 +137,54 @@ def read_frames(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 class FrameFile:
-    """Frames in the state folder, in order: of a transaction, in memory while they are few, or of a copy, by a name."""
+    """Frames in order: of a transaction, in memory while they are few, or in the state folder; of a copy, there by a name."""
 
     def __init__(self, folder: Path, name: str = "") -> None:
         """Begin it; raise NoSpace or NeedsOperator, as all of it does where the disk refuses."""
-        self._path = folder / (name or "transaction")
-        self.count = 0
-        with self._on_disk():
-            self._file: IO[bytes]
-            if name:
-                self._file = os.fdopen(
-                    os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w+b"
-                )
-            else:
-                self._file = SpooledTemporaryFile(max_size=_IN_MEMORY, dir=str(folder))  # noqa: SIM115 - closed below.
+        self._folder, self._path = folder, folder / (name or "transaction")
+        self.count = self._bytes = 0
+        self._held: list[tuple[int, bytes]] = []
+        self._file: IO[bytes] | None = None
+        if name:
+            with self._on_disk():
+                flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                self._file = os.fdopen(os.open(self._path, flags, 0o600), "w+b")
 
     def add(self, kind: int, content: bytes) -> None:
         """Add a frame."""
-        with self._on_disk():
-            self._file.write(frame(kind, content))
         self.count += kind == RECORD
+        self._held.append((kind, content))
+        self._bytes += len(content)
+        if self._file is not None or self._bytes > _IN_MEMORY:
+            self._write()
+
+    def _write(self) -> None:
+        with self._on_disk():
+            if self._file is None:
+                self._file = TemporaryFile(dir=str(self._folder))  # noqa: SIM115 - closed below.
+            self._file.write(b"".join(frame(kind, content) for kind, content in self._held))
+        self._held.clear()
 
     def keep(self) -> None:
         """Make what was added durable."""
+        assert self._file is not None
         with self._on_disk():
             self._file.flush()
             os.fsync(self._file.fileno())
 
     def frames(self) -> Iterator[tuple[int, bytes]]:
         """Yield the frames, and close it."""
+        if self._file is None:
+            yield from self._held
+            return
         self._file.seek(0)
         with self._file as file:
             yield from read_frames(file)
 
     def close(self) -> None:
         """Close it; what has no name is gone."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
     @contextmanager
     def _on_disk(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ it keeps back is in what this returns.
 
 import re
 from binascii import b2a_base64
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from hashlib import md5
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -15,7 +15,7 @@ from msgspec import json
 
 from edge.debezium.connectors import CONNECTORS, Connector, Documents
 from edge.debezium.frames import MALFORMED, Change, EngineRecord, Source
-from edge.debezium.values import Convert
+from edge.debezium.values import Convert, same
 from edge.records.alterations import TableDescription
 from edge.records.column_policy import LeftOut, Policy
 from headrace.errors import CorruptInput
@@ -25,11 +25,17 @@ from headrace.schema import Column, TableSchema
 #: What Debezium has in an old row of which the log has the key alone: null, or the type's empty value for columns NOT NULL.
 _EMPTY: Final[tuple[Any, ...]] = (None, 0, [], {})
 _EMPTY_TEXT: Final = re.compile(r"(0(\.0+)?)?|A*=*|(1970-01-01)?T?(00:00:00(\.0+)?)?(Z|\+00:00)?")
+#: Connect's types whose values in JSON have parts.
+_OF_PARTS: Final = frozenset({"array", "map", "struct"})
+_ABSENT: Final = object()
+#: Made once: the decoder of a union is not cached.
+_CHANGE: Final = json.Decoder(Change | None).decode
 
 
 class _Field(NamedTuple):
     name: str
-    convert: Convert
+    #: None where the value in JSON is that of the record.
+    convert: Convert | None
     hide: Callable[[bytes], bytes] | None
     is_key: bool
 
@@ -49,11 +55,14 @@ class Placeholders:
         }
         self._arrays = [*([text] for text in self._texts), [str(name_based)], [*content]]
 
-    def __contains__(self, value: Any) -> bool:
-        """Whether a value is the placeholder."""
-        if isinstance(value, str):
-            return value in self._texts
-        return isinstance(value, list) and value in self._arrays
+    def names(self, values: dict[str, Any]) -> list[str]:
+        """Return the columns whose value is the placeholder."""
+        texts, arrays = self._texts, self._arrays
+        return [
+            name
+            for name, value in values.items()
+            if (value.__class__ is str and value in texts) or (value.__class__ is list and value in arrays)
+        ]
 
 
 class Table:
@@ -65,29 +74,32 @@ class Table:
         #: What existing rows became by an alteration is not known here.
         self.description: TableDescription | None = None
         self.name = json.encode(f"{schema.schema}.{schema.table}")
-        self._fields = fields
+        self._fields, self._key_fields = fields, [field for field in fields if field.is_key]
 
-    def row(
-        self, values: dict[str, Any], placeholders: Placeholders | None = None, *, keys_alone: bool = False
-    ) -> tuple[bytes, list[str]]:
-        """Return a row as JSON, and the columns that the log does not carry."""
+    def row(self, values: dict[str, Any], without: Collection[str] = (), *, keys_alone: bool = False) -> bytes:
+        """Return a row as JSON, without some columns."""
         row: dict[str, Any] = {}
-        unchanged = []
-        for name, convert, hide, is_key in self._fields:
-            if name not in values or (keys_alone and not is_key):
+        for name, convert, hide, _ in self._key_fields if keys_alone else self._fields:
+            value = values.get(name, _ABSENT)
+            if value is _ABSENT or name in without:
                 continue
-            value = values[name]
-            if placeholders is not None and value in placeholders:
-                unchanged.append(name)
-            elif value is None:
-                row[name] = None
-            else:
-                row[name] = convert(value) if hide is None else hide(_text(convert(value))).decode()
-        return json.encode(row), unchanged
+            if value is not None:
+                if convert is not None:
+                    value = convert(value)
+                if hide is not None:
+                    value = hide(_text(value)).decode()
+            row[name] = value
+        return json.encode(row)
+
+    def unchanged(self, names: list[str]) -> list[str]:
+        """Return those of some columns that a record has, in its order."""
+        return [name for name, _, _, _ in self._fields if name in names]
 
     def key(self, values: dict[str, Any]) -> bytes | None:
-        """Return the key of a row; None for a table without one."""
-        return self.row({name: values[name] for name in self.schema.key})[0] if self.schema.key else None
+        """Return the key of a row; None for a table without one; raise KeyError for a row without a column of it."""
+        for name in self.schema.key:
+            values[name]
+        return self.row(values, keys_alone=True) if self.schema.key else None
 
     def has_key_alone(self, before: dict[str, Any]) -> bool:
         """Whether an old row may be the key alone: Debezium fills the rest with what is empty."""
@@ -119,7 +131,7 @@ class Rows:
     def parse(record: EngineRecord) -> Change | None:
         """Return the change in a record; None for what is no change of a table."""
         try:
-            change = json.decode(record.value or b"null", type=Change | None)
+            change = _CHANGE(record.value) if record.value else None
         except UNREADABLE as error:
             raise CorruptInput(f"a record of {record.topic} is no change as Debezium writes it") from error
         return None if change is None or change.op not in {"c", "u", "d", "r", "t"} else change
@@ -179,7 +191,9 @@ class Rows:
                 excluded.append(name)
                 continue
             column = self.connector.column(field, position, optional=name not in key)
-            convert = self.connector.converter(field, column)
+            convert: Convert | None = self.connector.converter(field, column)
+            if convert is same and field.get("type") not in _OF_PARTS:
+                convert = None
             kept.append(_Field(name, convert, treatment.hide if treatment else None, name in key))
             if treatment is not None:
                 text = self.connector.text
@@ -198,10 +212,12 @@ class Rows:
         before, after, unchanged = b"null", b"null", b""
         if change.before is not None and change.op != "t":
             keys_alone = not self.connector.has_whole_rows and table.has_key_alone(change.before)
-            before = table.row(change.before, self._placeholders, keys_alone=keys_alone)[0]
+            before = table.row(change.before, self._placeholders.names(change.before), keys_alone=keys_alone)
         if change.after is not None:
-            after, missing = table.row(change.after, self._placeholders)
-            unchanged = b'"unchanged":%b,' % json.encode(missing) if missing else b""
+            missing = self._placeholders.names(change.after)
+            after = table.row(change.after, missing)
+            if missing and (missing := table.unchanged(missing)):
+                unchanged = b'"unchanged":%b,' % json.encode(missing)
         holder = change.after or change.before
         key = table.key(holder) if holder is not None and change.op != "t" else None
         rest = self.connector.rest(table.envelope, change, transaction, ordinal, number, now_ms)

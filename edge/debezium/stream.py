@@ -30,6 +30,8 @@ _ROUND, _ROUND_BYTES = 1000, 4 << 20
 _WHOLE_SECONDS, _LOOK_SECONDS = 30.0, 5.0
 #: Debezium's topics for what is no change.
 TRANSACTION_TOPIC, HEARTBEAT_TOPIC = "headrace.transaction", "__debezium-heartbeat.headrace"
+#: As a record has them behind its schemas: length and name.
+_NO_CHANGES = tuple(len(topic).to_bytes(4, "big") + topic.encode() for topic in (TRANSACTION_TOPIC, HEARTBEAT_TOPIC))
 
 
 class Mark(NamedTuple):
@@ -158,6 +160,9 @@ class EngineStream:
     def take(self, content: bytes) -> None:
         """Take a record's frame; raise CorruptInput for what the engine would not write."""
         self._number += 1
+        if self._open is not None and self._is_of_open(self._open, content):
+            self._open.changes.add(RECORD, content)
+            return
         record = EngineRecord.parse(content)
         if self._is_unproven:
             self._take_of_place(record, content)
@@ -166,8 +171,6 @@ class EngineStream:
                 self._reach(self._mark_of(record))
         elif record.topic == TRANSACTION_TOPIC:
             self._take_status(record)
-        elif self._open is not None and (self._open.changes.count or not self._is_binlog):
-            self._open.changes.add(RECORD, content)
         elif (change := self._rows.parse(record)) is not None and change.op == "t" and self._is_binlog:
             self._take_truncate(record, content)
         elif self._open is not None:
@@ -176,6 +179,12 @@ class EngineStream:
             raise self._without_place(
                 "a row of a snapshot" if change.op == "r" else "a change outside of a transaction"
             )
+
+    def _is_of_open(self, opened: Opened, content: bytes) -> bool:
+        """Whether a record can only be a change of the transaction that is open; it is parsed when that is written."""
+        if self._is_unproven or (self._is_binlog and not opened.changes.count):
+            return False
+        return not content.startswith(_NO_CHANGES, 8)
 
     def look(self, now: float, *, heard: bool) -> None:
         """Learn whether anything came, be it a part of a frame, at a time of the monotonic clock."""
@@ -209,7 +218,7 @@ class EngineStream:
         if change.op == "r":
             raise self._without_place("a row of a snapshot")
         self._heartbeats = 0
-        mark, offset = self._mark_of(record), msgspec.json.decode(record.offset)
+        mark, offset = self._mark_of(record), msgspec.json.decode(record.offset or b"{}")
         former = self._open.mark if self._open is not None else None
         try:
             place = source_place(change.source, mark.place)
@@ -313,6 +322,8 @@ class EngineStream:
             self._marks.add(mark)
 
     def _mark_of(self, record: EngineRecord) -> Mark:
+        if record.offset is None:
+            raise CorruptInput(f"a record of {record.topic} has no offset")
         try:
             offset, key = restart_offset(self._connector, record.offset), record.offset_key.decode()
         except UNREADABLE as error:

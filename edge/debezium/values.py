@@ -19,8 +19,7 @@ from headrace.schema import Column
 
 #: From a value as JSON has it to the value in a record.
 Convert = Callable[[Any], Any]
-_FRACTION = re.compile(r"(\.\d*?)0+(?=\D|$)")
-_OF_UTC = re.compile(r"(?:\+00:00|\+00|Z)$")
+_OF_UTC, _DIGITS = ("Z", "+00:00", "+00"), "0123456789"
 _BITS = "io.debezium.data.Bits"
 _PLAIN_ELEMENT = re.compile(r'[^\s{}",\\]+')
 
@@ -32,16 +31,29 @@ def timestamp(value: str) -> str:
 
 def timestamptz(value: str) -> str:
     """Return a time in UTC as ISO 8601, without zeros at its end."""
-    return _OF_UTC.sub("Z", _short(value))
+    return _with_zone(_short(value), "Z")
 
 
 def timetz(value: str) -> str:
     """Return a time of day with its offset, as PostgreSQL prints it."""
-    return re.sub(r"([+-]\d\d):00$", r"\1", _OF_UTC.sub("+00", _short(value)))
+    return re.sub(r"([+-]\d\d):00$", r"\1", _with_zone(_short(value), "+00"))
 
 
 def _short(value: str) -> str:
-    return _FRACTION.sub(lambda match: match[1] if len(match[1]) > 1 else "", value)
+    clock, point, rest = value.partition(".")
+    if not point:
+        return value
+    zone = rest.lstrip(_DIGITS)
+    fraction = rest[: len(rest) - len(zone)].rstrip("0")
+    return f"{clock}.{fraction}{zone}" if fraction else clock + zone
+
+
+def _with_zone(value: str, zone: str) -> str:
+    """Return a time with another name of UTC where it is in that."""
+    for utc in _OF_UTC:
+        if value.endswith(utc):
+            return value[: -len(utc)] + zone
+    return value
 
 
 def array(value: list[Any]) -> str:

@@ -153,6 +153,9 @@ def test_a_flood_of_errors_neither_blocks_it_nor_is_repeated(start, caplog):
         ('os.write(2, b"java.lang.OutOfMemoryError: Java heap")\nsys.exit(3)', EngineFailed, "memory_megabytes"),
         ('os.write(2, b"java.lang.UnsupportedClassVersionError: a")\nsys.exit(1)', EngineFailed, "21 or newer"),
         ('os.write(2, b"Could not find or load main class")\nsys.exit(1)', EngineFailed, "jar is missing"),
+        # A jar of another release: at its start, and once the engine runs.
+        ('os.write(2, b"java.lang.NoSuchMethodError: a")\nsys.exit(1)', EngineFailed, "of another release"),
+        ('say(hello(), frame("E", b"NoSuchFieldError"))', EngineFailed, "of another release"),
         ("sys.exit(9)", EngineFailed, "exit code 9"),
         ("os.kill(os.getpid(), 9)", NotConnected, "SIGKILL"),
     ],
