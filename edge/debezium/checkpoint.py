@@ -10,9 +10,10 @@ was read behind all changes of tables in it.
 
 import os
 import re
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -163,6 +164,50 @@ class DebeziumState(State[DebeziumCheckpoint]):
         # A source without rows that has been idle is at such a place too.
         has_copy = checkpoint.has_copy_ahead and (self.folder / COPY).exists()
         return msgspec.structs.replace(checkpoint, copy_ahead=has_copy)
+
+
+class Mark(NamedTuple):
+    """A place between transactions, and what has it."""
+
+    place: int
+    #: The number of its record among those of the engine's process.
+    number: int
+    offset: tuple[str, str]
+
+
+class Marks:
+    """The places that one session has read and the checkpoint does not have yet, oldest first."""
+
+    def __init__(self) -> None:
+        self._read: deque[Mark] = deque()
+        self._passed: deque[Mark] = deque()
+
+    def restart(self) -> None:
+        """Forget them: the log is read again from the checkpoint."""
+        self._read.clear()
+        self._passed.clear()
+
+    def add(self, mark: Mark) -> None:
+        """Note a place that was read."""
+        self._read.append(mark)
+
+    def offset_at(self, place: int) -> tuple[str, str] | None:
+        """Return the offset of the newest place that is not behind this one; None where the session has read none."""
+        while self._read and self._read[0].place <= place:
+            self._passed.append(self._read.popleft())
+        return next((mark.offset for mark in reversed(self._passed) if mark.place <= place), None)
+
+    def number_at(self, place: int) -> int:
+        """Return the number of the newest record that is not behind a durable place, once; 0 for none."""
+        number = 0
+        while len(self._passed) and self._passed[0].place <= place:
+            number = self._passed[0].number
+            if len(self._passed) == 1:
+                # Its offset is still that of the checkpoint.
+                self._passed[0] = self._passed[0]._replace(number=0)
+                break
+            self._passed.popleft()
+        return number
 
 
 #: In the state folder.

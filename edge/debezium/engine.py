@@ -18,6 +18,7 @@ from edge.debezium.checkpoint import (
     COPY,
     DebeziumCheckpoint,
     DebeziumState,
+    Marks,
     check_begun,
     check_history,
     check_log,
@@ -31,7 +32,7 @@ from edge.debezium.child import EngineProcess, Server, class_path
 from edge.debezium.frames import RECORD, EngineRecord, FrameFile
 from edge.debezium.rows import Rows
 from edge.debezium.session import SILENCE_SECONDS, DebeziumSession, new_placeholder
-from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC, Marks
+from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC
 from edge.delivery.outbox import Outbox
 from edge.engine import Adoption, CheckpointChanged, Retirement
 from edge.observability.figures import Figures

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from edge.debezium.checkpoint import COPY, DebeziumCheckpoint
+from edge.debezium.checkpoint import COPY, DebeziumCheckpoint, Marks
 from edge.debezium.child import EngineProcess, Server
 from edge.debezium.frames import SCHEMA, Source, read_frames
 from edge.debezium.rows import Rows
-from edge.debezium.stream import EngineStream, Marks
+from edge.debezium.stream import EngineStream
 from edge.progress.notes import UNKNOWN_END
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy

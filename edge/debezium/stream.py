@@ -7,14 +7,13 @@ nothing of a transaction is sent whose end was not read, and that a place is rep
 """
 
 import math
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from edge.debezium.checkpoint import BINLOGS, has_read, place_of, restart_offset
+from edge.debezium.checkpoint import BINLOGS, Mark, Marks, has_read, place_of, restart_offset
 from edge.debezium.connectors import source_place, was_read
 from edge.debezium.frames import MALFORMED, RECORD, SCHEMA, Change, EngineRecord, FrameFile
 from edge.debezium.rows import Rows, Table
@@ -32,50 +31,6 @@ _WHOLE_SECONDS, _LOOK_SECONDS = 30.0, 5.0
 TRANSACTION_TOPIC, HEARTBEAT_TOPIC = "headrace.transaction", "__debezium-heartbeat.headrace"
 #: As a record has them behind its schemas: length and name.
 _NO_CHANGES = tuple(len(topic).to_bytes(4, "big") + topic.encode() for topic in (TRANSACTION_TOPIC, HEARTBEAT_TOPIC))
-
-
-class Mark(NamedTuple):
-    """A place between transactions, and what has it."""
-
-    place: int
-    #: The number of its record among those of the engine's process.
-    number: int
-    offset: tuple[str, str]
-
-
-class Marks:
-    """The places that one session has read and the checkpoint does not have yet, oldest first."""
-
-    def __init__(self) -> None:
-        self._read: deque[Mark] = deque()
-        self._passed: deque[Mark] = deque()
-
-    def restart(self) -> None:
-        """Forget them: the log is read again from the checkpoint."""
-        self._read.clear()
-        self._passed.clear()
-
-    def add(self, mark: Mark) -> None:
-        """Note a place that was read."""
-        self._read.append(mark)
-
-    def offset_at(self, place: int) -> tuple[str, str] | None:
-        """Return the offset of the newest place that is not behind this one; None where the session has read none."""
-        while self._read and self._read[0].place <= place:
-            self._passed.append(self._read.popleft())
-        return next((mark.offset for mark in reversed(self._passed) if mark.place <= place), None)
-
-    def number_at(self, place: int) -> int:
-        """Return the number of the newest record that is not behind a durable place, once; 0 for none."""
-        number = 0
-        while len(self._passed) and self._passed[0].place <= place:
-            number = self._passed[0].number
-            if len(self._passed) == 1:
-                # Its offset is still that of the checkpoint.
-                self._passed[0] = self._passed[0]._replace(number=0)
-                break
-            self._passed.popleft()
-        return number
 
 
 class Opened(NamedTuple):

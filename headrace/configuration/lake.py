@@ -287,7 +287,8 @@ class VerifiedSource(Section, frozen=True, kw_only=True):
 
     #: `interconnect`: the edge computes in the region, and nothing connects there; so it is for sources that this file does not
     #: name, too. `direct`: a connection to the database, one of those below; so it is as well where one is given alone.
-    via: Literal["interconnect", "direct"] | None = None
+    #: `sqlserver`, `oracle`, `db2`: a statement that `headrace verify` prints, with what it has to give there.
+    via: Literal["interconnect", "direct", "sqlserver", "oracle", "db2"] | None = None
     postgresql: PostgresqlConnection | None = None
     mariadb: VerifiedMysql | None = None
     mysql: VerifiedMysql | None = None
@@ -297,11 +298,18 @@ class VerifiedSource(Section, frozen=True, kw_only=True):
         given = sum(each is not None for each in (self.postgresql, self.mariadb, self.mysql))
         if given > 1 or (self.via == "direct" and not given):
             raise ValueError("give exactly one of 'postgresql', 'mariadb' and 'mysql'")
+        if given and self.by_hand is not None:
+            raise ValueError(f"'via' is {self.via!r}, so give none of 'postgresql', 'mariadb' and 'mysql'")
 
     @property
     def is_direct(self) -> bool:
         """Whether the database is connected to."""
         return self.via != "interconnect" and any((self.postgresql, self.mariadb, self.mysql))
+
+    @property
+    def by_hand(self) -> str | None:
+        """Return the engine at which a person runs a statement; None where the source's half is computed otherwise."""
+        return None if self.via in {None, "interconnect", "direct"} else self.via
 
 
 class LakeFile(File, frozen=True, kw_only=True):

@@ -118,9 +118,14 @@ class LakeAt:
 
     def treated(self, source: str, name: str) -> dict[str, str]:
         """Return what the edge's policy does to columns of a source's table, by its last schema record."""
+        schema = self.schema(source, name)
+        return schema.treated if schema is not None else {}
+
+    def schema(self, source: str, name: str) -> TableSchema | None:
+        """Return a source's table by its last schema record that was published; None for none."""
         table = self._state.tables.get(name)
         text = table.schemas.get(source) if table is not None else None
-        return TableSchema.parse(text).treated if text else {}
+        return TableSchema.parse(text) if text else None
 
     def problem(self, name: str) -> str | None:
         """Return why the load stopped at a table; None when it did not."""

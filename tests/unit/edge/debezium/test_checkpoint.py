@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from edge import agent
-from edge.debezium.checkpoint import COPY, DebeziumCheckpoint, place_of
-from edge.debezium.stream import Mark
+from edge.debezium.checkpoint import COPY, DebeziumCheckpoint, Mark, place_of
 from edge.engine import Adoption, CheckpointChanged
 from headrace.errors import NeedsOperator
 from headrace.position import Position

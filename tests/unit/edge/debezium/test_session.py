@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from edge.debezium.checkpoint import DebeziumCheckpoint, place_of
+from edge.debezium.checkpoint import DebeziumCheckpoint, Marks, place_of
 from edge.debezium.engine import DebeziumEngine
 from edge.debezium.frames import RECORD, SCHEMA
 from edge.debezium.session import DebeziumSession
-from edge.debezium.stream import Marks
 from edge.progress.notes import UNKNOWN_END
 from edge.records.batcher import Batcher
 from headrace.configuration.edge import EdgeFile

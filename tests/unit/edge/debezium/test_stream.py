@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from edge.debezium.checkpoint import place_of
+from edge.debezium.checkpoint import Marks, place_of
 from edge.debezium.frames import EngineRecord, FrameReader, read_frames
 from edge.debezium.rows import Rows
-from edge.debezium.stream import EngineStream, Marks
+from edge.debezium.stream import EngineStream
 from edge.postgres.envelope import Table
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
