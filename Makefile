@@ -122,7 +122,7 @@ object-store-jars: .setup/log-store ## Fetch the jars for a lake on S3 into .set
 
 .setup/object-store/ready: tests/object_store/requirements.txt
 	@$(PYTHON) -m venv .setup/object-store
-	@.setup/object-store/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@.setup/object-store/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 test-object-store: object-store-jars .setup/object-store/ready ## A lake on an S3 server: load, kill, resume, live, as of a time, maintain
@@ -130,7 +130,7 @@ test-object-store: object-store-jars .setup/object-store/ready ## A lake on an S
 
 .setup/registry/ready: tests/registry/requirements.txt
 	@$(PYTHON) -m venv .setup/registry
-	@.setup/registry/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@.setup/registry/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 test-registry: setup .setup/registry/ready ## Records in Avro with a real schema registry, Apicurio, Confluent's deserializers and Debezium's JDBC sink, and next to those of its connectors (fetches 490 MB once)
@@ -143,7 +143,7 @@ prove-log-store: object-store-jars .setup/object-store/ready ## Whether LOG_STOR
 
 .setup/containers/ready: tests/containers/requirements.txt
 	@$(PYTHON) -m venv .setup/containers
-	@.setup/containers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@.setup/containers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
 test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml with them, by podman: load, verify, alerts, kills (root, podman, runc, mmdebstrap)
@@ -152,7 +152,7 @@ test-containers: setup .setup/containers/ready ## Images, and docker-compose.yml
 .setup/kubernetes/ready: tests/kubernetes/requirements.txt | .setup/python
 	@mkdir -p .setup/kubernetes
 	@$(PYTHON) -m venv .setup/kubernetes/python
-	@.setup/kubernetes/python/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@.setup/kubernetes/python/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@command -v apt-get >/dev/null || { echo "no apt-get here: put etcd at .setup/kubernetes/etcd/usr/bin/etcd"; exit 1; }
 	@mkdir -p .setup/kubernetes/etcd
 	@cd .setup/kubernetes/etcd && apt-get download --quiet --quiet etcd-server 2>/dev/null && dpkg -x etcd-server_*.deb .
@@ -167,7 +167,7 @@ test-kubernetes: setup .setup/kubernetes/ready ## The Helm chart and its example
 
 .setup/consumers/ready: tests/consumers/requirements.txt tests/servers/jars.py | .setup/python
 	@$(PYTHON) -m venv .setup/consumers
-	@.setup/consumers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@.setup/consumers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@$(BIN)/python -m tests.servers.jars consumers
 	@touch $@
 
@@ -176,7 +176,8 @@ test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream'
 
 .setup/readers/ready: tests/readers/requirements.txt
 	@$(PYTHON) -m venv .setup/readers
-	@.setup/readers/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@.setup/readers/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r infra/images/build.txt
+	@.setup/readers/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --use-pep517 --require-hashes -r $<
 	@touch $@
 
 test-readers: setup .setup/readers/ready ## DuckDB's own extension for Delta, dbt, Jupyter with Spark's client, beeline and PyHive, at what loads write (900 MB of disk)
@@ -184,7 +185,7 @@ test-readers: setup .setup/readers/ready ## DuckDB's own extension for Delta, db
 
 .setup/debezium/ready: tests/debezium/requirements.txt tests/servers/mysql.py tests/servers/jars.py | .setup/python
 	@$(PYTHON) -m venv .setup/debezium
-	@.setup/debezium/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@.setup/debezium/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@$(BIN)/python -m tests.servers.jars connect
 	@$(BIN)/python -m infra.local.jars debezium-mysql
 	@$(BIN)/python -m infra.local.jars debezium-mariadb
@@ -223,7 +224,7 @@ test-monitoring: .setup/demo .setup/prometheus/ready ## Alerts fire by their cau
 	@$(BIN)/python -m pytest -q -p no:randomly tests/monitoring
 
 .setup/console/ready: tests/console/requirements.txt | .setup/python
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target .setup/console -r $<
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --target .setup/console --require-hashes -r $<
 	@command -v chromium >/dev/null || [ -n "$(CHROMIUM)" ] || { echo "put chromium on PATH (apt-get install chromium), or set CHROMIUM="; exit 1; }
 	@touch $@
 
@@ -269,6 +270,7 @@ pins: ## Resolve the newest versions that fit pyproject.toml (needs uv)
 	@$(PINS) -c requirements.txt --extra bridge -o infra/images/bridge.txt
 	@$(PINS) -c requirements.txt --extra spark --extra airflow --extra console --extra lineage -o infra/images/lake.txt
 	@echo mkdocs-material | $(PIN) - -o docs/requirements.txt
+	@for each in tests/*/requirements.in; do $(PIN) $$each -o $${each%.in}.txt || exit 1; done
 
 clean: ## Remove everything that set-up, runs and tests made
 	rm -rf .setup $(VENV) .headrace build dist *.egg-info edge/postgres/*.so

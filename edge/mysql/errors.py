@@ -95,14 +95,17 @@ def running(number: int, words: str, address: str, user: str) -> ReplicationErro
     return NotConnected(f"server {address}: {line}")
 
 
-def statement_failed(number: int, words: str, address: str) -> ReplicationError:
-    """Return the error of a question about a table, which an operator's own condition may be part of."""
-    line = first_line(words)
+def statement_failed(number: int, _words: str, address: str) -> ReplicationError:
+    """Return the error of a question about a table, which an operator's own condition may be part of.
+
+    The server's words quote values: of rows that a condition casts, and of the condition; and a function chooses its own.
+    """
     if number in _PASSING:
-        return Retryable(f"server {address}: {line}")
+        return Retryable(f"server {address}: a statement over the table was ended (error {number})")
     if number in _ENDING:
-        return NotConnected(f"server {address}: {line}")
-    # The server's words quote values: of rows that a condition casts, and of the condition.
+        return NotConnected(
+            f"server {address}: the connection ended during a statement over the table (error {number})"
+        )
     what = _STATEMENT_WRONG.get(number, "cannot be run")
     return NeedsOperator(
         f"server {address}: a statement over the table {what} (error {number})",

@@ -6,7 +6,7 @@ Guarantees the session settings that the decoder assumes, and that every failure
 
 import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,7 +18,7 @@ from psycopg.rows import tuple_row
 from edge.postgres.errors import connecting, running, statement_failed
 from edge.snapshot import ports
 from headrace.configuration.edge import Postgresql
-from headrace.errors import NotConnected
+from headrace.errors import NotConnected, ReplicationError
 
 __all__ = ["Diagnostic", "Error", "connect", "pq", "text"]
 
@@ -100,7 +100,7 @@ class Database(ports.Database):
             with self._own_path():
                 return self._connection.execute(query).fetchall()
         except Error as error:
-            raise statement_failed(error.sqlstate, str(error), self._address, self._user) from error
+            raise self._described(statement_failed, error) from error
 
     def copied(self, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool]:
         """Run a COPY to stdout; return its rows without line feeds, their size, and whether those are all.
@@ -132,7 +132,8 @@ class Database(ports.Database):
             state = text(result.error_field(pq.DiagnosticField.SQLSTATE)) if result is not None else ""
             if not (cancelled and state == _CANCELLED):
                 words = result.get_error_message() if result is not None else "the server ended the connection"
-                raise statement_failed(state or None, words, self._address, self._user)
+                context = text(result.error_field(pq.DiagnosticField.CONTEXT)) if result is not None else ""
+                raise statement_failed(state or None, words, self._address, self._user, context=context)
         return rows, size, not cancelled
 
     def value_within(self, seconds: float, query: str) -> str:
@@ -187,4 +188,8 @@ class Database(ports.Database):
         try:
             yield
         except Error as error:
-            raise running(error.sqlstate, str(error), self._address, self._user) from error
+            raise self._described(running, error) from error
+
+    def _described(self, describe: Callable[..., ReplicationError], error: Error) -> ReplicationError:
+        context = error.diag.context
+        return describe(error.sqlstate, str(error), self._address, self._user, context=context)

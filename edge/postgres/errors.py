@@ -2,7 +2,8 @@
 
 Errors of an open connection are known by their SQLSTATE. While connecting libpq gives words only: known sentences are an
 operator's matter, everything else is tried again. Messages of the server are passed on by their first line where its class of
-SQLSTATE has words of objects, files and processes alone; of all others, which may hold values of rows, only the SQLSTATE is.
+SQLSTATE has words of objects, files and processes alone; of all others, which may hold values of rows, only the SQLSTATE is; and
+of what comes out of a function, whose author chooses both.
 """
 
 import re
@@ -91,13 +92,18 @@ def connecting(words: str, address: str, user: str, database: str) -> Replicatio
     return NotConnected(f"database {address} cannot be reached: {line}")
 
 
-def running(state: str | None, words: str, address: str, user: str) -> ReplicationError:
-    """Return the error of a statement or stream that ended with this SQLSTATE and these words."""
-    if state is None or state[:2] in _NAMING:
+def running(state: str | None, words: str, address: str, user: str, *, context: str | None = None) -> ReplicationError:
+    """Return the error of a statement or stream that ended with this SQLSTATE and these words.
+
+    With a `context` of the server's it came out of a function, by `raise` with any SQLSTATE, or of a statement that one made.
+    """
+    if context:
+        line, words = f"SQLSTATE {state}: {_WITHHELD['P0']}", ""
+    elif state is None or state[:2] in _NAMING:
         line = _first_line(words)
     else:
         line = f"SQLSTATE {state}: {_WITHHELD.get(state[:2], 'the server failed (its log has its words)')}"
-    if state == "55006":
+    if state == "55006" and not context:
         slot, pid = re.search(r'slot "([^"]*)"', words), re.search(r"PID (\d+)", words)
         return SlotTaken(f"database {address}: {line}", slot[1] if slot else "", int(pid[1]) if pid else 0)
     if state == "42501":
@@ -139,7 +145,9 @@ def stream_failed(state: str | None, words: str, address: str, user: str) -> Rep
     return StreamFailed(error.message, may_pass=state[:2] == "53")
 
 
-def statement_failed(state: str | None, words: str, address: str, user: str) -> ReplicationError:
+def statement_failed(
+    state: str | None, words: str, address: str, user: str, *, context: str | None = None
+) -> ReplicationError:
     """Return the error of a question that an operator's own condition is part of."""
     if state is not None and state[:2] in {"0A", "22", "2B", "38", "39", "42", "54", "P0"} and state != "42501":
         # The server's words quote values: of rows that a condition or a row filter casts, and of the condition.
@@ -149,7 +157,7 @@ def statement_failed(state: str | None, words: str, address: str, user: str) -> 
             hint="Check the condition that was given, the row filter of the publication, and the table's columns and policies. "
             "The server's log has its own words.",
         )
-    return running(state, words, address, user)
+    return running(state, words, address, user, context=context)
 
 
 def _first_line(words: str) -> str:

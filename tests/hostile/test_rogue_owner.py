@@ -9,6 +9,8 @@ from contextlib import closing
 import psycopg2
 import pytest
 
+from edge.postgres.connection import Database
+from headrace.errors import NeedsOperator, ReplicationError
 from infra.local.server import free_port
 from tests.edge.fix_edge import ids
 from tests.rules.waiting import eventually
@@ -162,6 +164,47 @@ def test_nothing_that_an_owner_made_runs_with_the_rights_of_the_edge(watched, da
 
     assert database.execute("select distinct who from hits.hits") == []
     owner.close()
+
+
+#: An SQLSTATE of each class whose words are passed on where they are the server's own.
+_STATES = ("08006", "25006", "28000", "3D000", "3F000", "40001", "42501", "42P01", "53400", "55006", "57014", "58030")
+_CARD = "4929-1234-5678-9012"
+_REFUSING = """
+create function public.refusing(value text, state text) returns boolean language plpgsql as $$
+begin raise '%; slot "%" is active for PID 1', value, value using errcode = state; end $$;
+create function public.naming(value text) returns boolean language plpgsql as $$
+begin execute format('select 1 from %I', value); return true; end $$;
+"""
+
+
+def test_words_that_a_function_chooses_are_in_no_error_whatever_its_sqlstate(watched, database):
+    """S12: `raise … using errcode` of a class that names objects brought a value into log, status and answers."""
+    owner = Owner(database)
+    assert owner.act(_REFUSING)
+    assert owner.act(f"create table cards (card text primary key); insert into cards values ('{_CARD}')")
+    assert owner.act("grant select on cards to public")
+    connection = Database(watched.config.source.postgresql, "jakarta/bank")
+    try:
+        for condition in (*(f"public.refusing(card, '{state}')" for state in _STATES), "public.naming(card)"):
+            for ask in (
+                lambda condition=condition: connection.checked_rows(f"select 1 from public.cards where {condition}"),
+                lambda condition=condition: connection.copied(
+                    f"copy (select card from public.cards where {condition}) to stdout", 1 << 20
+                ),
+                # as an event trigger would, within what makes something
+                lambda condition=condition: connection.alter(f"select 1 from public.cards where {condition}"),
+            ):
+                with pytest.raises(ReplicationError) as caught:
+                    ask()
+                error = caught.value
+                assert _CARD not in f"{error.message} {error.hint} {vars(error)}"
+                assert "SQLSTATE" in error.message
+        # What the server says itself is passed on.
+        with pytest.raises(NeedsOperator, match='relation "public.none" does not exist'):  # noqa: RUF043 - the point is one.
+            connection.rows("select * from public.none")
+    finally:
+        connection.close()
+        owner.close()
 
 
 def test_whatever_an_owner_makes_and_writes_the_edge_goes_on_and_honest_rows_arrive(watched, database, interconnect):
