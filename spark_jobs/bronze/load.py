@@ -110,7 +110,7 @@ def load(
 def reach(spark: SparkSession, lake: LakeFile, stream: str, version: int | None = None) -> dict[str, str] | None:
     """Return up to where all of each source is in the table; None where a stream has one topic: all that is there counts.
 
-    Of a version that is read, or read before the newest version is, since later ones reach further.
+    Of the version that is read: a later one may reach less far, where a topic has joined that could not be seen before.
     """
     per_table = lake.stream(stream).topic_per_table
     return offsets.read_reached(spark, table_path(lake, stream), topic_per_table=per_table, version=version)

@@ -129,7 +129,7 @@ class Sink:
 
     def write(self, batch: Batch, topics: list[Topic]) -> None:
         """Read a batch from Kafka and commit it with its note."""
-        after = self._passed(held_after(self.progress, topics, batch))
+        after = self._passed(self._joined(held_after(self.progress, topics, batch)))
         info = self._learn(batch, lambda: self._write(batch, after))
         metrics = info.get("operationMetrics") or {}
         self.records += int(metrics.get("numOutputRows", 0))
@@ -204,6 +204,17 @@ class Sink:
 
     def _commit(self, frame: DataFrame, after: Progress) -> tuple[Progress, dict[str, Any]]:
         return commit(self._spark, table_path(self._lake, self._stream), self._stream, frame, self.progress, after)
+
+    def _joined(self, after: Progress) -> Progress:
+        """Return the progress without positions where a topic joins it.
+
+        One that was there and could not be seen may have records before them: they hold again once its end is passed.
+        """
+        joined = after.topics.keys() - self.progress.topics.keys()
+        if after.positions is None or not joined:
+            return after
+        self._reaches = [reach for reach in self._reaches if joined <= {topic for topic, _ in reach.heads}]
+        return replace(after, positions={})
 
     def _passed(self, progress: Progress) -> Progress:
         """Return the progress with the newest positions whose ends it has passed."""

@@ -144,8 +144,10 @@ def find_moment(spark: SparkSession, lake: LakeFile, stream: str, when: datetime
 
 def high_watermarks(spark: SparkSession, lake: LakeFile, stream: str, when: datetime) -> Positions:
     """Return each source's last position that ends a transaction, before any that committed after the moment."""
-    reached = bronze.reach(spark, lake, stream)
-    every = spark.read.format("delta").load(bronze.table_path(lake, stream)).filter(F.col("op").isNotNull())
+    path = bronze.table_path(lake, stream)
+    version = delta_log.version(spark, path)
+    reached = bronze.reach(spark, lake, stream, version)
+    every = spark.read.format("delta").option("versionAsOf", version).load(path).filter(F.col("op").isNotNull())
     low = _published_by(spark, lake, stream, every, when)
     changes = every.filter(batch_profile.within(low, reached)) if low or reached is not None else every
     later = changes.filter(F.col("commit_time") > F.lit(when)).groupBy("source").agg(F.min("position").alias("later"))

@@ -98,7 +98,6 @@ def moment(
         return None
     published.refuse_removed(base.positions, base.bronze_removed, f"stream {base.stream!r} at that point")
     base = published.known_versions(spark, path, base)
-    committed = bronze.reach(spark, lake, base.stream)
     version, beyond, ahead, sources = delta_log.version(spark, path), {}, None, {}
     # With what is unfinished: its end may be in Kafka.
     since = held_back.unpublished_since(base)
@@ -120,6 +119,7 @@ def moment(
     else:
         raw = increment.rows(spark, path, since, version)
     try:
+        committed = bronze.reach(spark, lake, base.stream, version)
         new = batch_profile.profile(raw, base.positions, upto, committed=committed).without(base.dropped)
     except Exception:
         raw.unpersist()

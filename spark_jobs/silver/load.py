@@ -129,8 +129,8 @@ def _load_part(
         if not delta_log.is_table(spark, path):
             return SilverReport(stream=stream, seconds=monotonic() - began), False
         before = published.known_versions(spark, path, published.latest(spark, lake, stream))
-        committed = bronze_job.reach(spark, lake, stream)
         newest = delta_log.version(spark, path)
+        committed = bronze_job.reach(spark, lake, stream, newest)
         lagging = held_back.find_lagging(spark, lake, before)
         bronze_version = before.bronze_version
         idle = not (tables_load.to_try(lake, before, lagging) or expectations.is_outdated(lake, before))

@@ -1,5 +1,7 @@
 """Which positions a note of bronze has, where tables have topics of their own."""
 
+from dataclasses import replace
+
 from spark_jobs.bronze.sink import Sink
 from spark_jobs.kafka.client import Place
 from spark_jobs.kafka.topics import Reach
@@ -45,6 +47,24 @@ def test_nothing_is_noted_before_its_ends_are_passed():
 def test_a_position_never_goes_back_and_is_kept_when_kafka_has_forgotten_it():
     sink = make_sink(9, 9, reach(9, 9, j="a"), positions={J: "b", L: "x"})
     assert sink._passed(sink.progress) == sink.progress
+
+
+def test_positions_are_forgotten_until_a_topic_that_joined_is_passed():
+    """Its records may be before them: their second half was passed over where it came in two batches."""
+    hidden = Place("bank.public.hidden", 0)
+    former, now = reach(9, 9, j="b"), reach(9, 9, j="c")
+    now.heads[hidden] = 7
+    sink = make_sink(9, 9, former, now, positions={J: "a", L: "x"})
+
+    def with_hidden(offset):
+        return replace(sink.progress, topics=sink.progress.topics | {hidden.topic: Held({0: offset})})
+
+    # when half of it is there
+    half = sink._passed(sink._joined(with_hidden(4)))
+    assert half.positions == {}
+    # then what was observed without it counts no more, and the rest brings them back
+    sink.progress = half
+    assert sink._passed(sink._joined(with_hidden(7))).positions == {J: "c"}
 
 
 def test_a_stream_of_one_topic_notes_no_positions():
