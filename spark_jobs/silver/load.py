@@ -144,8 +144,7 @@ def _load_part(
             if few:
                 # All tables read these rows.
                 raw = persist(raw.coalesce(1))
-            if committed is not None:
-                check_topics(spark, lake, before, raw, committed)
+            committed, unread = wait_for_topics(spark, lake, before, raw, committed)
             applied = before.partitions if since is not None else None
             new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied)
             if passed_over := new.tables() & before.dropped.keys():
@@ -207,7 +206,7 @@ def _load_part(
         changes={name: done.changes for name, done in results.items() if done.changes},
         versions={name: after.tables[name].version for name, done in results.items() if done.changes},
         waiting={source: rest.changes for source, rest in left.items() if rest.changes},
-        problems=_problems(after),
+        problems=unread | _problems(after),
         failed={name: why for name, why in failed.items() if after.tables[name].problem is None},
         warnings=_new_warnings(before, after),
         group=group,
@@ -254,35 +253,64 @@ def _problems(state: Published) -> dict[str, str]:
     return {name: table.problem for name, table in state.tables.items() if table.problem is not None}
 
 
-def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions) -> None:
-    """Raise NeedsOperator for a table whose topic is not read, or a source whose position is not read."""
+def wait_for_topics(
+    spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions | None
+) -> tuple[Positions | None, dict[str, str]]:
+    """Return up to where all of each source is in bronze, and why tables stop whose topics are not read, by table.
+
+    A stream of one topic has no such positions.
+
+    A source is held before what first describes such a table: its changes could be anywhere behind that. Others go on. Raises
+    NeedsOperator for a source whose position is not read.
+    """
+    if committed is None:
+        return None, {}
     stream = before.stream
     # Marks of a copy go ahead of no change, and have a transaction of their own.
     needed = F.col("op").isNotNull() | F.col("transaction_id").isNull()
     rows = new.filter(F.col("source").isNotNull() & needed).groupBy("source", "table")
     within = batch_profile.within(before.positions) & batch_profile.within({}, committed)
     seen = rows.agg(
-        F.bool_or(within).alias("new"), F.bool_or(within & F.col("op").isNotNull()).alias("changed")
+        F.min(F.when(within, F.col("position"))).alias("first"),
+        F.bool_or(within & F.col("op").isNotNull()).alias("changed"),
     ).collect()
     if strangers := sorted({row["source"] for row in seen} - set(lake.stream(stream).sources)):
         raise NeedsOperator(
             f"stream {stream!r} has records of {', '.join(strangers)}, which its 'sources' do not name",
             hint="Add them to the stream's sources in the lake's file: a source is shown up to its committed position.",
         )
-    without = {row["table"] for row in seen if row["table"] and row["new"] and not row["changed"]}
-    if not without:
-        return
-    refuse_unread(lake, stream, without, offsets.read(spark, bronze_job.table_path(lake, stream)))
-
-
-def refuse_unread(lake: LakeFile, stream: str, without: Collection[str], held: Progress | None) -> None:
-    """Raise NeedsOperator for tables without a change whose topics are not read; not where it is unknown which ones are."""
-    if held is None:
-        return
-    topics = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
-    if missing := [f"{topic} (table {name})" for name, topic in topics.items() if topic not in held.topics]:
-        raise NeedsOperator(
-            f"stream {stream!r} has changes that are in no topic that the lake sees: {', '.join(missing)}",
-            hint="Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's "
-            "file with the bridge's. Then replay bronze: 'headrace lake replay STREAM --layer bronze'.",
+    announced = [row for row in seen if row["table"] and row["first"] and not row["changed"]]
+    if not announced:
+        return committed, {}
+    held = offsets.read(spark, bronze_job.table_path(lake, stream))
+    unread = find_unread(lake, stream, {row["table"] for row in announced}, held)
+    first: dict[str, str] = {}
+    for row in announced:
+        if row["table"] in unread:
+            first[row["source"]] = min(row["first"], first.get(row["source"], row["first"]))
+    limited, problems = dict(committed), {}
+    for source, position in first.items():
+        own = new.filter((F.col("source") == source) & (F.col("position") < position)).agg(F.max("position")).first()
+        assert own is not None
+        limited[source] = max(own[0] or "", before.positions.get(source, ""))
+    for table, topic in unread.items():
+        sources = sorted(row["source"] for row in announced if row["table"] == table)
+        problems[table] = (
+            f"{table} has changes that are in no topic that the lake sees: {topic}. {', '.join(sources)}, which sends it, is "
+            f"held before position {first[sources[0]]}; other sources go on. {_UNREAD}"
         )
+    return limited, problems
+
+
+_UNREAD = (
+    "Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's file with the "
+    "bridge's: the next load takes what is there."
+)
+
+
+def find_unread(lake: LakeFile, stream: str, tables: Collection[str], held: Progress | None) -> dict[str, str]:
+    """Return the topics of those of the tables whose topics are not read; none where it is unknown which ones are."""
+    if held is None:
+        return {}
+    topics = {name: topic_of(lake.prefix(stream), name) for name in sorted(tables)}
+    return {name: topic for name, topic in topics.items() if topic not in held.topics}

@@ -16,7 +16,7 @@ from spark_jobs.query import engine, published_tables
 from spark_jobs.state import offsets
 from tests.rules.waiting import eventually
 
-J = "jakarta/bank"
+J, L = "jakarta/bank", "london/bank"
 ACCOUNTS, TELLERS, FRESH = "public.accounts", "public.tellers", "public.fresh"
 
 
@@ -32,9 +32,9 @@ def tables(kafka, topic):
     """Return a function that makes the topics of tables."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
 
-    def make(own, *names, **config):
+    def make(own, *names, partitions=1, **config):
         for name in [f"{own}.{name}" for name in names]:
-            admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(60)
+            admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(60)
             eventually(lambda name=name: name in admin.list_topics(timeout=60).topics)
 
     return make
@@ -126,21 +126,36 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     sql_engine.close()
 
 
-def test_topics_that_cannot_be_loaded_are_refused(spark, feed, lake_file, tables, kafka, loaded, monkeypatch):
+def test_a_source_waits_for_a_topic_that_is_not_seen_and_others_go_on(
+    spark, feed, lake_file, tables, kafka, loaded, monkeypatch
+):
     # given
-    source = feed(topic_per_table=True)
-    tables(source.topic, ACCOUNTS, TELLERS)
+    source = feed(topic_per_table=True, partitions=2)
+    other = feed(L, into=source.topic, partition=1, topic_per_table=True)
+    tables(source.topic, ACCOUNTS, TELLERS, partitions=2)
     lake = lake_file(bank=source.topic, topic_per_table=True)
-    source.commit(source.schema(), source.schema(table=TELLERS), *both(source, 1, "a"))
+    source.commit(source.schema(), source.insert(ACCOUNTS, id=1, name="a", balance="1.00"))
+    source.commit(source.schema(table=TELLERS), *both(source, 2, "b"))
+    other.commit(other.schema(), other.insert(ACCOUNTS, id=1, name="l", balance="1.00"))
     # when the lake does not see one of them
     hidden = f"{source.topic}.{TELLERS}"
     heads = asking.heads
     monkeypatch.setattr(
         asking, "heads", lambda connection, belongs: heads(connection, lambda name: name != hidden and belongs(name))
     )
-    with pytest.raises(NeedsOperator, match=f"in no topic that the lake sees: {hidden}"):
-        loaded(lake)
+    for number in (2, 3):
+        report = load.run(spark, lake, "bank")
+        assert f"in no topic that the lake sees: {hidden}" in report.silver.problems[TELLERS]
+        with pytest.raises(NeedsOperator, match=f"{J}, which sends it, is held before position"):
+            report.check()
+        other.commit(other.insert(ACCOUNTS, id=number, name="l", balance="1.00"))
+    assert names(spark, lake, ACCOUNTS) == ["a", "l", "l"]
+    # then it goes on where the topic is seen, in batches that end within it
     monkeypatch.undo()
+    source.commit(*both(source, 3, "c"))
+    assert loaded(lake_file(bank=source.topic, topic_per_table=True, records_per_batch=1)).problems == {}
+    assert names(spark, lake, ACCOUNTS) == ["a", "b", "c", "l", "l", "l"]
+    assert names(spark, lake, TELLERS) == ["b", "c"]
     # and when one is compacted
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.delete_topics([hidden])[hidden].result(60)
