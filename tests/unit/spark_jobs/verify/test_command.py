@@ -87,3 +87,12 @@ def test_a_password_that_is_not_there(refuse):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(ConfigurationError, match="cannot be read"):
         verify.main(["--config", str(tmp_path / "absent.toml")], standalone_mode=False)
+
+
+def test_a_source_by_hand_is_connected_to_by_nobody(refuse, tmp_path):
+    path = tmp_path / "lake.toml"
+    path.write_text(FILE + '[sources."jakarta/sales"]\nvia = "oracle"\n')
+    (_, sales) = load(path, LakeFile).sources.values()
+    assert (sales.by_hand, sales.is_direct) == ("oracle", False)
+    path.write_text(FILE + '[sources."london/bank"]\nvia = "db2"\nmysql = { host = "h", user = "u" }\n')
+    assert "'via' is 'db2', so give none" in refuse("bank").message
