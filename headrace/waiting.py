@@ -5,15 +5,17 @@ the event's own lock, in `wait`; `set` would then wait for that lock, and the pr
 
 Wakes a thread that waits in a poll; safe to notify from any thread and from a signal handler.
 Jittered exponential back-off: how long to pause before the next attempt (full jitter, after Brooker, 2015).
-Answers that are waited for at most for a while.
+Answers that are waited for at most for a while, and sockets that are shut down after that.
 """
 
 import contextlib
 import os
 import random
+import socket
+import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -138,3 +140,24 @@ class BoundedAnswer:
             return self._future.result(left if timeout is None else min(left, timeout))
         except TimeoutError:
             raise self._timed_out() from None
+
+
+@contextlib.contextmanager
+def hanging_up(seconds: float, descriptor: Callable[[], int]) -> Iterator[None]:
+    """Shut a connection's socket down where what is within takes longer: its driver's call ends with an error of its own.
+
+    A time limit of a driver's is for each read: a server that sends a byte now and then is none too slow for it.
+    """
+
+    def hang_up() -> None:
+        # The thread that waits holds the connection itself.
+        with contextlib.suppress(Exception), socket.socket(fileno=os.dup(descriptor())) as own:
+            own.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(seconds, hang_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -18,6 +18,7 @@ from edge.mysql.errors import connecting, running, statement_failed
 from edge.snapshot import ports
 from headrace.configuration.edge import Mysql
 from headrace.errors import NotConnected, ReplicationError
+from headrace.waiting import hanging_up
 
 __all__ = ["DictCursor", "Error", "MySQLError", "connect", "number_and_text"]
 
@@ -51,6 +52,10 @@ def number_and_text(error: MySQLError) -> tuple[int, str]:
     return (number, str(words[0]) if words else "") if isinstance(number, int) else (0, str(number))
 
 
+#: How long an answer may take to arrive, in seconds; a read of it has `read_timeout`.
+_ANSWER_SECONDS = 120.0
+
+
 class Database(ports.Database):
     """An ordinary connection, for queries and for `init`."""
 
@@ -66,13 +71,13 @@ class Database(ports.Database):
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows, none for a statement without a result."""
-        with self._translate(), self._connection.cursor() as cursor:
+        with self._translate(), self._bounded(), self._connection.cursor() as cursor:
             cursor.execute(query, parameters or None)
             return list(cursor.fetchall())
 
     def dictionaries(self, query: str) -> list[dict[str, Any]]:
         """Run a statement and return its rows by the names of their columns."""
-        with self._translate(), self._connection.cursor(DictCursor) as cursor:
+        with self._translate(), self._bounded(), self._connection.cursor(DictCursor) as cursor:
             cursor.execute(query)
             return list(cursor.fetchall())
 
@@ -88,6 +93,10 @@ class Database(ports.Database):
 
     def _problem(self, number: int, words: str) -> ReplicationError:
         return running(number, words, self._address, self._user)
+
+    def _bounded(self, seconds: float | None = None) -> contextlib.AbstractContextManager[None]:
+        """End the connection where an answer does not come in time."""
+        return hanging_up(seconds or _ANSWER_SECONDS, lambda: int(self._connection._sock.fileno()))  # noqa: SLF001 - as above.
 
     @contextlib.contextmanager
     def _translate(self) -> Iterator[None]:
@@ -128,6 +137,10 @@ class SnapshotConnection(Database):
         with self._translate():
             connection._execute_command(_QUERY, statement)  # noqa: SLF001 - the driver's own answer decodes every value.
             connection._sock.settimeout(_SILENCE_SECONDS)  # noqa: SLF001 - as above.
+        with self._bounded(_SILENCE_SECONDS):
+            return self._rows(limit_bytes)
+
+    def _rows(self, limit_bytes: int) -> tuple[list[bytes], int, bool]:
         packets = self._packets()
         rows: list[bytes] = []
         size = 0

@@ -7,7 +7,7 @@ Guarantees the session settings that the decoder assumes, and that every failure
 import select
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import psycopg
@@ -19,6 +19,7 @@ from edge.postgres.errors import connecting, running, statement_failed
 from edge.snapshot import ports
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NotConnected, ReplicationError
+from headrace.waiting import hanging_up
 
 __all__ = ["Diagnostic", "Error", "connect", "pq", "text"]
 
@@ -31,6 +32,9 @@ _SETTINGS = {
 }
 #: Of an ordinary connection, which is idle for as long as nothing has to be looked up.
 _ORDINARY = {"statement_timeout": "60s", "idle_session_timeout": "0"}
+#: How long an answer, and the rows of a chunk, may take to arrive, in seconds: the server itself ends a statement after 60, and a
+#: chunk after ten minutes. One that sends a byte now and then would keep the edge for ever.
+_ANSWER_SECONDS, _ROWS_SECONDS = 120.0, 900.0
 #: A peer that vanished without closing its connection is noticed within about 25 s.
 _KEEPALIVES = {
     "keepalives": 1,
@@ -79,25 +83,31 @@ class Database(ports.Database):
         self._address = str(config)
         self._user = config.user
         self._connection = connect(config, source)
-        with self._translated():
+        self._is_patient = False
+        with self._translated(), self._bounded():
             self._connection.execute(_SERVERS_PATH)
         self.version = self._connection.info.server_version
 
     def rows(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows, none for a statement without a result."""
-        with self._translated():
+        with self._translated(), self._bounded():
             cursor = self._connection.execute(query, parameters or None)
             return cursor.fetchall() if cursor.description else []
 
+    def wait_for_all(self) -> None:
+        """Have statements take any time from now on: a command waits for what others, or a whole log, take."""
+        self.rows("set statement_timeout = 0")
+        self._is_patient = True
+
     def alter(self, statement: str) -> None:
         """Run a statement that makes, alters or drops something, all names with their schemas, or commits that."""
-        with self._translated(), self._own_path():
+        with self._translated(), self._bounded(), self._own_path():
             self._connection.execute(statement)
 
     def checked_rows(self, query: str) -> list[tuple[Any, ...]]:
         """Run a query that an operator's own condition is part of, which may be wrong: then raise NeedsOperator."""
         try:
-            with self._own_path():
+            with self._bounded(), self._own_path():
                 return self._connection.execute(query).fetchall()
         except Error as error:
             raise self._described(statement_failed, error) from error
@@ -109,24 +119,24 @@ class Database(ports.Database):
         """
         raw = self._connection.pgconn
         rows: list[bytes] = []
-        size, cancelled = 0, False
+        size, cancelled, until = 0, False, time.monotonic() + _ROWS_SECONDS
         with self._translated(), self._own_path():
             raw.send_query(statement.encode())
-            result = self._result()
+            result = self._result(until)
             if result is not None and result.status == pq.ExecStatus.COPY_OUT:
                 get, add = raw.get_copy_data, rows.append
                 while (read := get(1))[0] >= 0:
                     length, row = read
                     if length == 0:
-                        self._wait()
+                        self._wait(until)
                     elif not cancelled:
                         add(bytes(row[:-1]))
                         size += length
                         if size > limit_bytes:
                             raw.get_cancel().cancel()
                             cancelled = True
-                result = self._result()
-            while self._result() is not None:
+                result = self._result(until)
+            while self._result(until) is not None:
                 pass
         if result is None or result.status != pq.ExecStatus.COMMAND_OK:
             state = text(result.error_field(pq.DiagnosticField.SQLSTATE)) if result is not None else ""
@@ -156,21 +166,27 @@ class Database(ports.Database):
         """Close the connection."""
         self._connection.close()
 
-    def _result(self, until: float | None = None) -> pq.abc.PGresult | None:
+    def _result(self, until: float) -> pq.abc.PGresult | None:
         raw = self._connection.pgconn
         while raw.is_busy():
             self._wait(until)
         return raw.get_result()
 
-    def _wait(self, until: float | None = None) -> None:
-        """Wait for more of an answer, until a time of the monotonic clock if there is one; other threads run meanwhile."""
-        left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+    def _wait(self, until: float) -> None:
+        """Wait for more of an answer, until a time of the monotonic clock; other threads run meanwhile."""
         # `select` takes no descriptor beyond 1,023.
         poll = select.poll()
         poll.register(self._connection.pgconn.socket, select.POLLIN)
-        if not poll.poll(left):
+        left = until - time.monotonic()
+        if left <= 0 or not poll.poll(left * 1000):
             raise NotConnected(f"database {self._address} did not answer in time")
         self._connection.pgconn.consume_input()
+
+    def _bounded(self) -> AbstractContextManager[None]:
+        """End the connection where an answer does not come in time."""
+        if self._is_patient:
+            return nullcontext()
+        return hanging_up(_ANSWER_SECONDS, lambda: self._connection.pgconn.socket)
 
     @contextmanager
     def _own_path(self) -> Iterator[None]:

@@ -177,7 +177,7 @@ class SourceSetup(NamedTuple):
         for waited in self.database.rows(_WRITING):
             self.report("Waits for {}, which has been writing since {}".format(*waited))
         # It takes as long as they do, and prepared ones end when somebody ends them.
-        self.database.rows("set statement_timeout = 0")
+        self.database.wait_for_all()
         more = ", failover => true" if self.names.failover else ""
         lsn = self.database.value(
             f"select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput'{more})",  # noqa: S608 - ours.
@@ -295,7 +295,7 @@ class PostgresRetirement:
             return f"slot {slot.name} is lost: the server removed log from {format_lsn(slot.confirmed)} on that was not sent"
         try:
             # As long as decoding what the slot retains takes.
-            self._database.rows("set statement_timeout = 0")
+            self._database.wait_for_all()
             count = self._database.value(_UNSENT, slot.name, self._publication, checkpoint.confirmed_lsn)
         except (NeedsOperator, NotConnected) as error:
             return f"whether slot {slot.name} still holds changes could not be read: {error.message}"

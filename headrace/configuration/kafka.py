@@ -122,6 +122,7 @@ _COMMITTED = "only committed records may be read"
 _GROUP = "who serves which source rests on it"
 _CHECKED = "brokers' certificates and names are always checked"
 _TUNED = "Headrace sets it itself"
+_NEW_TLS = "TLS is 1.2 or newer"
 
 #: What neither client may be given, by its name, or by its beginning with a dot at the end.
 _BOTH = {
@@ -196,6 +197,8 @@ _JAVA = {
     "interceptor.classes": "Spark refuses it",
     "ssl.truststore.": "[kafka] authority has it",
     "ssl.keystore.": "[kafka] certificate and key have it",
+    "ssl.protocol": _NEW_TLS,
+    "ssl.enabled.protocols": _NEW_TLS,
 }
 
 

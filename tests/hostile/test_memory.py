@@ -6,15 +6,20 @@ most once it is decoded, or is as large as a message may be.
 
 import random
 import re
+import threading
+import tracemalloc
 from functools import partial
 from pathlib import Path
 
 import pytest
 from proton import Delivery
 
+from edge.requests.service import Handler, KnownRequests, RequestService
+from headrace.amqp.links import Accept, Release
 from headrace.amqp.transport import Message
 from headrace.batch import CONTENT_ENCODING, MOST_RECORDS
 from headrace.position import Position
+from headrace.requests import LARGEST_REQUEST, encode, new_request
 from tests.amqp.peer import Peer
 from tests.hostile.bodies import BATCHES, EPOCH, body, properties
 from tests.rules.waiting import eventually
@@ -189,3 +194,26 @@ def test_300_sources_that_send_their_most_at_once_stay_within_the_budget_of_a_br
     assert {condition for crowd in groups for _, condition in crowd.closed} <= {"amqp:resource-limit-exceeded"}
     assert memory < _MEMORY
     assert bridge.terminate() == 0
+
+
+def test_a_flood_of_the_largest_requests_costs_an_edge_bounded_memory(tmp_path):
+    """S8: measured, where others count. Two handle, eight of a kind wait, and what is refused has an answer of some bytes."""
+    release = threading.Event()
+    handlers = {
+        kind: Handler(lambda _request: (release.wait(60) and 0, "x" * 1_000_000)) for kind in ("status", "verify")
+    }
+    service = RequestService("a/one", handlers, handlers, KnownRequests(tmp_path))
+    largest = {"x": "y" * (LARGEST_REQUEST - 1000)}
+    bodies = (encode(new_request("a/one", kind, "ann", 60, largest)) for _ in range(300) for kind in handlers)
+    tracemalloc.start()
+    try:
+        outcomes = [type(service.receive(body)) for body in bodies]
+        release.set()
+        eventually(lambda: service.answers.is_full, saying="answers wait")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        service.stop(30)
+    # Of 157 MB that came a few requests are held, and the answers that are made of them.
+    assert set(outcomes) <= {Accept, Release}
+    assert peak < 48 << 20, f"{peak >> 20} MB"

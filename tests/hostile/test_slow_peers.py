@@ -2,12 +2,20 @@
 
 import contextlib
 import socket
+import time
 import urllib.request
 
 import pytest
 
 from bridge.amqp import connections
+from bridge.kafka.client import admin
+from bridge.kafka.topics import Wanted, check
+from edge.mysql import connection as mysql
+from edge.postgres import connection as postgres
 from headrace.amqp import connection
+from headrace.configuration.bridge import Kafka
+from headrace.configuration.edge import Mysql, Postgresql
+from headrace.errors import NotConnected
 from headrace.metrics import endpoint as endpoints
 from headrace.metrics.endpoint import Endpoint
 from headrace.status.answer import Health
@@ -189,3 +197,66 @@ def test_a_request_that_fails_at_an_endpoint_of_metrics_is_in_the_log_unless_its
     assert len(errors) == lines
     assert all("the endpoint of metrics of 127.0.0.1 is refused: ValueError at " in each for each in errors)
     assert "Traceback" not in capfd.readouterr().err
+
+
+def slow_database(database, wires, mark=b"", **changes):
+    """Return how an edge reaches a database whose answers become slow at some bytes."""
+    wire = wires(database.postgres.port, mark, backwards=True)
+    return Postgresql(**given(database) | changes, port=wire.port, sslmode="disable")
+
+
+def given(database):
+    return {"host": "127.0.0.1", "database": database.name, "user": "postgres", "slot": "s", "publication": "p"}
+
+
+def test_a_database_that_is_slow_in_its_answers_ends_its_connection_and_not_the_edge(database, wires, monkeypatch):
+    """The server's statement_timeout is no limit for who sends the answer: the thread that captures waited for ever."""
+    monkeypatch.setattr(postgres, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(postgres, "_ROWS_SECONDS", 1.0)
+    slowly = "select 'slowly' || repeat('x', 100000) as a"
+    for ask in (
+        lambda asked: asked.rows(slowly),
+        lambda asked: asked.checked_rows(slowly),
+        lambda asked: asked.alter(slowly),
+        lambda asked: asked.copied(f"copy ({slowly}) to stdout", 1 << 20),
+        lambda asked: asked.value_within(1.0, slowly),
+    ):
+        asked = postgres.Database(slow_database(database, wires, b"slowly"), SLOW)
+        with pytest.raises(NotConnected):
+            ask(asked)
+        asked.close()
+    with pytest.raises(NotConnected):
+        postgres.Database(slow_database(database, wires, connect_timeout=2), SLOW)
+    # What waits for all transactions of a server, in a command, has no limit here either.
+    patient = postgres.Database(Postgresql(**given(database), port=database.postgres.port), SLOW)
+    patient.wait_for_all()
+    assert patient.rows("select pg_sleep(1.5), 1")[0][1] == 1
+    patient.close()
+
+
+def test_a_mariadb_that_is_slow_in_its_answers_ends_its_connection_and_not_the_edge(maria, wires, monkeypatch):
+    """As above: the driver's limit is for each read, whatever it brings."""
+    monkeypatch.setattr(mysql, "_ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(mysql, "_SILENCE_SECONDS", 1.0)
+    slowly = "select concat('slow', 'ly', repeat('x', 100000)) as a"
+    for kind, ask in (
+        (mysql.Database, lambda asked: asked.rows(slowly)),
+        (mysql.Database, lambda asked: asked.dictionaries(slowly)),
+        (mysql.SnapshotConnection, lambda asked: asked.selected(slowly, 1 << 20)),
+    ):
+        wire = wires(maria.server.port, b"slowly", backwards=True)
+        asked = kind(Mysql(host="127.0.0.1", port=wire.port, user="root", server_id=9, sslmode="disable"), SLOW)
+        with pytest.raises(NotConnected):
+            ask(asked)
+        asked.close()
+
+
+def test_a_broker_of_kafka_s_that_is_slow_is_one_that_cannot_be_reached(kafka, wires):
+    _, _, port = kafka.bootstrap.rpartition(":")
+    wire = wires(int(port), backwards=True)
+    client = admin(Kafka(bootstrap=f"127.0.0.1:{wire.port}"))
+    began = time.monotonic()
+    with pytest.raises(NotConnected):
+        check(client, {"any": Wanted(1)}, timeout=3)
+    assert wire.dripped
+    assert time.monotonic() - began < 30

@@ -1,8 +1,6 @@
 """Identity on the interconnect, over real TLS: who is let in, for what, and what is said to those who are not."""
 
 import shutil
-import socket
-import ssl
 
 import pytest
 
@@ -14,6 +12,7 @@ from headrace.configuration.bridge import Interconnect
 from headrace.errors import ConfigurationError, NeedsOperator
 from tests.amqp.interconnect_ends import START, Edge, Far, at, pem, sealed
 from tests.amqp.peer import Peer
+from tests.hostile.old_tls import OldServer, assert_old_versions_are_refused
 from tests.rules.waiting import eventually
 
 
@@ -146,37 +145,23 @@ def test_a_certificate_that_expires_while_connected_does_not_outlast_its_connect
     assert far.numbers["jakarta/bank"] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1, ssl.TLSVersion.TLSv1_1])
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.:DeprecationWarning")
-def test_versions_of_tls_before_1_2_are_refused(far, ours, version):
+def test_versions_of_tls_before_1_2_are_refused(far, ours):
     """S13."""
-    context = ssl.create_default_context(cafile=ours / "authority.pem")
-    context.load_cert_chain(ours / "jakarta-bank.pem", ours / "jakarta-bank.key")
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    context.minimum_version = context.maximum_version = version
-    with (
-        socket.create_connection(("127.0.0.1", far.receiver.port), timeout=10) as connection,
-        pytest.raises(ssl.SSLError, match="alert protocol version"),
-    ):
-        context.wrap_socket(connection, server_hostname="localhost")
+    client = {"certificate": ours / "jakarta-bank.pem", "key": ours / "jakarta-bank.key"}
+    assert_old_versions_are_refused(far.receiver.port, **client)
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.:DeprecationWarning")
 def test_an_edge_speaks_no_tls_before_1_2(edges, ours):
     """S13, at the other end."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(ours / "bridge.pem", ours / "bridge.key")
-    seen = []
-    context.set_ciphers("ALL:@SECLEVEL=0")
-    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
-    context.maximum_version = ssl.TLSVersion.TLSv1_1
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        edges(f"amqps://localhost:{server.getsockname()[1]}", **pem(ours, "jakarta-bank"))
-        server.settimeout(30)
-        connection, _ = server.accept()
-        with connection, pytest.raises(ssl.SSLError, match=r"(?i)version|unsupported"):
-            seen.append(context.wrap_socket(connection, server_side=True))
-    assert seen == []
+    server = OldServer(ours / "bridge.pem", ours / "bridge.key")
+    try:
+        edges(f"amqps://localhost:{server.port}", **pem(ours, "jakarta-bank"))
+        eventually(lambda: server.refusals, saying="the handshake has ended")
+        assert server.served == 0
+    finally:
+        server.close()
 
 
 def test_a_second_link_for_another_source_on_a_good_connection_is_refused(far, ours):

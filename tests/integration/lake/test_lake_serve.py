@@ -18,6 +18,7 @@ from headrace.warm_loads import Request
 from spark_jobs import storage
 from spark_jobs.silver import table_task
 from spark_jobs.state import delta_log, publication, published
+from tests.hostile.old_tls import assert_old_versions_are_refused
 from tests.hostile.statements import AS_SPARK, CALLS, LARGE, TYPES, requests, statements
 from tests.lake.logged import LoggedLake
 from tests.lake.served import LATE, TOKEN, Server
@@ -420,6 +421,7 @@ def test_connect_takes_no_code_files_or_writes(spark, lake, server):
         assert session.sql("SELECT count(*) AS n FROM kept").collect()[0]["n"] == 3
 
 
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.:DeprecationWarning")
 def test_users_are_known_by_token_and_what_they_ask_is_recorded(spark, lake, server):
     for token in (LATE, "", "guess"):
         with pytest.raises(Exception, match="UNAUTHENTICATED"), server.connect(token) as session:
@@ -427,7 +429,9 @@ def test_users_are_known_by_token_and_what_they_ask_is_recorded(spark, lake, ser
     for user, token in (("bob", LATE), ("alice", "guess"), ("carol", TOKEN), ("alice", "")):
         with pytest.raises(Py4JJavaError), server.jdbc(spark, user, token):
             pass
-    # nobody is reached without TLS
+    # nobody is reached by TLS before 1.2, or without it
+    for port in (server.connect_port, server.thrift_port):
+        assert_old_versions_are_refused(port)
     with pytest.raises(Py4JJavaError):
         spark._jvm.java.sql.DriverManager.getConnection(
             f"jdbc:hive2://localhost:{server.thrift_port}/silver;socketTimeout=5", "alice", TOKEN

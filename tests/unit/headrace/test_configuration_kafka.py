@@ -37,6 +37,8 @@ def test_what_is_only_one_clients_is_refused_there():
         connection(client={"linger.ms": 1})
     with pytest.raises(ValueError, match="Spark reads bytes"):
         connection(lake.Kafka, client={"value.deserializer": "x"})
+    with pytest.raises(ValueError, match=r"TLS is 1\.2 or newer"):
+        connection(lake.Kafka, client={"ssl.enabled.protocols": "TLSv1"})
     with pytest.raises(ValueError, match=r"\[kafka.librdkafka_client\]: exactly-once"):
         connection(lake.Kafka, librdkafka_client={"acks": "1"})
 
