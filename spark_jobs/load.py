@@ -22,6 +22,7 @@ from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
+from headrace.lake.own_tables import describe_held_back
 from headrace.terminal import Terminal, description_column, styled
 from headrace.waiting import StopRequest
 from spark_jobs import lineage, run_log, tuning
@@ -138,16 +139,18 @@ class Report:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def check(self) -> None:
-        """Raise NeedsOperator when a table of silver stopped, Retryable when one failed.
+        """Raise NeedsOperator when a table of silver stopped or a source is held back, Retryable when a table failed.
 
         Of a group, the load that publishes will.
         """
         problems = self.silver.problems if self.silver and self.silver.group is None else {}
-        if self.silver and problems:
-            listed = "; ".join(problem for _, problem in sorted(problems.items()))
-            raise NeedsOperator(
-                f"stream {self.silver.stream!r}: {len(problems)} table(s) stopped, the others are loaded: {listed}"
+        held_back = self.silver.held_back if self.silver and self.silver.group is None else {}
+        if self.silver and (problems or held_back):
+            what = f"{len(problems)} table(s) stopped, {len(held_back)} source(s) held back, the others are loaded"
+            listed = "; ".join([*(why for _, why in sorted(problems.items())), describe_held_back(held_back)]).rstrip(
+                "; "
             )
+            raise NeedsOperator(f"stream {self.silver.stream!r}: {what}: {listed}")
         if self.silver and self.silver.group is None and self.silver.failed:
             listed = "; ".join(error for _, error in sorted(self.silver.failed.items()))
             raise Retryable(
@@ -227,7 +230,7 @@ def follow(
     the process's, so it goes on where this is called again.
     """
     lake.stream(stream)
-    problems: dict[str, str] = {}
+    problems: tuple[dict[str, str], dict[str, str]] = {}, {}
     # Bronze and readers want cores too, and the end of a backlog is not urgent.
     side_by_side = min(tuning.tables_at_a_time(spark), max(1, spark.sparkContext.defaultParallelism // 2))
     with bronze.following(spark, lake, stream) as check:
@@ -241,9 +244,9 @@ def follow(
             with lineage.failure_sent(lake, stream):
                 check()
                 current = silver.load(spark, lake, stream, side_by_side=side_by_side, goes_on=goes_on)
-            if current.load is not None or current.problems != problems:
+            if current.load is not None or (current.problems, current.held_back) != problems:
                 on_progress(_report(spark, lake, stream, None, current))
-            problems = current.problems
+            problems = current.problems, current.held_back
             if current.load is not None:
                 upkeep.after_load(current.changes)
             # In between the loading of bronze is checked: what it notes is what `silver_live` may show.
@@ -292,7 +295,9 @@ def _show_end(console: Terminal, report: Report) -> None:
 
 
 def _show_tables(console: Terminal, done: SilverReport) -> None:
-    """Print the tables that stopped, and those that may differ from their source."""
+    """Print the sources that are held back, the tables that stopped, and those that may differ from their source."""
+    for source, problem in sorted(done.held_back.items()):
+        console.print(styled("  [bold red]{} is held back:[/] {}", source, problem))
     for table, problem in sorted(done.problems.items()):
         console.print(styled("  [bold red]{} stopped:[/] {}", table, problem))
     for table, error in sorted(done.failed.items()):

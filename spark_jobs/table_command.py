@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 @click.argument("streams", nargs=-1)
 @command_options.config
 @click.option("--rows", is_flag=True, help="Count the rows of each table, which opens all of them.")
-@click.option("--stopped", is_flag=True, help="List tables that stopped alone, and exit with 3 if there are any.")
+@click.option(
+    "--stopped", is_flag=True, help="List tables that stopped, or hold a source back; exit with 3 if there are any."
+)
 @command_options.as_json
 def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, as_json: bool) -> None:
     """List the tables of STREAMS, or of all: name at the source and in SQL, state, expectations, age of what is published."""
@@ -42,14 +44,18 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
 
     if stopped:
         chosen = [stream for stream in chosen if not preflight.whole(file, stream)]
-    listed_tables = published_tables.list_tables(session(file, writes=False), file, chosen, rows=rows) if chosen else []
+    listed_tables, held_back = [], {}
+    if chosen:
+        spark = session(file, writes=False)
+        listed_tables = published_tables.list_tables(spark, file, chosen, rows=rows)
+        held_back = published_tables.list_held_back(spark, file, chosen)
     if stopped:
-        listed_tables = [table for table in listed_tables if table.state == "stopped"]
+        listed_tables = [table for table in listed_tables if table.state in {"stopped", "held back"}]
     if as_json:
         echo(json.dumps([asdict(table) for table in listed_tables], ensure_ascii=False))
     else:
-        published_tables.show(command_options.console(), listed_tables)
-    if stopped and listed_tables:
+        published_tables.show(command_options.console(), listed_tables, held_back)
+    if stopped and (listed_tables or held_back):
         sys.exit(NeedsOperator.exit_code)
 
 

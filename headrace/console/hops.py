@@ -180,6 +180,8 @@ def silver(status: SourceStatus, lake: LakeView, stream: str, lag: float | None)
 
 def _trouble(source: str, lake: LakeView, stream: str, *, copies: bool) -> tuple[str, str] | None:
     """Return a word and a sentence for what is wrong with tables of a source; `copies` that are under way count too."""
+    if (published := lake.streams.get(stream)) is not None and (why := published.held_back.get(source)):
+        return "held back", why
     own = lake.tables_of(stream, source)
     if stopped := [table.table for table in own if table.state == "stopped"]:
         return "stopped", f"tables that stopped: {_listed(stopped)}"

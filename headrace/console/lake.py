@@ -26,7 +26,7 @@ from headrace.console.lake_view import (
     Verdict,
 )
 from headrace.errors import ReplicationError
-from headrace.lake.own_tables import NoTable, OwnTables, Row, table_state
+from headrace.lake.own_tables import NoTable, OwnTables, Row, describe_held_back, table_state
 from headrace.retention import KafkaReader, RetentionReader, StreamRetention
 
 _log = logging.getLogger(__name__)
@@ -224,20 +224,27 @@ def _stream(row: Row) -> StreamPublished:
         changes=row["changes"] or 0,
         finished_at=row["finished_at"],
         positions=_map(row["positions"]),
+        # Earlier releases hold none back.
+        held_back=_map(row.get("held_back")),
     )
 
 
 def _table(row: Row, stream: StreamPublished, names: dict[tuple[str, str], str]) -> TablePublished:
     positions = stream.positions if row["positions"] is None else _map(row["positions"])
-    copying = _map(row.get("copying"))
+    copying, schemas = _map(row.get("copying")), _map(row.get("schemas"))
+    held_back = {source: why for source, why in stream.held_back.items() if source in schemas}
     return TablePublished(
         stream=row["stream"],
         table=row["table"],
         name=names.get((row["stream"], row["table"]), ""),
         state=table_state(
-            reason=row["reason"], copying=copying, version=row["version"], behind=positions != stream.positions
+            reason=row["reason"],
+            copying=copying,
+            version=row["version"],
+            behind=positions != stream.positions,
+            held_back=bool(held_back),
         ),
-        reason=row["reason"] or "",
+        reason=row["reason"] or describe_held_back(held_back),
         warnings=tuple(_map(row["warnings"]).values()),
         version=row["version"],
         keyed=bool(row["keyed"]),
@@ -257,7 +264,7 @@ def _table(row: Row, stream: StreamPublished, names: dict[tuple[str, str], str])
         ),
         path=row.get("path") or "",
         history=row.get("history"),
-        schemas=_map(row.get("schemas")),
+        schemas=schemas,
     )
 
 

@@ -25,6 +25,8 @@ class StreamPublished:
     finished_at: datetime | None
     #: By source.
     positions: dict[str, str]
+    #: Why sources are held back, by source.
+    held_back: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,7 @@ class TablePublished:
     table: str
     #: `silver.NAME` in SQL.
     name: str
-    #: published, behind, copying, stopped, not made.
+    #: published, behind, copying, held back, stopped, not made.
     state: str
     reason: str
     warnings: tuple[str, ...]

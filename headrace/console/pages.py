@@ -95,7 +95,7 @@ class Pages:
             shown=shown,
             streams=sorted({each.stream for each in found if each.stream}),
             trouble=[each for each in found if each.state == "bad"][:5],
-            stopped=[table for table in lake.tables if table.state == "stopped"],
+            stopped=[table for table in lake.tables if table.state in {"stopped", "held back"}],
         )
 
     def source(self, request: Request) -> Response:

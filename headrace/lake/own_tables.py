@@ -249,15 +249,24 @@ def published_tables(
 
 
 #: Every state, so that one that no table has can be counted as 0.
-TABLE_STATES = ("published", "behind", "copying", "stopped", "not made")
+TABLE_STATES = ("published", "behind", "copying", "held back", "stopped", "not made")
 
 
-def table_state(*, reason: str | None, copying: Mapping[str, str], version: int | None, behind: bool) -> str:
-    """Return the state of a table that stopped for a `reason`, is copied, or has a version that may be `behind` its stream's."""
+def table_state(
+    *, reason: str | None, copying: Mapping[str, str], version: int | None, behind: bool, held_back: bool = False
+) -> str:
+    """Return the state of a table: it stopped for a `reason`, a source of it is `held_back` or copies it, or it is `behind`."""
     if reason:
         return "stopped"
+    if held_back:
+        return "held back"
     if copying:
         return "copying"
     if version is None:
         return "not made"
     return "behind" if behind else "published"
+
+
+def describe_held_back(problems: Mapping[str, str]) -> str:
+    """Return which sources are held back, and why."""
+    return "; ".join(f"source {source} is held back: {why}" for source, why in sorted(problems.items()))

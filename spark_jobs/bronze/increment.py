@@ -15,7 +15,7 @@ answer. Live rows are older then, and not wrong.
 import logging
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -197,7 +197,7 @@ def few(spark: SparkSession, path: str, since: Since | None, upto: int, *, more:
     return added is not None and added[0] + more <= _FEW_ROWS and added[1] <= _FEW_BYTES
 
 
-def ended(new: DataFrame, sources: Mapping[str, object]) -> set[str]:
+def ended(new: DataFrame, sources: Collection[str]) -> set[str]:
     """Return which of some sources, with a transaction that was unfinished, have the end of one in new rows."""
     ends = new.filter(F.col("source").isin(*sources) & F.col("last"))
     return {row["source"] for row in ends.select("source").distinct().collect()}

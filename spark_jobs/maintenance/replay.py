@@ -30,7 +30,7 @@ from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.query import overlay_databases, published_tables, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import commit, expectations, rebuild, scd2, table_load, table_task
+from spark_jobs.silver import batch_profile, commit, expectations, rebuild, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import OnProgress
@@ -201,7 +201,12 @@ def of_silver(
         base = nothing if since is None else _base(spark, lake, stream, since)
         at = snapshot.moment(spark, lake, base, before.positions)
         assert at is not None, "what is published came from bronze"
-        published.refuse_lacking(increment.rows(spark, bronze_path, None, at.version), before)
+        whole = increment.rows(spark, bronze_path, None, at.version)
+        published.refuse_lacking(whole, before)
+        # What came too late, or in another order, is folded by position.
+        late = {source for source, why in before.held_back.items() if why == batch_profile.DISORDERED}
+        late |= at.new.disordered.keys()
+        accepted = batch_profile.accept_order(whole, late) if late else {}
         aside = f"{storage.scratch_root(lake)}/{storage.new_scratch_name()}"
         tables = dict(before.tables)
         context = table_task.LoadContext(
@@ -217,6 +222,8 @@ def of_silver(
                 try:
                     tables[name] = _table(spark.newSession(), lake, context, at, table, f"{aside}/{uuid.uuid4().hex}")
                 except (NeedsOperator, CorruptInput) as error:
+                    # It still lacks what came too late.
+                    accepted = {source: of for source, of in accepted.items() if source not in table.schemas}
                     tables[name] = replace(table, changes=0, problem=f"{error.message} {error.hint}".strip())
                 if on_progress:
                     on_progress(done, len(at.tables()))
@@ -228,6 +235,7 @@ def of_silver(
             started_at=started,
             changes=sum(t.changes for t in tables.values()),
             tables=tables,
+            partitions=before.partitions | (accepted if since is None else {}),
         )
         after = publication.append(spark, lake, expectations.count(spark, lake, before, after), before=before)
     return SilverReport(

@@ -4,8 +4,10 @@ The list has the tables' names at the source and in SQL, and their state. Called
 `headrace lake tables`.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +15,7 @@ from rich.table import Table as Printed
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from headrace.lake.own_tables import bronze_name, table_state
+from headrace.lake.own_tables import bronze_name, describe_held_back, table_state
 from headrace.schema import TableSchema
 from headrace.terminal import Terminal
 from spark_jobs import run_log, storage
@@ -147,7 +149,7 @@ class ListedTable:
     table: str
     #: `silver.<name>` in SQL.
     name: str
-    #: `published`; `behind` its stream; `copying` or `stopped`, and why; `not made` while nothing of it could be loaded.
+    #: `published`; `behind` its stream; `copying`, `held back` or `stopped`, and why; `not made` while nothing could be loaded.
     state: str
     reason: str | None
     #: Whether it has a key: rows that a table without one had before capture began are not there, since no snapshot copies them.
@@ -192,8 +194,9 @@ def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows
                             copying=table.copying,
                             version=table.version,
                             behind=table.positions != state.positions,
+                            held_back=bool(held_back.of_table(state, table)),
                         ),
-                        reason=table.problem or (held_back.waiting_reason(table.copying) if table.copying else None),
+                        reason=held_back.why_behind(state, table),
                         keyed=table.keyed,
                         columns=_columns(table, open_names=lake.streams[state.stream].is_open(table.table)),
                         positions=dict(table.positions),
@@ -204,6 +207,13 @@ def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows
                     )
                 )
     return listed_tables
+
+
+def list_held_back(spark: SparkSession, lake: LakeFile, streams: list[str]) -> dict[str, dict[str, str]]:
+    """Return the sources that are held back in streams, and why, by stream."""
+    with explained("tables"):
+        states = published.latest_of_all(spark, lake)
+    return {state.stream: state.held_back for state in states if state.held_back and state.stream in streams}
 
 
 def _columns(table: Table, *, open_names: bool) -> dict[str, str]:
@@ -220,8 +230,12 @@ def _count_rows(spark: SparkSession, path: str, version: int | None) -> int | No
     return None if row is None else int(row["n"])
 
 
-def show(console: Terminal, listed_tables: list[ListedTable]) -> None:
-    """Print a line for each table, then why tables stopped."""
+def show(
+    console: Terminal,
+    listed_tables: list[ListedTable],
+    held_back: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> None:
+    """Print a line for each table, then why tables stopped, and why sources of streams are held back."""
     counted = any(table.rows is not None for table in listed_tables)
     printed = Printed("stream", "at the source", "in SQL", "state", *(["rows"] if counted else []), "published")
     for table in listed_tables:
@@ -243,6 +257,7 @@ def show(console: Terminal, listed_tables: list[ListedTable]) -> None:
             else:
                 what = f"{quality['total_failing']:,} of {quality['total']:,} rows do not meet it"
             console.print(f"{table.stream} {table.table}, expectation {name}: {what}")
-    for table in listed_tables:
-        if table.reason is not None:
-            console.print(f"{table.stream} {table.table}: {table.reason}")
+    reasons = [f"{table.stream} {table.table}: {table.reason}" for table in listed_tables if table.reason is not None]
+    reasons += [f"{stream}: {describe_held_back(problems)}" for stream, problems in held_back.items()]
+    for line in reasons:
+        console.print(line)

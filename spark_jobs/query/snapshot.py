@@ -15,6 +15,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
+from headrace.lake.own_tables import describe_held_back
 from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
@@ -120,7 +121,9 @@ def moment(
     else:
         raw = increment.rows(spark, path, since, version)
     try:
-        new = batch_profile.profile(raw, base.positions, upto, committed=committed).without(base.dropped)
+        new = batch_profile.profile(raw, base.positions, upto, committed=committed, held_back=base.held_back).without(
+            base.dropped
+        )
     except Exception:
         raw.unpersist()
         raise
@@ -201,6 +204,8 @@ def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) 
     ):
         return held_back.hold_back_copies(table_task.task_of(lake, at.base, name, at.new, after=at.after))
     new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), table.positions, at.new.high)
+    if late := sorted(new.disordered.keys() & at.base.held_back.keys()):
+        raise NeedsOperator(f"{name}: {describe_held_back({late[0]: new.disordered[late[0]]})}")
     return held_back.hold_back_copies(
         table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None)
     )

@@ -5,7 +5,7 @@ tables have topics of their own, a transaction counts as whole up to where all t
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -25,6 +25,11 @@ from spark_jobs.state.published import Positions
 _MANY_SOURCES = 50
 #: Schema records from which on repeats are dropped ahead of the driver: each session of an edge announces its tables again (L46).
 _MANY_RECORDS = 1_000
+#: Why a source is held back whose records came to several partitions.
+DISORDERED = (
+    "its records are in several partitions at once, so their order is not known. Let it own one partition of its stream in the "
+    "bridge's file. What is held back is in bronze: once it does, run 'headrace lake replay STREAM'."
+)
 
 
 def profile(
@@ -34,20 +39,22 @@ def profile(
     *,
     committed: Mapping[str, str] | None = None,
     applied: Mapping[str, Mapping[str, str]] | None = None,
+    held_back: Mapping[str, str] | None = None,
 ) -> BatchProfile:
     """Return what there is to apply: up to the given high watermarks, else up to each source's last whole transaction.
 
     `committed` is the position up to which all of each source is in bronze, where that is not all that is there. `applied` is
-    up to which position each partition of a source was applied: given where all rows came lately, so none may be before that.
-
-    Raises NeedsOperator for a source whose partitions are not in order.
+    up to which position each partition of a source was applied: given for sources of which no row may be before that.
+    `held_back` are sources that stay where they are, with the reason, as those do whose partitions are not in order.
     """
     groups = _groups(bronze, low, committed, late=applied is not None)
     new = [row for row in groups if row["new"]]
-    check_order(groups, applied or {})
+    disordered = find_disordered(groups, applied or {})
+    held = {**disordered, **(held_back or {})} if upto is None else {}
     profiles = [_seen(row) for row in _joined(new) if row["changes"]]
     sources, described = _sources(new), sum(row["schemas"] for row in new)
-    ends = high_watermarks(sources, low) if upto is None else dict(upto)
+    moving = {name: source for name, source in sources.items() if name not in held}
+    ends = high_watermarks(moving, low) if upto is None else dict(upto)
     seen, waiting = split(bronze, profiles, low, ends)
     # A schema record may be there ahead of its change.
     beyond = {
@@ -55,6 +62,10 @@ def profile(
         for name, source in sources.items()
         if source.final > ends.get(name, "")
     }
+    for name, problem in held.items():
+        # Of some there is nothing but what came too late.
+        rest = beyond.get(name, Beyond(changes=0, upto=ends.get(name, "")))
+        beyond[name] = replace(rest, problem=problem)
     times = {
         name: source.last_ms
         for name, source in sources.items()
@@ -63,11 +74,20 @@ def profile(
     records = schemas(bronze, low, ends, repeated=described > _MANY_RECORDS) if described else []
     partitions: dict[str, dict[str, str]] = {}
     for row in new:
-        if row["needed"] and (end := ends.get(row["source"])):
+        # A schema record has the position of its change, which may come later.
+        if row["final"] and row["source"] not in held and (end := ends.get(row["source"])):
             of_source = partitions.setdefault(row["source"], {})
-            last = min(row["needed"], end)
+            last = min(row["final"], end)
             of_source[str(row["partition"])] = max(last, of_source.get(str(row["partition"]), ""))
-    return BatchProfile(high=ends, seen=seen, committed_ms=times, beyond=beyond, records=records, partitions=partitions)
+    return BatchProfile(
+        high=ends,
+        seen=seen,
+        committed_ms=times,
+        beyond=beyond,
+        records=records,
+        partitions=partitions,
+        disordered=disordered,
+    )
 
 
 def last_before(bronze: DataFrame, table: str, low: Mapping[str, str], ends: list[tuple[str, str]]) -> list[str | None]:
@@ -164,10 +184,11 @@ def _groups(
     return [row.asDict() for row in rows]
 
 
-def check_order(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise NeedsOperator for a source whose partitions overlap in their positions, or which has changes before applied ones.
+def find_disordered(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the sources whose partitions overlap in their positions, or which have changes before applied ones, and the reason.
 
-    A source that was moved to another partition has all that is in the former one before all that is in the new one.
+    A source that was moved to another partition has all that is in the former one before all that is in the new one. What was
+    applied of a partition, or accepted by a replay, is in order.
     """
     ranges: dict[str, dict[int, tuple[str, str]]] = {}
     wrong = set()
@@ -175,21 +196,40 @@ def check_order(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mappi
         if not row["changes"]:
             continue
         source, partition = row["source"], row["partition"]
+        upto = applied.get(source, {}).get(str(partition), "")
+        if row["final"] <= upto:
+            continue
         if row["new"]:
-            first, final = ranges.setdefault(source, {}).get(partition, (row["first"], row["final"]))
-            ranges[source][partition] = min(first, row["first"]), max(final, row["final"])
-        elif source in applied and row["final"] > applied[source].get(str(partition), ""):
+            own = max(row["first"], upto), row["final"]
+            first, final = ranges.setdefault(source, {}).get(partition, own)
+            ranges[source][partition] = min(first, own[0]), max(final, own[1])
+        elif source in applied:
             wrong.add(source)
     for source, of_source in ranges.items():
         ordered = sorted(of_source.values())
         if any(following[0] <= former[1] for former, following in pairwise(ordered)):
             wrong.add(source)
-    if wrong:
+    return dict.fromkeys(sorted(wrong), DISORDERED)
+
+
+def accept_order(bronze: DataFrame, sources: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return up to which position bronze has each partition of sources, all of whose records it has by now.
+
+    Raises NeedsOperator where a change is there twice: their order cannot be known by positions.
+    """
+    own = bronze.filter(F.col("source").isin(*sources) & F.col("position").isNotNull() & F.col("op").isNotNull())
+    places = own.groupBy("source", "partition").agg(F.max("position").alias("position")).collect()
+    changes = own.groupBy("source", "table", "position", "op").count()
+    if repeated := sorted({row["source"] for row in changes.filter("count > 1").select("source").distinct().collect()}):
         raise NeedsOperator(
-            f"{', '.join(sorted(wrong))}: the source's records are in several partitions at once, so their order is not known",
-            hint="Let each source own one partition of its stream in the bridge's file. What was skipped is in bronze: once it "
-            "does, run 'headrace lake replay STREAM'.",
+            f"{', '.join(repeated)}: bronze has changes of it in several partitions, some of them twice",
+            hint="Copy its tables again ('headrace edge snapshot TABLE --replace') once it has one partition, and make "
+            "bronze again from there.",
         )
+    partitions: dict[str, dict[str, str]] = {}
+    for row in places:
+        partitions.setdefault(row["source"], {})[str(row["partition"])] = row["position"]
+    return partitions
 
 
 def _joined(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

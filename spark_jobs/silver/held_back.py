@@ -2,7 +2,9 @@
 their stream, copies under way. And warnings about tables that may need a copy.
 
 A source with an unfinished transaction holds up no other one, and is itself read again, from a version of bronze on, only once
-something ended.
+something ended. So is a source that cannot go on: whose records are out of order, which has changes that are in no topic that the
+lake sees, or which the stream does not name. It stays where it is published, with the reason, and each load judges all of it that
+is not published again.
 
 Tables are behind their stream that stopped, failed, lost their folder, or lack a history that is configured now. What a stopped
 table needs of bronze came after a version that is remembered when it stops, so no load reads bronze from its beginning for it;
@@ -32,6 +34,7 @@ from pyspark.sql import SparkSession
 
 from headrace import __version__
 from headrace.configuration.lake import LakeFile
+from headrace.lake.own_tables import describe_held_back
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
 from spark_jobs import storage
 from spark_jobs.bronze import increment
@@ -127,9 +130,11 @@ def choose_since(
         return None
     if not before.unfinished or reached is not None:
         return unpublished_since(before)
-    return unpublished_since(
-        before, increment.ended(increment.rows(spark, path, unpublished_since(before, ()), version), before.unfinished)
-    )
+    held = before.held_back
+    waiting = before.unfinished.keys() - held.keys()
+    if waiting:
+        waiting = increment.ended(increment.rows(spark, path, unpublished_since(before, ()), version), waiting)
+    return unpublished_since(before, {*waiting, *held})
 
 
 def unpublished_after(state: Published) -> int | None:
@@ -154,9 +159,9 @@ def unfinished_after(before: Published, read: Since | None, new: BatchProfile) -
             left[source] = replace(old, changes=old.changes + changes, upto=max(old.upto, upto))
         elif more is not None:
             came = -1 if before.bronze_done is None else before.bronze_done
-            if old is not None and new.high.get(source, "") < old.upto:
+            if old is not None and (old.problem is not None or new.high.get(source, "") < old.upto):
                 came = old.after
-            left[source] = Unfinished(after=came, changes=more.changes, upto=more.upto)
+            left[source] = Unfinished(after=came, changes=more.changes, upto=more.upto, problem=more.problem)
     return left
 
 
@@ -272,6 +277,19 @@ def waiting_positions(table: Table, high: Positions) -> Positions:
 def waits_for_copy(table: Table, published: Positions) -> bool:
     """Whether nothing but copies under way keeps a table from being where its stream is."""
     return table.problem is None and bool(table.copying) and table.positions == waiting_positions(table, published)
+
+
+def of_table(state: Published, table: Table) -> dict[str, str]:
+    """Return the sources of a table that are held back, and why."""
+    return {source: why for source, why in state.held_back.items() if source in table.schemas} | table.held_back
+
+
+def why_behind(state: Published, table: Table) -> str | None:
+    """Return why a table stopped, or why sources of it are not where they could be; None for no reason."""
+    if table.problem is not None:
+        return table.problem
+    reasons = [describe_held_back(problems)] if (problems := of_table(state, table)) else []
+    return "; ".join([*reasons, *([waiting_reason(table.copying)] if table.copying else [])]) or None
 
 
 def waiting_reason(copying: Mapping[str, str]) -> str:

@@ -2,11 +2,12 @@
 
 Guarantees that what is published is each source exactly up to one position, at the end of a transaction, whenever a load
 dies: every table's commit carries its own positions, and publishing is one append at the end. A table that cannot go on
-stops alone, with the reason published; the others go on. Assumes that one load of a stream runs at a time.
+stops alone, and a source that cannot go on is held back alone, with the reason published; the others go on. Assumes that one load
+of a stream runs at a time.
 """
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +18,6 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.bridge import topic_of
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator
 from spark_jobs import session, tuning
 from spark_jobs.bronze import erased_records, increment
 from spark_jobs.bronze import load as bronze_job
@@ -34,6 +34,15 @@ _log = logging.getLogger(__name__)
 
 #: Tables from which on bronze is read once for all of them: each would open every file that came (L14).
 _MANY = 16
+#: Why a source is held back that the stream does not name.
+_STRANGE = (
+    "the stream's 'sources' do not name it. Add it in the lake's file: a source is shown up to its committed position."
+)
+#: What to do where a topic is not seen.
+_UNSEEN = (
+    "Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's file with the "
+    "bridge's. Then replay bronze: 'headrace lake replay STREAM --layer bronze'."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +64,8 @@ class SilverReport:
     waiting: dict[str, int] = field(default_factory=dict)
     #: Why a table stopped, by table.
     problems: dict[str, str] = field(default_factory=dict)
+    #: Why a source is held back in the stream, by source.
+    held_back: dict[str, str] = field(default_factory=dict)
     #: Why tables could not be loaded this time, by table: the next load tries them again, and they stop when they fail often.
     failed: dict[str, str] = field(default_factory=dict)
     #: Why rows of a table may differ from their source since its schema changed, by table: what this load found.
@@ -80,7 +91,8 @@ def load(
     part, and nothing is published: a load without a group does what is left and publishes. `on_progress` receives tables done
     and tables in all.
 
-    Raises NeedsOperator, CorruptInput or Retryable when nothing can be published; a table that stopped alone is in the report.
+    Raises NeedsOperator, CorruptInput or Retryable when nothing can be published; a table that stopped alone, and a source that
+    is held back alone, is in the report.
     """
     with explained(f"silver {stream}"):
         erased_records.empty_again(spark, lake, stream)
@@ -135,7 +147,11 @@ def _load_part(
         bronze_version = before.bronze_version
         idle = not (tables_load.to_try(lake, before, lagging) or expectations.is_outdated(lake, before))
         if bronze_version is not None and idle and delta_log.only_maintained(spark, path, bronze_version):
-            return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
+            seconds = monotonic() - began
+            report = SilverReport(
+                stream=stream, problems=_problems(before), held_back=before.held_back, seconds=seconds
+            )
+            return report, False
         since = held_back.choose_since(spark, path, before, newest, committed)
         version, committed = _part(spark, lake, before, since, newest, committed)
         few = increment.few(spark, path, since, version, more=held_back.unfinished_changes(before, since))
@@ -144,10 +160,7 @@ def _load_part(
             if few:
                 # All tables read these rows.
                 raw = persist(raw.coalesce(1))
-            if committed is not None:
-                check_topics(spark, lake, before, raw, committed)
-            applied = before.partitions if since is not None else None
-            new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied)
+            new = _profile_new(spark, lake, before, raw, since, committed)
             if passed_over := new.tables() & before.dropped.keys():
                 _log.info(
                     "stream %s: records of %s are in bronze alone, since the table was dropped from the lake",
@@ -208,12 +221,30 @@ def _load_part(
         versions={name: after.tables[name].version for name, done in results.items() if done.changes},
         waiting={source: rest.changes for source, rest in left.items() if rest.changes},
         problems=_problems(after),
+        held_back=after.held_back,
         failed={name: why for name, why in failed.items() if after.tables[name].problem is None},
         warnings=_new_warnings(before, after),
         group=group,
         seconds=monotonic() - began,
     )
     return report, worth and version < newest
+
+
+def _profile_new(
+    spark: SparkSession,
+    lake: LakeFile,
+    before: Published,
+    raw: DataFrame,
+    since: Since | None,
+    committed: Positions | None,
+) -> BatchProfile:
+    """Return what bronze has that is not published, with the sources that are held back."""
+    unread = find_unread(spark, lake, before, raw, committed) if committed is not None else {}
+    applied = before.partitions
+    if since is None:
+        # Of all of bronze it is not known what came late, but of a source that was held back for it.
+        applied = {source: applied[source] for source in before.held_back if source in applied}
+    return batch_profile.profile(raw, before.positions, committed=committed, applied=applied or None, held_back=unread)
 
 
 def _part(
@@ -254,9 +285,13 @@ def _problems(state: Published) -> dict[str, str]:
     return {name: table.problem for name, table in state.tables.items() if table.problem is not None}
 
 
-def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions) -> None:
-    """Raise NeedsOperator for a table whose topic is not read, or a source whose position is not read."""
-    stream = before.stream
+def find_unread(
+    spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions
+) -> dict[str, str]:
+    """Return why sources are held back: the stream does not name them, or tables of theirs are in no topic that is read.
+
+    `new` has all that is not published of each source that may go on.
+    """
     # Marks of a copy go ahead of no change, and have a transaction of their own.
     needed = F.col("op").isNotNull() | F.col("transaction_id").isNull()
     rows = new.filter(F.col("source").isNotNull() & needed).groupBy("source", "table")
@@ -264,25 +299,28 @@ def check_topics(spark: SparkSession, lake: LakeFile, before: Published, new: Da
     seen = rows.agg(
         F.bool_or(within).alias("new"), F.bool_or(within & F.col("op").isNotNull()).alias("changed")
     ).collect()
-    if strangers := sorted({row["source"] for row in seen} - set(lake.stream(stream).sources)):
-        raise NeedsOperator(
-            f"stream {stream!r} has records of {', '.join(strangers)}, which its 'sources' do not name",
-            hint="Add them to the stream's sources in the lake's file: a source is shown up to its committed position.",
-        )
-    without = {row["table"] for row in seen if row["table"] and row["new"] and not row["changed"]}
-    if not without:
-        return
-    refuse_unread(lake, stream, without, offsets.read(spark, bronze_job.table_path(lake, stream)))
+    without: dict[str, set[str]] = {}
+    for row in seen:
+        if row["table"] and row["new"] and not row["changed"]:
+            without.setdefault(row["source"], set()).add(row["table"])
+    held = offsets.read(spark, bronze_job.table_path(lake, before.stream)) if without else None
+    strangers = {row["source"] for row in seen} - set(lake.stream(before.stream).sources)
+    return find_unseen(lake, before.stream, without, held) | dict.fromkeys(sorted(strangers), _STRANGE)
 
 
-def refuse_unread(lake: LakeFile, stream: str, without: Collection[str], held: Progress | None) -> None:
-    """Raise NeedsOperator for tables without a change whose topics are not read; not where it is unknown which ones are."""
+def find_unseen(
+    lake: LakeFile, stream: str, without: Mapping[str, Collection[str]], held: Progress | None
+) -> dict[str, str]:
+    """Return why sources are held back that have tables, of which there is no change, whose topics are not read.
+
+    Nothing where it is unknown which ones are.
+    """
     if held is None:
-        return
-    topics = {name: topic_of(lake.prefix(stream), name) for name in sorted(without)}
-    if missing := [f"{topic} (table {name})" for name, topic in topics.items() if topic not in held.topics]:
-        raise NeedsOperator(
-            f"stream {stream!r} has changes that are in no topic that the lake sees: {', '.join(missing)}",
-            hint="Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's "
-            "file with the bridge's. Then replay bronze: 'headrace lake replay STREAM --layer bronze'.",
-        )
+        return {}
+    unseen: dict[str, str] = {}
+    for source, tables in sorted(without.items()):
+        topics = {name: topic_of(lake.prefix(stream), name) for name in sorted(tables)}
+        missing = [f"{topic} (table {name})" for name, topic in topics.items() if topic not in held.topics]
+        if missing:
+            unseen[source] = f"it has changes that are in no topic that the lake sees: {', '.join(missing)}. {_UNSEEN}"
+    return unseen

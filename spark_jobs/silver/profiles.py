@@ -185,6 +185,8 @@ class Beyond:
     changes: int
     #: Position of the last record.
     upto: str
+    #: Why all of it is held back; None where it waits for the end of a transaction alone.
+    problem: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +204,8 @@ class BatchProfile:
     records: list[SchemaRecord]
     #: Position of the last record up to the high watermark, by source and partition of its records.
     partitions: dict[str, dict[str, str]] = field(default_factory=dict)
+    #: Why sources are out of order, by source: those are held back where the high watermarks were not given.
+    disordered: dict[str, str] = field(default_factory=dict)
 
     def tables(self) -> set[str]:
         """Return the tables for which there is something to do: the mark of a copy counts."""

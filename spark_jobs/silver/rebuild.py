@@ -98,6 +98,8 @@ def from_copies(spark: SparkSession, context: LoadContext, task: TableTask) -> t
     """
     rows = context.rows(spark, None).filter(F.col("table") == task.table)
     whole = batch_profile.profile(rows, {}, task.high)
+    if whole.disordered:
+        batch_profile.accept_order(rows, whole.disordered)
     copies = {
         profile.source: last for profile in whole.seen if (last := _last_truncate(profile, task.high)) is not None
     }

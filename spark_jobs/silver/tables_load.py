@@ -70,7 +70,11 @@ def tasks(
         if any(table.positions.get(source, "") < before.positions[source] for source in lacking):
             continue
         own = Since.of(table.bronze_after, {})
-        task = table_task.task_of(lake, replace(before, tables={name: table}), name, profiled(table, own), after=own)
+        profile = profiled(table, own)
+        if profile.disordered.keys() & new.disordered.keys():
+            # What came too late is among it.
+            continue
+        task = table_task.task_of(lake, replace(before, tables={name: table}), name, profile, after=own)
         by_name[name] = held_back.hold_back_copies(task, rest=table.bronze_after)
     # A table that was dropped before it sent a row is not shown.
     return {
@@ -144,9 +148,14 @@ def _moved(table: Table, before: Published, high: Positions) -> Positions:
 
 def is_worth_publishing(before: Published, after: Published) -> bool:
     """Whether anything differs but the counts and the times."""
-    return (before.bronze_version, before.positions) != (after.bronze_version, after.positions) or any(
-        replace(table, changes=0) != replace(before.tables.get(name, Table(table=name)), changes=0)
-        for name, table in after.tables.items()
+    moved = (before.bronze_version, before.positions) != (after.bronze_version, after.positions)
+    return (
+        moved
+        or before.held_back != after.held_back
+        or any(
+            replace(table, changes=0) != replace(before.tables.get(name, Table(table=name)), changes=0)
+            for name, table in after.tables.items()
+        )
     )
 
 

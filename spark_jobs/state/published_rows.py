@@ -19,7 +19,7 @@ COLUMNS = (
     "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>, "
     "partitions map<string, map<string, string>>, failures int, dropped timestamp, bronze_removed map<string, string>, "
     "quality array<struct<expectation: string, expression: string, version: bigint, checked: bigint, failing: bigint, "
-    "total: bigint, total_failing: bigint, problem: string>>"
+    "total: bigint, total_failing: bigint, problem: string>>, held_back map<string, string>"
 )
 
 
@@ -51,6 +51,8 @@ class Unfinished:
     changes: int
     #: Position of the last record.
     upto: str
+    #: Why the source is held back in the stream; None where it waits for the end of a transaction alone.
+    problem: str | None = None
 
 
 #: The state of a table that was dropped from the lake.
@@ -83,8 +85,11 @@ class Table:
     keyed: bool = False
     #: The load that made its folder: versions published before are those of another one. None: of an earlier release.
     since: int | None = None
-    #: Copies under way, which are not published yet: by source the position at which the copy began (silver/held_back.py).
+    #: Sources whose rows stay as they were at a position: copies under way, which are not published yet, where they began, and
+    #: sources that are held back in the table, ahead of what it cannot have (silver/held_back.py).
     copying: dict[str, str] = field(default_factory=dict)
+    #: Why, of those that are held back.
+    held_back: dict[str, str] = field(default_factory=dict)
     #: Version of bronze after which all came that a table which stopped or is copied does not have. None: not known.
     bronze_after: int | None = None
     #: Digest of the settings with which a table that stopped was tried (silver/held_back.py).
@@ -138,6 +143,11 @@ class Published:
     #: Tables whose records loads pass over, by name.
     dropped: dict[str, Dropped] = field(default_factory=dict)
 
+    @property
+    def held_back(self) -> dict[str, str]:
+        """Return why sources are held back in the stream, by source."""
+        return {source: rest.problem for source, rest in self.unfinished.items() if rest.problem is not None}
+
 
 def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return the rows that a publication appends: of the stream, and of the tables that it changed or dropped."""
@@ -147,8 +157,10 @@ def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] =
         for name in ("data", "started_at", "bronze_version", "bronze_commit", "bronze_done", "changes")
     }
     unfinished = {source: asdict(rest) for source, rest in sorted(done.unfinished.items())}
+    for rest in unfinished.values():
+        del rest["problem"]
     own |= {"positions": done.positions, "unfinished": unfinished, "partitions": done.partitions}
-    own |= {"bronze_removed": done.bronze_removed}
+    own |= {"bronze_removed": done.bronze_removed, "held_back": done.held_back}
     all_rows = [{**common, **own, "table": None, "state": "published"}]
     all_rows += [{**common, **_columns(done, changed[name])} for name in sorted(changed)]
     for name in sorted(dropped):
@@ -165,7 +177,11 @@ def state(table: Table, positions: Positions) -> str:
     But `published` is `current` in the rows, as in those of earlier releases: queries of users compare it.
     """
     shown = table_state(
-        reason=table.problem, copying=table.copying, version=table.version, behind=table.positions != positions
+        reason=table.problem,
+        copying=table.copying,
+        version=table.version,
+        behind=table.positions != positions,
+        held_back=bool(table.held_back),
     )
     return "current" if shown == "published" else shown
 
@@ -183,6 +199,7 @@ def _columns(done: Published, table: Table) -> dict[str, Any]:
         "changes": table.changes,
         "since": table.since,
         "copying": table.copying,
+        "held_back": table.held_back,
         "bronze_after": table.bronze_after,
         "tried": table.settings,
         "failures": table.failures,
@@ -208,7 +225,10 @@ def parse(
             finished_at=row["finished_at"].astimezone(UTC) if row["finished_at"] else None,
             positions=dict(row["positions"] or {}),
             # An earlier release has none.
-            unfinished={source: Unfinished(**rest) for source, rest in (row.get("unfinished") or {}).items()},
+            unfinished={
+                source: Unfinished(**rest, problem=(row.get("held_back") or {}).get(source))
+                for source, rest in (row.get("unfinished") or {}).items()
+            },
             partitions=dict(row.get("partitions") or {}),
             bronze_removed=dict(row.get("bronze_removed") or {}),
             tables={},
@@ -242,6 +262,7 @@ def _table(row: dict[str, Any], state: Published, texts: Callable[[Mapping[str, 
         since=row["since"],
         # Earlier releases have none.
         copying=dict(row.get("copying") or {}),
+        held_back=dict(row.get("held_back") or {}),
         bronze_after=row.get("bronze_after"),
         settings=row.get("tried"),
         failures=row.get("failures") or 0,

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
+from headrace.lake.own_tables import describe_held_back
 from headrace.position import Position, commit_text
 from headrace.schema import TableSchema
 from headrace.verify import canonical
@@ -127,8 +128,10 @@ class LakeAt:
         table = self._state.tables.get(name)
         return table.problem if table is not None else None
 
-    def copying(self, source: str, name: str) -> str | None:
-        """Return why a source's rows of a table wait for a copy that is under way; None when none is."""
+    def waiting(self, source: str, name: str) -> str | None:
+        """Return why a source's rows of a table wait: it is held back, or copies the table; None when they do not."""
+        if (why := self._state.held_back.get(source)) is not None:
+            return describe_held_back({source: why})
         table = self._state.tables.get(name)
         began = table.copying.get(source) if table is not None else None
         return held_back.waiting_reason({source: began}) if began is not None else None

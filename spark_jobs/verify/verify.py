@@ -67,8 +67,8 @@ class SilverTables(Protocol):
     def problem(self, name: str) -> str | None:
         """Return why the load stopped at a table; None when it did not."""
 
-    def copying(self, source: str, name: str) -> str | None:
-        """Return why a source's rows of a table wait for a copy that is under way; None when none is."""
+    def waiting(self, source: str, name: str) -> str | None:
+        """Return why a source's rows of a table wait: it is held back, or copies the table; None when they do not."""
 
 
 def verify(
@@ -111,11 +111,11 @@ def _explained(report: TableReport, lake: SilverTables) -> TableReport:
     """Return the report of a table that is not equal with what the lake knows of it."""
     if report.verdict in {"equal", "not captured"}:
         return report
-    problem, copying = lake.problem(report.table), lake.copying(report.source, report.table)
+    problem, waiting = lake.problem(report.table), lake.waiting(report.source, report.table)
     if problem is not None:
         report = replace(report, reasons=[*report.reasons, f"the load stopped at this table: {problem}"])
-    if copying is not None:
-        report = replace(report, verdict="not compared", reasons=[copying, *report.reasons])
+    if waiting is not None:
+        report = replace(report, verdict="not compared", reasons=[waiting, *report.reasons])
     return report
 
 

@@ -32,7 +32,7 @@ class Frames:
     def problem(self, name):
         return "its key was changed" if name == "public.stopped" else None
 
-    def copying(self, source, name):
+    def waiting(self, source, name):
         return f"its copy from {source} is not complete" if name == "public.copied" else None
 
 

@@ -32,9 +32,9 @@ def tables(kafka, topic):
     """Return a function that makes the topics of tables."""
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
 
-    def make(own, *names, **config):
+    def make(own, *names, partitions=1, **config):
         for name in [f"{own}.{name}" for name in names]:
-            admin.create_topics([NewTopic(name, 1, 1, config=config)])[name].result(60)
+            admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(60)
             eventually(lambda name=name: name in admin.list_topics(timeout=60).topics)
 
     return make
@@ -126,10 +126,12 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     sql_engine.close()
 
 
-def test_topics_that_cannot_be_loaded_are_refused(spark, feed, lake_file, tables, kafka, loaded, monkeypatch):
+def test_a_source_with_a_topic_that_is_not_seen_is_held_back_alone_and_compacted_topics_are_refused(
+    spark, feed, lake_file, tables, kafka, loaded, monkeypatch
+):
     # given
-    source = feed(topic_per_table=True)
-    tables(source.topic, ACCOUNTS, TELLERS)
+    source = feed(topic_per_table=True, partitions=3)
+    tables(source.topic, ACCOUNTS, TELLERS, partitions=3)
     lake = lake_file(bank=source.topic, topic_per_table=True)
     source.commit(source.schema(), source.schema(table=TELLERS), *both(source, 1, "a"))
     # when the lake does not see one of them
@@ -138,10 +140,32 @@ def test_topics_that_cannot_be_loaded_are_refused(spark, feed, lake_file, tables
     monkeypatch.setattr(
         asking, "heads", lambda connection, belongs: heads(connection, lambda name: name != hidden and belongs(name))
     )
-    with pytest.raises(NeedsOperator, match=f"in no topic that the lake sees: {hidden}"):
-        loaded(lake)
+    other = feed("london/bank", into=source.topic, partition=1, topic_per_table=True)
+    other.commit(other.schema(), other.insert(ACCOUNTS, id=1, name="l", balance="1.00"))
+    report = loaded(lake)
+    # then the source that describes it is held back, and the other one goes on
+    assert f"in no topic that the lake sees: {hidden}" in report.held_back[J]
+    assert (list(report.held_back), report.changes) == ([J], {ACCOUNTS: 1})
+    assert names(spark, lake, ACCOUNTS) == ["l"]
+    # and so it is when more of it comes, which alone has no table without a topic
+    source.commit(source.insert(ACCOUNTS, id=2, name="b", balance="1.00"))
+    other.commit(other.insert(ACCOUNTS, id=2, name="m", balance="1.00"))
+    report = loaded(lake)
+    assert (list(report.held_back), report.changes) == ([J], {ACCOUNTS: 1})
+    assert names(spark, lake, ACCOUNTS) == ["l", "m"]
+    # and once the topic is seen it goes on, with all of it
     monkeypatch.undo()
-    # and when one is compacted
+    report = loaded(lake)
+    assert (report.held_back, report.changes) == ({}, {ACCOUNTS: 2, TELLERS: 1})
+    assert names(spark, lake, ACCOUNTS) == ["a", "b", "l", "m"]
+    assert names(spark, lake, TELLERS) == ["a"]
+    # and a source that the stream does not name is held back, and no other one
+    stranger = feed("oslo/bank", into=source.topic, partition=2, topic_per_table=True)
+    stranger.commit(stranger.schema(), stranger.insert(ACCOUNTS, id=1, name="s", balance="1.00"))
+    other.commit(other.insert(ACCOUNTS, id=3, name="n", balance="1.00"))
+    report = loaded(lake)
+    assert (list(report.held_back), report.changes) == (["oslo/bank"], {ACCOUNTS: 1})
+    # when one is compacted
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
     admin.delete_topics([hidden])[hidden].result(60)
     tables(source.topic, "public.balances", **{"cleanup.policy": "compact"})

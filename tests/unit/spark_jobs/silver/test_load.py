@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.errors import NeedsOperator
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
 from spark_jobs.silver import load
@@ -41,8 +40,9 @@ def test_l40_parts_are_reported_as_one_load():
 
 def test_a_topic_is_missed_where_it_is_known_which_ones_are_read():
     lake = SimpleNamespace(prefix=lambda _: "bank")
-    load.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank.public.t": Held()}))
-    with pytest.raises(NeedsOperator, match=r"bank\.public\.t"):
-        load.refuse_unread(lake, "bank", {"public.t"}, Progress(topics={"bank": Held()}))
+    without = {"jakarta/bank": {"public.t"}}
+    assert load.find_unseen(lake, "bank", without, Progress(topics={"bank.public.t": Held()})) == {}
+    unseen = load.find_unseen(lake, "bank", without, Progress(topics={"bank": Held()}))
+    assert "no topic that the lake sees: bank.public.t (table public.t)" in unseen["jakarta/bank"]
     # a note whose base is gone does not tell
-    load.refuse_unread(lake, "bank", {"public.t"}, None)
+    assert load.find_unseen(lake, "bank", without, None) == {}

@@ -2,7 +2,8 @@
 
 What decides is the real code (table_task.py, held_back.py, published.py); bronze, rows and commits are
 lists here. Histories have copies that end, are cancelled or begin again, tables that stop, fail and go on, loads that die between
-any two commits, rebuilds, lost folders, and bronze that is made again or put back from an older copy.
+any two commits, rebuilds, lost folders, and bronze that is made again or put back from an older copy; sources whose records come
+out of order or whose topics are not seen, and replays.
 """
 
 import json
@@ -23,6 +24,8 @@ from spark_jobs.state.published_rows import Published
 
 SOURCES = ("jakarta/bank", "london/bank")
 TABLES = ("public.a", "public.b", "public.c")
+#: A table in a topic that may not be seen.
+HIDDEN = "public.hidden"
 HISTORIES = 75
 STEPS = 60
 
@@ -57,6 +60,9 @@ class Record:
     last: bool = False
     #: Whether silver cannot hold it.
     bad: bool = False
+    partition: int = 0
+    #: Whether its source has something in a topic that the lake may not see.
+    unseen: bool = False
 
     @property
     def is_change(self):
@@ -81,13 +87,27 @@ def schema_record(record):
     )
 
 
-def profile(records, low, upto=None):
+def groups_of(records, low):
+    """Return what batch_profile finds of each source in each partition, for the judgement of their order."""
+    groups = {}
+    for r in records:
+        if r.is_change:
+            groups.setdefault((r.source, r.partition, r.position > low.get(r.source, "")), []).append(r.position)
+    return [
+        {"source": s, "partition": p, "new": new, "changes": 1, "first": min(of), "final": max(of)}
+        for (s, p, new), of in groups.items()
+    ]
+
+
+def profile(records, low, upto=None, *, applied=None, held_back=None):
     """Return what batch_profile.profile finds, in Python."""
     chosen = [r for r in records if r.position > low.get(r.source, "")]
     high = dict(low) if upto is None else dict(upto)
+    disordered = batch_profile.find_disordered(groups_of(records if applied else chosen, low), applied or {})
+    held = disordered | (held_back or {}) if upto is None else {}
     if upto is None:
         for r in chosen:
-            if r.last and r.kind != "schema":
+            if r.last and r.kind != "schema" and r.source not in held:
                 high[r.source] = max(r.position, high.get(r.source, ""))
     inside = [r for r in chosen if r.position <= high.get(r.source, "")]
     seen = []
@@ -117,8 +137,24 @@ def profile(records, low, upto=None):
         if over:
             changes = sum(r.is_change for r in over)
             beyond[source] = Beyond(changes=changes, upto=max(r.position for r in over))
+    for source, problem in held.items():
+        rest = beyond.get(source, Beyond(changes=0, upto=high.get(source, "")))
+        beyond[source] = replace(rest, problem=problem)
+    partitions = {}
+    for r in inside:
+        if r.source not in held and r.is_change:
+            of_source = partitions.setdefault(r.source, {})
+            of_source[str(r.partition)] = max(r.position, of_source.get(str(r.partition), ""))
     marks = [schema_record(r) for r in sorted(inside, key=lambda r: r.position) if not r.is_change]
-    return BatchProfile(high=high, seen=seen, committed_ms={}, beyond=beyond, records=marks)
+    return BatchProfile(
+        high=high,
+        seen=seen,
+        committed_ms={},
+        beyond=beyond,
+        records=marks,
+        partitions=partitions,
+        disordered=disordered,
+    )
 
 
 def fold(rows, records):
@@ -165,17 +201,55 @@ class World:
         self.published = Published(stream="bank")
         self.shown = {}
         self.cured = False
+        #: By source, the partition that it writes to.
+        self.partition = dict.fromkeys(SOURCES, 0)
+        #: A record that was overtaken in another partition, and those that are in a topic which is not seen.
+        self.overtaken, self.unseen = [], []
+        #: Whether the overtaken one is in the log; whether the log ever was in another order than its positions.
+        self.came, self.shuffled = False, False
+        #: Whether a load has to notice it.
+        self.noticed = True
 
     # What sources do.
 
     def write(self, source, table, kind, *, key=0, last=True, bad=False):
         position = f"{self.next:08d}"
         self.next += 1
+        partition = self.partition[source]
         if (source, table) not in self.described:
             self.described.add((source, table))
-            self.log.append(Record(source, table, position, "schema"))
-        self.log.append(Record(source, table, position, kind, key, last, bad))
+            self.log.append(Record(source, table, position, "schema", partition=partition))
+        self.log.append(Record(source, table, position, kind, key, last, bad, partition))
         self.open[source] = not last
+
+    def move(self):
+        """Give a source another partition; what it wrote last to the former one may come later."""
+        source = self.random.choice(SOURCES)
+        if self.overtaken or self.open[source]:
+            return
+        if self.random.random() < 0.7:
+            self.write(source, TABLES[0], "c", key=self.random.randrange(4))
+            self.overtaken, self.came, self.shuffled = [self.log.pop()], False, True
+            self.noticed = True
+        self.partition[source] += 1
+
+    def arrive(self):
+        """Let come what was overtaken."""
+        if self.overtaken and not self.came:
+            self.log += self.overtaken
+            self.came = True
+
+    def hide(self):
+        """Let a source describe a table whose topic is not seen, and see it another time."""
+        source = self.random.choice(SOURCES)
+        if self.unseen:
+            self.log += self.unseen
+            self.unseen = []
+        elif not self.open[source] and (source, HIDDEN) not in self.described:
+            self.write(source, HIDDEN, "c")
+            self.unseen = [self.log.pop()]
+            self.log[-1] = replace(self.log[-1], unseen=True)
+            self.shuffled = True
 
     def change(self):
         source = self.random.choice(SOURCES)
@@ -220,7 +294,8 @@ class World:
             self.commit_bronze(self.log[start : min(start + size, self.taken)])
 
     def put_back_older_bronze(self):
-        if not self.bronze:
+        # What it lacks is known by its end.
+        if not self.bronze or self.shuffled:
             return
         self.bronze = self.bronze[: self.random.randint(1, len(self.bronze))]
         self.taken = sum(len(records) for _, records in self.bronze)
@@ -320,8 +395,16 @@ class World:
                 for r in self.rows(held_back.unpublished_since(before, ()), len(self.bronze) - 1, True)
                 if r.last
             }
-            since = held_back.unpublished_since(before, ends & before.unfinished.keys())
-        new = profile(self.rows(since, version, True), before.positions)
+            back = (ends & before.unfinished.keys()) | before.held_back.keys()
+            since = held_back.unpublished_since(before, back)
+        raw = self.rows(since, version, True)
+        applied = before.partitions
+        if since is None:
+            applied = {source: applied[source] for source in before.held_back if source in applied}
+            # Of all of bronze it is not known what came late.
+            self.noticed = self.noticed and not self.overtaken
+        unread = self.find_unread(before, raw, version)
+        new = profile(raw, before.positions, applied=applied, held_back=unread)
         context = table_task.LoadContext(
             stream="bank",
             bronze="",
@@ -345,8 +428,51 @@ class World:
         after = tables_load.published_after(
             before, new, results, (None, None) if lacking else (version, self.bronze[version][0]), left, None
         )
+        for source in after.held_back:
+            assert after.positions.get(source) == before.positions.get(source)
         if tables_load.is_worth_publishing(before, after):
             self.publish(after)
+
+    def find_unread(self, before, raw, version):
+        """Return the sources that describe a table in a topic of which nothing came, as load.find_unread does."""
+        came = {r.source for r in self.rows(None, version, True) if r.table == HIDDEN and r.is_change}
+        return {
+            r.source: "unseen"
+            for r in raw
+            if r.unseen and r.source not in came and r.position > before.positions.get(r.source, "")
+        }
+
+    def replay(self):
+        """Make every table again, as replay.of_silver does."""
+        before = self.known()
+        if not before.load or not self.bronze or self.lacking(before):
+            return
+        version = len(self.bronze) - 1
+        rows = self.rows(None, version, True)
+        new = profile(rows, {}, before.positions)
+        late = {s for s, why in before.held_back.items() if why == batch_profile.DISORDERED} | new.disordered.keys()
+        accepted = {s: {} for s in late}
+        for r in sorted(rows, key=lambda r: r.position):
+            if r.source in late and r.is_change:
+                accepted[r.source][str(r.partition)] = r.position
+        tables = dict(before.tables)
+        nothing = Published(stream="bank")
+        failed = False
+        for name in sorted(new.tables()):
+            task = held_back.hold_back_copies(table_task.task_of(self.lake, nothing, name, new, after=None))
+            table = before.tables.get(name)
+            if table is None or held_back.has_nothing_yet(task):
+                continue
+            task = replace(task, published=replace(table, schemas={}, positions={}, copying=task.published.copying))
+            try:
+                tables[name] = self.apply(task, version, readable=True, build=True)
+            except StoppedError:
+                tables[name] = replace(table, changes=0, problem="a bad value")
+                accepted = {s: of for s, of in accepted.items() if s not in table.schemas}
+                failed = failed or name == TABLES[0]
+        self.publish(replace(before, load=before.load + 1, tables=tables, partitions=before.partitions | accepted))
+        if self.came and set(self.overtaken) <= set(rows) and not failed:
+            self.overtaken = []
 
     def lacking(self, before):
         if before.bronze_version is not None or not before.positions:
@@ -402,6 +528,8 @@ class World:
             *[self.copy] * 8,
             *[self.load_bronze] * 6,
             *[self.load] * 8,
+            *[self.move, self.arrive] * 3,
+            *([self.hide, self.replay] if self.random.random() < 0.4 else []),
             self.rebuild,
             self.make_bronze_again,
             self.put_back_older_bronze,
@@ -417,13 +545,23 @@ class World:
             if name not in self.shown:
                 continue
             records = [r for r in self.log if r.table == name and r.position <= table.positions.get(r.source, "")]
-            assert self.shown[name] == fold({}, records), (name, table.problem, table.copying)
+            without = [r for r in records if r not in self.overtaken]
+            # What came too late is there once a replay, or a table that is made again, has read it; until then nothing goes on.
+            assert self.shown[name] in (fold({}, records), fold({}, without)), (name, table.problem, table.copying)
+            if self.shown[name] != fold({}, records) and self.noticed and set(self.overtaken) <= set(self.loaded()):
+                assert self.overtaken[0].source in self.published.held_back
             for source, position in table.positions.items():
                 assert position <= self.published.positions[source]
+
+    def loaded(self):
+        return [r for _, records in self.bronze[: (self.published.bronze_version or -1) + 1] for r in records]
 
     def finish(self):
         """Let everything come and go on; then nothing is left behind but what is still being copied."""
         self.cure()
+        self.arrive()
+        if self.unseen:
+            self.hide()
         for source in SOURCES:
             self.write(source, TABLES[0], "c")
         self.commit_bronze(self.log[self.taken :])
@@ -432,6 +570,14 @@ class World:
         for _ in range(4):
             self.load()
             self.check()
+        self.replay()
+        assert not self.overtaken
+        self.commit_bronze([])
+        for _ in range(2):
+            self.load()
+            self.check()
+        assert not self.published.held_back
+        assert HIDDEN in self.shown or not any(r.table == HIDDEN for r in self.log)
         ends = {r.source: r.position for r in self.log if r.last}
         assert self.published.positions == ends
         for table in self.published.tables.values():

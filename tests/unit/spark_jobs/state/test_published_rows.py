@@ -87,11 +87,18 @@ def test_l15_maintenance_leaves_the_tables_that_a_load_published_meanwhile():
 def test_rows_have_the_states_that_console_and_command_show():
     """A table that was not made yet was `current` or `behind` in SQL."""
     seen = set()
-    for problem, copying, version, positions in product((None, "why"), ({}, {"a": "1"}), (None, 3), ({}, {"a": "2"})):
-        table = Table(table="t", problem=problem, copying=copying, version=version, positions=positions)
+    places = product((None, "why"), ({}, {"a": "1"}), ({}, {"a": "why"}), (None, 3), ({}, {"a": "2"}))
+    for problem, copying, held_back, version, positions in places:
+        table = Table(
+            table="t", problem=problem, copying=copying, held_back=held_back, version=version, positions=positions
+        )
         (_, row) = published_rows.rows(Published(stream="bank", positions={"a": "2"}), {"t": table})
         shown = table_state(
-            reason=row["reason"], copying=row["copying"], version=row["version"], behind=row["positions"] is not None
+            reason=row["reason"],
+            copying=row["copying"],
+            version=row["version"],
+            behind=row["positions"] is not None,
+            held_back=bool(row["held_back"]),
         )
         assert row["state"] == {"published": "current"}.get(shown, shown)
         seen.add(shown)

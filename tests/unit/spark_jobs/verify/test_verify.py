@@ -84,7 +84,7 @@ class LakeStub:
     def problem(self, name):
         return "its key was changed" if name.removeprefix("public.") in self._stopped else None
 
-    def copying(self, source, name):
+    def waiting(self, source, name):
         return f"its copy from {source} is not complete" if name.removeprefix("public.") in self._copied else None
 
     def advance(self, *_, **__):
