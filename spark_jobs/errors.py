@@ -58,6 +58,15 @@ def mark(topic: str, partition: str, offset: str, what: str) -> str:
     return f'{_MARK} topic {topic} partition {partition} offset {offset} what "{what}"'
 
 
+class CorruptRecord(CorruptInput):
+    """A record of Kafka's that is not what it claims to be."""
+
+    def __init__(self, message: str, place: tuple[str, int, int], *, hint: str = "") -> None:
+        """Take the record's topic, partition and offset, too."""
+        super().__init__(message, hint=hint)
+        self.place = place
+
+
 class SparkFailed(Retryable):
     """Spark could not finish something, for a reason that may pass, such as a lack of memory."""
 
@@ -99,8 +108,9 @@ def explain(error: Exception, doing: str) -> ReplicationError:
         topic, partition, offset, what = match.groups()
         wrong = _WHAT.get(what, f"column {what}: no such value in its type")
         cure = "" if what in _WHAT else _CURE
-        return CorruptInput(
+        return CorruptRecord(
             f"{doing}: topic {topic}, partition {partition}, offset {offset}: {wrong}",
+            (topic, int(partition), int(offset)),
             hint="Nothing of this step was committed. See what wrote that record; it can be looked at with Kafka's console "
             f"consumer: --topic {topic} --partition {partition} --offset {offset} --max-messages 1.{cure}",
         )

@@ -224,15 +224,15 @@ def _stream(row: Row) -> StreamPublished:
         changes=row["changes"] or 0,
         finished_at=row["finished_at"],
         positions=_map(row["positions"]),
-        # Earlier releases hold none back.
         held_back=_map(row.get("held_back")),
     )
 
 
 def _table(row: Row, stream: StreamPublished, names: dict[tuple[str, str], str]) -> TablePublished:
     positions = stream.positions if row["positions"] is None else _map(row["positions"])
-    copying, schemas = _map(row.get("copying")), _map(row.get("schemas"))
-    held_back = {source: why for source, why in stream.held_back.items() if source in schemas}
+    own, schemas = _map(row.get("held_back")), _map(row.get("schemas"))
+    held_back = {source: why for source, why in stream.held_back.items() if source in schemas} | own
+    copying = {source: began for source, began in _map(row.get("copying")).items() if source not in own}
     return TablePublished(
         stream=row["stream"],
         table=row["table"],

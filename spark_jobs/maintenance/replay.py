@@ -30,7 +30,7 @@ from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.query import overlay_databases, published_tables, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import batch_profile, commit, expectations, rebuild, scd2, table_load, table_task
+from spark_jobs.silver import batch_profile, commit, expectations, held_back, rebuild, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import OnProgress
@@ -272,7 +272,8 @@ def _table(
     """Overwrite one table; return its state. The session is this table's own."""
     task = snapshot.task_of(spark, lake, at, table.table)
     if not at.base.load:
-        return _from_bronze(spark, context, replace(task, published=replace(table, schemas={}, positions={})))
+        task = replace(task, published=replace(table, schemas={}, positions={}))
+        return _from_bronze(spark, context, held_back.keep(task))
     try:
         base = table_load.read_base(spark, context, task.path, table, table_load.NOTE)
         commit.check_erased(spark, base, context.bronze, context.version, task.table)
@@ -292,7 +293,8 @@ def _table(
         schemas=table_task.newest_schemas(task),
         problem=None,
         bronze_after=None,
-        settings=None,
+        copying=task.published.copying,
+        **table_task.staying(task),
         failures=0,
     )
 

@@ -12,7 +12,9 @@ and it is tried again only when something of it came, the lake's file changed, o
 
 What a source's new copy brings to a table is published once the copy is complete. An edge marks the beginning and the end of a
 copy of a whole table (docs/records.md); an earlier release marks neither, and its copies are published as they come. Between the
-marks that source's rows of the table stay as they were before the copy; other sources and other tables go on.
+marks that source's rows of the table stay as they were before the copy; other sources and other tables go on. So do the rows of a
+source that brought what a table of several sources cannot have (offenders.py): they stay as they were ahead of it, and the source
+is tried again as a table that stopped is, or when a schema of the table comes.
 
 A table may hold other values than its sources since a schema changed: the log has no record of what that did to rows. A renamed
 column is a column that vanished and another one that appeared; an added column may have a default, which older rows have at the
@@ -93,9 +95,14 @@ def fail_table(lake: LakeFile, context: LoadContext, task: TableTask, error: str
 def _left(context: LoadContext, task: TableTask) -> Table:
     """Return a table as it was, with what is known of where it goes on."""
     table = task.published
-    # All of it came after a version; in the first load of a stream, after none.
-    rest = context.rest if task.after is not None else -1 if context.first else None
-    return replace(table, changes=0, bronze_after=table.bronze_after if table.lags else rest)
+    after = table.bronze_after if table.lags else rest_after(context, task)
+    # Where its sources are shows what it lacks.
+    return replace(release(table), changes=0, bronze_after=after, held_back={})
+
+
+def rest_after(context: LoadContext, task: TableTask) -> int | None:
+    """Return the version of bronze after which all came that a table lacks from this load on; None when it is not known."""
+    return context.rest if task.after is not None else -1 if context.first else None
 
 
 def digest_settings(lake: LakeFile, stream: str) -> str:
@@ -231,6 +238,56 @@ def _reason(old: TableSchema, new: TableSchema) -> str | None:
     return "; ".join(parts) or None
 
 
+#: Ahead of every position.
+BEGINNING = "00000000/0000000000000000/00000000"
+
+
+def hold_back(task: TableTask, source: str, position: str, why: str, *, settings: str, rest: int | None) -> TableTask:
+    """Return the work without what a source has after a position; `rest` is where bronze has what the table lacks from now on."""
+    table = task.published
+    published = replace(
+        table,
+        copying=table.copying | {source: position},
+        held_back=table.held_back | {source: why},
+        bronze_after=table.bronze_after if table.lags else rest,
+        settings=settings,
+    )
+    return _cut(replace(task, published=published))
+
+
+def release(table: Table) -> Table:
+    """Return a table whose sources that are held back are tried again."""
+    return replace(table, copying={s: began for s, began in table.copying.items() if s not in table.held_back})
+
+
+def is_release_due(table: Table, settings: str, new: BatchProfile | None) -> bool:
+    """Whether the sources that are held back in a table may go on: something of them came, or a schema, or settings changed."""
+    seen, records = new.of_table(table.table) if new is not None else ([], [])
+    return bool(table.held_back) and (
+        table.settings != settings
+        or any(record.mark is None or record.source in table.held_back for record in records)
+        or any(profile.source in table.held_back for profile in seen)
+    )
+
+
+def keep(task: TableTask) -> TableTask:
+    """Return the work without what sources have that are held back in the table."""
+    return _cut(task) if task.published.held_back else task
+
+
+def _cut(task: TableTask) -> TableTask:
+    """Return the work without what sources have after the positions at which their rows stay as they are."""
+    staying = task.published.copying.items()
+    high = task.high | {source: min(cut, task.high[source]) for source, cut in staying if source in task.high}
+    return replace(
+        task,
+        high=high,
+        # Nothing of a copy that began earlier is inside, not even where the range begins.
+        seen=[profile for profile in task.seen if profile.first <= high.get(profile.source, "")],
+        records=[record for record in task.records if record.position <= high.get(record.source, "")],
+    )
+
+
 def find_copying(copying: Mapping[str, str], records: Sequence[SchemaRecord]) -> dict[str, str]:
     """Return the copies of a table that are under way at the end of a range, by source the position of their beginning."""
     beginnings = dict(copying)
@@ -253,15 +310,7 @@ def hold_back_copies(task: TableTask, *, rest: int | None = None) -> TableTask:
     if not copying and not task.published.copying:
         return task
     after = task.published.bronze_after if task.published.lags else rest
-    high = task.high | {source: position for source, position in copying.items() if source in task.high}
-    return replace(
-        task,
-        published=replace(task.published, copying=copying, bronze_after=after),
-        high=high,
-        # Nothing of a copy that began earlier is inside, not even where the range begins.
-        seen=[profile for profile in task.seen if profile.first <= high.get(profile.source, "")],
-        records=[record for record in task.records if record.position <= high.get(record.source, "")],
-    )
+    return _cut(replace(task, published=replace(task.published, copying=copying, bronze_after=after)))
 
 
 def has_nothing_yet(task: TableTask) -> bool:
@@ -289,7 +338,9 @@ def why_behind(state: Published, table: Table) -> str | None:
     if table.problem is not None:
         return table.problem
     reasons = [describe_held_back(problems)] if (problems := of_table(state, table)) else []
-    return "; ".join([*reasons, *([waiting_reason(table.copying)] if table.copying else [])]) or None
+    if copies := release(table).copying:
+        reasons.append(waiting_reason(copies))
+    return "; ".join(reasons) or None
 
 
 def waiting_reason(copying: Mapping[str, str]) -> str:

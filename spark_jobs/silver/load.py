@@ -64,7 +64,7 @@ class SilverReport:
     waiting: dict[str, int] = field(default_factory=dict)
     #: Why a table stopped, by table.
     problems: dict[str, str] = field(default_factory=dict)
-    #: Why a source is held back in the stream, by source.
+    #: Why a source is held back, in the stream by its name, in one table by `SOURCE in TABLE`.
     held_back: dict[str, str] = field(default_factory=dict)
     #: Why tables could not be loaded this time, by table: the next load tries them again, and they stop when they fail often.
     failed: dict[str, str] = field(default_factory=dict)
@@ -149,7 +149,7 @@ def _load_part(
         if bronze_version is not None and idle and delta_log.only_maintained(spark, path, bronze_version):
             seconds = monotonic() - began
             report = SilverReport(
-                stream=stream, problems=_problems(before), held_back=before.held_back, seconds=seconds
+                stream=stream, problems=_problems(before), held_back=_held_back(before), seconds=seconds
             )
             return report, False
         since = held_back.choose_since(spark, path, before, newest, committed)
@@ -221,7 +221,7 @@ def _load_part(
         versions={name: after.tables[name].version for name, done in results.items() if done.changes},
         waiting={source: rest.changes for source, rest in left.items() if rest.changes},
         problems=_problems(after),
-        held_back=after.held_back,
+        held_back=_held_back(after),
         failed={name: why for name, why in failed.items() if after.tables[name].problem is None},
         warnings=_new_warnings(before, after),
         group=group,
@@ -270,6 +270,16 @@ def _profiled(
     """Return what bronze has of a table after its own positions, up to the load's high watermarks."""
     rows = increment.rows(spark, context.bronze, since, context.version)
     return batch_profile.profile(rows.filter(F.col("table") == table.table), table.positions, high)
+
+
+def _held_back(state: Published) -> dict[str, str]:
+    """Return the sources that are held back, in the stream or in a table, and why."""
+    in_tables = {
+        f"{source} in {name}": why.removeprefix(f"in {name} ")
+        for name, table in state.tables.items()
+        for source, why in table.held_back.items()
+    }
+    return state.held_back | in_tables
 
 
 def _new_warnings(before: Published, after: Published) -> dict[str, str]:

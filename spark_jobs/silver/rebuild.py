@@ -66,12 +66,13 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             load=before.load + 1,
             removed=before.bronze_removed,
         )
+        own = replace(before, tables=before.tables | {name: held_back.release(before.tables[name])})
         task = held_back.hold_back_copies(
-            table_task.task_of(lake, before, name, batch_profile.nothing(before.positions), after=None)
+            table_task.task_of(lake, own, name, batch_profile.nothing(before.positions), after=None)
         )
         published.refuse_lacking(context.rows(spark, None), before)
-        own, begins = from_copies(spark, context, task)
-        done = apply(spark.newSession(), context, own, begins)
+        since_copies, begins = from_copies(spark, context, task)
+        done = apply(spark.newSession(), context, since_copies, begins)
         tables = {other: replace(table, changes=0) for other, table in before.tables.items()} | {name: done}
         after = replace(before, load=context.load, started_at=started, changes=done.changes, tables=tables)
         publication.append(spark, lake, expectations.count(spark, lake, before, after), before=before)

@@ -169,7 +169,8 @@ def _covered(task: TableTask, low: Positions) -> bool:
     return all(position <= low.get(source, "") for source, position in task.published.positions.items())
 
 
-def _base(spark: SparkSession, context: LoadContext, task: TableTask) -> Base:
+def read_base(spark: SparkSession, context: LoadContext, task: TableTask) -> Base:
+    """Return the history of a table as it is now."""
     published = replace(task.published, version=task.published.history)
     return table_load.read_base(spark, context, task.history_path, published, NOTE)
 
@@ -205,7 +206,7 @@ def _write(
     """Write the versions that come after the low watermarks; return the version of the commit."""
     assert task.history is not None
     target = table_task.target_of(task)
-    base = _base(spark, context, task)
+    base = read_base(spark, context, task)
     commit.check_unmoved(base, low, task.high, f"history of {task.table}", how)
     commit.check_erased(spark, base, context.bronze, context.version, f"history of {task.table}")
     place, exists = task.history_path, how == "change"

@@ -78,7 +78,7 @@ def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ())
         schemas=schemas,
         problem=None,
         bronze_after=task.published.bronze_after if task.published.copying else None,
-        settings=None,
+        **table_task.staying(task),
         failures=0,
         warnings=warnings,
         keyed=any(TableSchema.parse(text).key for text in schemas.values()),

@@ -8,6 +8,7 @@ import operator
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
@@ -136,8 +137,15 @@ def describe_unmade(task: TableTask) -> Table:
     # What is published is read by everybody.
     SchemaVersions.read(task.published.schemas, task.records, {})
     return replace(
-        task.published, changes=0, positions=task.high, schemas=schemas, problem=None, settings=None, failures=0
+        task.published, changes=0, positions=task.high, schemas=schemas, problem=None, **staying(task), failures=0
     )
+
+
+def staying(task: TableTask) -> dict[str, Any]:
+    """Return what is published of the sources that are held back in a table once the others went on."""
+    table = task.published
+    held_back = {source: why for source, why in table.held_back.items() if source in table.copying}
+    return {"held_back": held_back, "settings": table.settings if held_back else None}
 
 
 def ahead_of(task: TableTask, low: Positions) -> list[TableProfile]:
@@ -170,6 +178,11 @@ def refuse_removed(context: LoadContext, task: TableTask, low: Positions) -> Non
 def newest_schemas(task: TableTask) -> dict[str, str]:
     """Return each source's newest schema record, as it came."""
     return dict(task.published.schemas) | {record.source: record.value for record in task.records}
+
+
+def with_records(task: TableTask, records: Sequence[SchemaRecord]) -> TableTask:
+    """Return the work with other schema records in its range."""
+    return replace(task, records=list(records))
 
 
 def target_of(task: TableTask) -> TargetSchema:

@@ -30,7 +30,7 @@ from headrace.doors import place_of
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError, Retryable
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import SparkFailed, explained
-from spark_jobs.silver import held_back, rebuild, scd2, table_load, table_task
+from spark_jobs.silver import held_back, offenders, rebuild, scd2, table_load, table_task
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
@@ -66,7 +66,8 @@ def tasks(
         name: held_back.hold_back_copies(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
         for name in sorted(names)
     }
-    for name, table in to_try(lake, before, lagging, new).items():
+    for name, lagging_table in to_try(lake, before, lagging, new).items():
+        table = held_back.release(lagging_table)
         if any(table.positions.get(source, "") < before.positions[source] for source in lacking):
             continue
         own = Since.of(table.bronze_after, {})
@@ -93,6 +94,8 @@ def to_try(
     def may(table: Table) -> bool:
         if table.problem is not None:
             return table.table in arrived or table.settings != settings or table.positions == before.positions
+        if held_back.is_release_due(table, settings, new):
+            return True
         # What others bring to a table that is copied comes as to any table.
         own = [record for record in records if record.table == table.table]
         return not held_back.waits_for_copy(table, before.positions) or held_back.has_copy_ended(table.copying, own)
@@ -205,7 +208,7 @@ def run(
             try:
                 # Its own session: the note of a MERGE is a setting of the session.
                 with explained(f"silver {task.table}"), aside() as session:
-                    return _applied(session, aside, context, task)
+                    return _apply_without_offenders(session, aside, lake, context, task)
             except Retryable as error:
                 paths = (task.path, task.history_path)
                 if tries + 1 < _TRIES and any(_compacted(session, path) for path in paths):
@@ -231,6 +234,27 @@ def run(
             done[name] = result
             on_progress(len(done), len(tasks))
     return done, failures
+
+
+def _apply_without_offenders(
+    session: SparkSession,
+    aside: Callable[[], AbstractContextManager[SparkSession]],
+    lake: LakeFile,
+    context: table_task.LoadContext,
+    task: TableTask,
+) -> Table:
+    """Bring a table up to the high watermarks; sources that bring what a table of several cannot have are held back in it."""
+    while True:
+        try:
+            with explained(f"silver {task.table}"):
+                return _applied(session, aside, context, task)
+        except (NeedsOperator, CorruptInput) as error:
+            settings = held_back.digest_settings(lake, context.stream)
+            with aside() as own:
+                rest = offenders.hold_back(own, context, task, error, settings=settings)
+            if rest is None:
+                raise
+            task = rest
 
 
 def _applied(

@@ -102,7 +102,7 @@ class Table:
     @property
     def lags(self) -> bool:
         """Whether its own positions show what it lacks, which came to bronze after `bronze_after`."""
-        return self.problem is not None or bool(self.copying) or self.failures > 0
+        return self.problem is not None or bool(self.copying) or bool(self.held_back) or self.failures > 0
 
 
 @dataclass(frozen=True, kw_only=True)

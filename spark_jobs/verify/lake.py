@@ -133,6 +133,8 @@ class LakeAt:
         if (why := self._state.held_back.get(source)) is not None:
             return describe_held_back({source: why})
         table = self._state.tables.get(name)
+        if table is not None and (why := table.held_back.get(source)) is not None:
+            return describe_held_back({source: why})
         began = table.copying.get(source) if table is not None else None
         return held_back.waiting_reason({source: began}) if began is not None else None
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from spark_jobs import command, preflight
 from spark_jobs.bronze import load as bronze
 from spark_jobs.load import Report
 from spark_jobs.maintenance import replay
+from spark_jobs.silver import rebuild
 from spark_jobs.state import published
 
 #: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
@@ -140,3 +142,109 @@ def test_bronze_with_a_change_twice_lets_no_replay_accept_its_order(spark, logge
     jakarta.commit(jakarta.insert("public.log", entry="c"))
     london.commit(london.schema(), london.insert(id=1, name="a", balance="1.00"))
     assert lake.load().held_back == {}
+
+
+WIDE = {"id": ("int8", None, None), "name": ("text", None, None), "balance": ("text", None, None)}
+ACCOUNTS = "public.accounts"
+
+
+def of_table(lake):
+    return published.latest(lake.spark, lake.file, "bank").tables[ACCOUNTS]
+
+
+def test_a_source_whose_schema_does_not_fit_a_shared_table_is_held_back_in_it_alone(spark, logged_lake):
+    # given a table of two sources
+    lake = logged_lake()
+    jakarta, london = lake.feeds
+    for feed in lake.feeds:
+        feed.commit(feed.schema(), feed.insert(id=1, name="a", balance="1.00"))
+    lake.load()
+    # when one of them changes a type, in what is not its first transaction
+    early = jakarta.commit(jakarta.insert(id=2, name="a", balance="2.00"))
+    changed = jakarta.commit(jakarta.schema(WIDE), jakarta.insert(id=3, name="a", balance="none"))
+    london.commit(london.insert(id=2, name="a", balance="2.00"))
+    log = {"entry": ("text", None, None)}
+    jakarta.commit(jakarta.schema(log, (), "public.log"), jakarta.insert("public.log", entry="a"))
+    report = lake.load()
+    # then it is held back in that table alone, from there on
+    assert (report.problems, list(report.held_back)) == ({}, [f"{J} in {ACCOUNTS}"])
+    assert f"since position {changed}: {ACCOUNTS}: column balance" in report.held_back[f"{J} in {ACCOUNTS}"]
+    assert lake.rows("id") == [(J, 1), (J, 2), (L, 1), (L, 2)]
+    assert lake.rows("entry", table="public.log") == [(J, "a")]
+    assert of_table(lake).positions[J] == early
+    listing = json.loads(listed(lake, "--json")[1])
+    assert [(each["table"], each["state"]) for each in listing] == [(ACCOUNTS, "held back")]
+    # and a key that differs is as little a reason to stop
+    london.commit(london.insert(id=4, name="a", balance="4.00"))
+    jakarta.commit(jakarta.schema(WIDE, ("id", "name")), jakarta.insert(id=4, name="b", balance="4.00"))
+    assert list(lake.load().held_back) == [f"{J} in {ACCOUNTS}"]
+    assert lake.rows("id") == [(J, 1), (J, 2), (L, 1), (L, 2), (L, 4)]
+    # and once a copy of it has a schema that fits, and the rows before it are gone, it goes on
+    jakarta.commit(jakarta.schema(), jakarta.truncate(), jakarta.insert(id=9, name="z", balance="9.00"))
+    replay.of_silver(spark, lake.file, "bank")
+    assert lake.rows("id") == [(J, 1), (J, 2), (L, 1), (L, 2), (L, 4)]
+    assert list(lake.load().held_back) == [f"{J} in {ACCOUNTS}"]
+    done = rebuild.rebuild(spark, lake.file, "bank", ACCOUNTS)
+    assert done.copies.keys() == {J}
+    assert lake.rows("id") == [(J, 9), (L, 1), (L, 2), (L, 4)]
+    assert of_table(lake).held_back == {}
+    assert lake.load().held_back == {}
+
+
+def test_a_value_that_is_not_of_its_type_holds_its_source_back_in_a_shared_table_alone(spark, logged_lake):
+    # given
+    lake = logged_lake()
+    jakarta, london = lake.feeds
+    for feed in lake.feeds:
+        feed.commit(feed.schema(), feed.insert(id=1, name="a", balance="1.00"))
+    lake.load()
+    # when rows of one source are not of their types, the first of them in a transaction with others
+    early = jakarta.commit(jakarta.insert(id=2, name="a", balance="2.00"))
+    wrong = jakarta.commit(
+        jakarta.insert(id=3, name="a", balance="3.00"), jakarta.insert(id=4, name="a", balance="secret")
+    )
+    jakarta.commit(jakarta.insert(id=5, name="a", balance="hidden"))
+    london.commit(london.insert(id=2, name="a", balance="2.00"))
+    report = lake.load()
+    # then it is held back ahead of its transaction at most, by no word of its values
+    assert (report.problems, list(report.held_back)) == ({}, [f"{J} in {ACCOUNTS}"])
+    (reason,) = report.held_back.values()
+    assert "column balance: no such value in its type" in reason
+    assert "secret" not in reason
+    assert "hidden" not in reason
+    rows = lake.rows("id")
+    assert rows in ([(J, 1), (L, 1), (L, 2)], [(J, 1), (J, 2), (L, 1), (L, 2)])
+    assert of_table(lake).positions[J] <= early < wrong
+    # and the other one goes on, also where the table is read live
+    london.commit(london.update(id=2, name="b", balance="2.00"))
+    assert list(lake.load().held_back) == [f"{J} in {ACCOUNTS}"]
+    assert (L, 2, "b") in lake.rows("id", "name")
+    # and it goes on, with all that it wrote, once the rows are corrected
+    jakarta.commit(jakarta.update(id=4, name="a", balance="4.00"), jakarta.update(id=5, name="a", balance="5.00"))
+    report = lake.load()
+    assert (report.held_back, report.problems) == ({}, {})
+    assert lake.rows("id", "balance") == [
+        *((J, number, Decimal(number)) for number in range(1, 6)),
+        *((L, number, Decimal(number)) for number in (1, 2)),
+    ]
+    assert listed(lake)[0] == 0
+
+
+def test_a_source_that_is_new_to_a_table_and_does_not_fit_is_held_back_and_one_without_old_rows_too(spark, logged_lake):
+    # given a table without a key, which one source has
+    lake = logged_lake()
+    jakarta, london = lake.feeds
+    log = {"entry": ("text", None, None)}
+    london.commit(london.schema(log, (), "public.log"), london.insert("public.log", entry="a"))
+    lake.load()
+    # when another one, which is new to it, has another type
+    jakarta.commit(
+        jakarta.schema({"entry": ("int8", None, None)}, (), "public.log"), jakarta.insert("public.log", entry=1)
+    )
+    london.commit(london.insert("public.log", entry="b"))
+    assert list(lake.load().held_back) == [f"{J} in public.log"]
+    assert lake.rows("entry", table="public.log") == [(L, "a"), (L, "b")]
+    # and once all of its sources offend, the table stops
+    london.commit(london.update("public.log", entry="c"))
+    assert list(lake.load().problems) == ["public.log"]
+    assert lake.rows("entry", table="public.log") == [(L, "a"), (L, "b")]

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from headrace.errors import NeedsOperator
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
-from spark_jobs.silver import batch_profile, held_back, table_load, table_task, tables_load
+from spark_jobs.silver import batch_profile, held_back, offenders, table_load, table_task, tables_load
 from spark_jobs.silver.commit import Base
 from spark_jobs.silver.profiles import BatchProfile, Beyond, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord
@@ -63,6 +64,8 @@ class Record:
     partition: int = 0
     #: Whether its source has something in a topic that the lake may not see.
     unseen: bool = False
+    #: Of a schema record, whether it has another key.
+    odd: bool = False
 
     @property
     def is_change(self):
@@ -70,18 +73,23 @@ class Record:
 
 
 @lru_cache(maxsize=1024)
-def schema_text(source, table, mark):
+def schema_text(source, table, mark, odd):
     schema, _, name = table.partition(".")
     column = {"name": "id", "typeName": "int8", "length": None, "scale": None, "position": 1, "optional": False}
+    columns = [column, column | {"name": "name", "position": 2}]
     of = {"name": source, "schema": schema, "table": name, "snapshot": mark, "position": "0"}
-    change = {"type": "CREATE", "id": "x", "table": {"primaryKeyColumnNames": ["id"], "columns": [column]}}
+    change = {
+        "type": "CREATE",
+        "id": "x",
+        "table": {"primaryKeyColumnNames": ["name" if odd else "id"], "columns": columns},
+    }
     text = json.dumps({"databaseName": "b", "schemaName": schema, "ddl": None, "source": of, "tableChanges": [change]})
     return text, TableSchema.parse(text)
 
 
 def schema_record(record):
     mark = record.kind if record.kind in {COPY_BEGINS, COPY_ENDS} else None
-    text, schema = schema_text(record.source, record.table, mark or "false")
+    text, schema = schema_text(record.source, record.table, mark or "false", record.odd)
     return SchemaRecord(
         source=record.source, table=record.table, position=record.position, value=text, schema=schema, mark=mark
     )
@@ -169,7 +177,10 @@ def fold(rows, records):
 
 
 class StoppedError(Exception):
-    """A table cannot go on."""
+    """A table cannot go on, for offences of some sources."""
+
+    def __init__(self, offences=None):
+        self.offences = offences or {}
 
 
 class OvertakenError(Exception):
@@ -207,6 +218,8 @@ class World:
         self.overtaken, self.unseen = [], []
         #: Whether the overtaken one is in the log; whether the log ever was in another order than its positions.
         self.came, self.shuffled = False, False
+        #: Tables of sources that have another key, and how often sources were held back in a table.
+        self.odd, self.rekeyed, self.left_out = set(), False, 0
         #: Whether a load has to notice it.
         self.noticed = True
 
@@ -216,10 +229,13 @@ class World:
         position = f"{self.next:08d}"
         self.next += 1
         partition = self.partition[source]
-        if (source, table) not in self.described:
-            self.described.add((source, table))
-            self.log.append(Record(source, table, position, "schema", partition=partition))
-        self.log.append(Record(source, table, position, kind, key, last, bad, partition))
+        odd = (source, table) in self.odd
+        if (source, table, odd) not in self.described:
+            self.described -= {(source, table, not odd)}
+            self.described.add((source, table, odd))
+            self.log.append(Record(source, table, position, "schema", partition=partition, odd=odd))
+        mark_odd = odd and kind in {COPY_BEGINS, COPY_ENDS}
+        self.log.append(Record(source, table, position, kind, key, last, bad, partition, odd=mark_odd))
         self.open[source] = not last
 
     def move(self):
@@ -227,11 +243,16 @@ class World:
         source = self.random.choice(SOURCES)
         if self.overtaken or self.open[source]:
             return
-        if self.random.random() < 0.7:
+        if (source, TABLES[0]) not in self.odd and self.random.random() < 0.7:
             self.write(source, TABLES[0], "c", key=self.random.randrange(4))
             self.overtaken, self.came, self.shuffled = [self.log.pop()], False, True
             self.noticed = True
         self.partition[source] += 1
+
+    def rekey(self):
+        """Give a table of a source another key, or its former one."""
+        self.rekeyed = True
+        self.odd ^= {(self.random.choice(SOURCES), self.random.choice(TABLES))}
 
     def arrive(self):
         """Let come what was overtaken."""
@@ -245,7 +266,7 @@ class World:
         if self.unseen:
             self.log += self.unseen
             self.unseen = []
-        elif not self.open[source] and (source, HIDDEN) not in self.described:
+        elif not self.open[source] and (source, HIDDEN, False) not in self.described:
             self.write(source, HIDDEN, "c")
             self.unseen = [self.log.pop()]
             self.log[-1] = replace(self.log[-1], unseen=True)
@@ -341,6 +362,10 @@ class World:
         if build or table_task.ahead_of(task, low) or not base.exists:
             if not task.published.schemas and not task.records:
                 raise StoppedError
+            try:
+                table_task.target_of(task)
+            except NeedsOperator as error:
+                raise StoppedError(offenders.find_misfits(task)) from error
             new = [
                 r
                 for r in self.rows(task.after, version, readable)
@@ -349,8 +374,11 @@ class World:
                 and low.get(r.source, "") < r.position <= task.high.get(r.source, "")
             ]
             truncates = {r.source: r.position for r in sorted(new, key=lambda r: r.position) if r.kind == "t"}
-            if not self.cured and any(r.bad and r.position > truncates.get(r.source, "") for r in new):
-                raise StoppedError
+            bad = [r for r in new if r.bad and r.position > truncates.get(r.source, "")]
+            if bad and not self.cured:
+                # Whichever a task of Spark meets first.
+                offence = self.random.choice(bad)
+                raise StoppedError({offence.source: (offence.position, "a bad value")})
             before = {} if build or not base.exists else self.folders[task.table].versions[-1][1]
             folder = self.folders.setdefault(task.table, Folder())
             folder.versions.append((dict(task.high), fold(before, new)))
@@ -370,12 +398,37 @@ class World:
                         self.apply(task, version, readable)
                     results[task.table] = held_back.fail_table(self.lake, context, task, "no memory")
                 else:
-                    results[task.table] = self.apply(task, version, readable)
+                    results[task.table] = self.apply_without_offenders(context, task, version, readable)
             except StoppedError:
                 results[task.table] = held_back.stop_table(self.lake, context, task, "a bad value")
         if dies:
             raise OvertakenError
         return results
+
+    def apply_without_offenders(self, context, task, version, readable):
+        """Return what tables_load's function of this name does."""
+        while True:
+            try:
+                return self.apply(task, version, readable)
+            except StoppedError as error:
+                rows = [r for r in self.rows(task.after, version, readable) if r.table == task.table and r.is_change]
+
+                def find_last(source, low, end, rows=rows):
+                    return max(
+                        (r.position for r in rows if r.source == source and low < r.position < end), default=None
+                    )
+
+                task = offenders.leave_out(
+                    task,
+                    error.offences,
+                    self.base(task).positions,
+                    find_last,
+                    settings=held_back.digest_settings(self.lake, "bank"),
+                    rest=held_back.rest_after(context, task),
+                )
+                if task is None:
+                    raise
+                self.left_out += 1
 
     def load(self):
         if not self.bronze:
@@ -463,7 +516,7 @@ class World:
             table = before.tables.get(name)
             if table is None or held_back.has_nothing_yet(task):
                 continue
-            task = replace(task, published=replace(table, schemas={}, positions={}, copying=task.published.copying))
+            task = held_back.keep(replace(task, published=replace(table, schemas={}, positions={})))
             try:
                 tables[name] = self.apply(task, version, readable=True, build=True)
             except StoppedError:
@@ -498,8 +551,9 @@ class World:
         name, version = self.random.choice(names), len(self.bronze) - 1
         if self.lacking(before):
             return
+        own = replace(before, tables=before.tables | {name: held_back.release(before.tables[name])})
         held = held_back.hold_back_copies(
-            table_task.task_of(self.lake, before, name, batch_profile.nothing(before.positions), after=None)
+            table_task.task_of(self.lake, own, name, batch_profile.nothing(before.positions), after=None)
         )
         whole = profile([r for r in self.rows(None, version, True) if r.table == name], {}, held.high)
         task = replace(
@@ -529,6 +583,7 @@ class World:
             *[self.load_bronze] * 6,
             *[self.load] * 8,
             *[self.move, self.arrive] * 3,
+            self.rekey,
             *([self.hide, self.replay] if self.random.random() < 0.4 else []),
             self.rebuild,
             self.make_bronze_again,
@@ -562,8 +617,12 @@ class World:
         self.arrive()
         if self.unseen:
             self.hide()
+        self.odd = set()
         for source in SOURCES:
-            self.write(source, TABLES[0], "c")
+            for table in TABLES:
+                if self.rekeyed and self.copied.pop((source, table), False):
+                    self.write(source, table, COPY_ENDS)
+                self.write(source, table, "c")
         self.commit_bronze(self.log[self.taken :])
         self.taken = len(self.log)
         self.random.random = lambda: 0.999
@@ -581,7 +640,7 @@ class World:
         ends = {r.source: r.position for r in self.log if r.last}
         assert self.published.positions == ends
         for table in self.published.tables.values():
-            assert table.problem is None
+            assert (table.problem, table.held_back) == (None, {})
             assert table.positions == held_back.waiting_positions(table, ends)
 
 
