@@ -21,7 +21,7 @@ from spark_jobs.silver.commit import Base
 from spark_jobs.silver.profiles import BatchProfile, Beyond, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.state import published
-from spark_jobs.state.published_rows import Published
+from spark_jobs.state.published_rows import Published, Table
 
 SOURCES = ("jakarta/bank", "london/bank")
 TABLES = ("public.a", "public.b", "public.c")
@@ -275,7 +275,7 @@ class World:
     def change(self):
         source = self.random.choice(SOURCES)
         table = self.random.choice(TABLES)
-        bad = self.random.random() < 0.1 and not self.cured
+        bad = self.random.random() < 0.2 and not self.cured
         kind = "t" if self.random.random() < 0.08 else "c"
         last = self.random.random() < 0.75
         self.write(source, table, kind, key=self.random.randrange(4), last=last, bad=bad and kind == "c")
@@ -513,8 +513,8 @@ class World:
         failed = False
         for name in sorted(new.tables()):
             task = held_back.hold_back_copies(table_task.task_of(self.lake, nothing, name, new, after=None))
-            table = before.tables.get(name)
-            if table is None or held_back.has_nothing_yet(task):
+            table = before.tables.get(name, Table(table=name))
+            if held_back.has_nothing_yet(task) or table_task.is_only_truncated(task):
                 continue
             task = held_back.keep(replace(task, published=replace(table, schemas={}, positions={})))
             try:
