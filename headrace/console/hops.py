@@ -185,6 +185,8 @@ def _trouble(source: str, lake: LakeView, stream: str, *, copies: bool) -> tuple
     own = lake.tables_of(stream, source)
     if stopped := [table.table for table in own if table.state == "stopped"]:
         return "stopped", f"tables that stopped: {_listed(stopped)}"
+    if held_back := [table.table for table in own if source in table.held_back]:
+        return "held back", f"tables that hold it back: {_listed(held_back)}"
     verdicts = lake.verdicts_of_source(stream, source)
     if differing := [table for table, found in verdicts.items() if found.verdict == "not equal"]:
         return "differs", f"verification found a difference in {_listed(differing)}"

@@ -65,6 +65,8 @@ class TablePublished:
     positions: dict[str, str]
     #: By source: where a copy that is under way began.
     copying: dict[str, str]
+    #: Why sources are held back, by source.
+    held_back: dict[str, str] = field(default_factory=dict)
     #: When its stream was published last.
     published_at: datetime | None
     expectations: tuple[Expectation, ...] = ()

@@ -165,6 +165,10 @@ def test_what_the_lake_lacks_is_as_old_as_the_newest_change_that_it_has():
 def test_a_table_that_stopped_or_is_copied_is_shown_at_silver():
     stopped = row(lake(table="stopped"))
     assert (stopped.state, stopped.hops[6].detail) == ("warn", "tables that stopped: public.t")
+    held_back = row(lake(table="held back", held_back={"jakarta/bank": "why"}))
+    assert (held_back.state, held_back.hops[6].detail) == ("warn", "tables that hold it back: public.t")
+    other = row(lake(table="held back", held_back={"london/bank": "why"}))
+    assert states(other)["silver"] == "ok"
     copied = row(lake(table="copying", copying={"jakarta/bank": "x"}))
     assert (copied.state, copied.hops[6].word) == ("warn", "copying")
 
