@@ -455,7 +455,7 @@ class World:
         if since is None:
             applied = {source: applied[source] for source in before.held_back if source in applied}
             # Of all of bronze it is not known what came late.
-            self.noticed = self.noticed and not self.overtaken
+            self.noticed = self.noticed and all(r.source in before.held_back for r in self.overtaken)
         unread = self.find_unread(before, raw, version)
         new = profile(raw, before.positions, applied=applied, held_back=unread)
         context = table_task.LoadContext(

@@ -54,6 +54,10 @@ def test_l37_nothing_is_known_of_bronze_that_is_another_table_or_an_older_copy(b
     result = published.known_versions(None, url, state)
     # the rows and positions stay, and all of bronze is read from now on
     assert (result.load, result.bronze_version, result.bronze_done, result.unfinished) == (4, None, None, {})
+    # and what is held back stays so
+    late = Unfinished(after=1, changes=3, upto="9", problem="late")
+    held = published.without_versions(replace(STATE, unfinished=STATE.unfinished | {"london/bank": late}))
+    assert held.unfinished == {"london/bank": replace(late, after=-1)}
     table = result.tables["public.t"]
     assert (table.version, table.problem, table.bronze_after) == (5, "stopped", None)
 
