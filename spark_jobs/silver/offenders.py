@@ -29,15 +29,18 @@ def hold_back(
     spark: SparkSession, context: LoadContext, task: TableTask, error: ReplicationError, *, settings: str
 ) -> TableTask | None:
     """Return the work without what the sources have that made it fail; None where the whole table stops."""
+    if len(_sources(task)) == 1:
+        return None
     offences = find_misfits(task) or _find_keyless(task) or _find_changed(task, error)
     offences = offences or _find_record(spark, context, task, error)
+    if not offences:
+        return None
     rows, rest = context.rows(spark, task.after), held_back.rest_after(context, task)
 
     def find_last(source: str, low: str, end: str) -> str | None:
         return batch_profile.last_before(rows, task.table, {source: low}, [(source, end)])[0]
 
-    committed = _committed(spark, context, task) if offences else {}
-    return leave_out(task, offences, committed, find_last, settings=settings, rest=rest)
+    return leave_out(task, offences, _committed(spark, context, task), find_last, settings=settings, rest=rest)
 
 
 def leave_out(
@@ -47,8 +50,7 @@ def leave_out(
 
     `committed` is up to where the table has each source, published or not: an offence up to there cannot be left out.
     """
-    sources = table_task.newest_schemas(task).keys() | {profile.source for profile in task.seen}
-    if not offences or offences.keys() >= sources:
+    if not offences or offences.keys() >= _sources(task):
         return None
     for source, (position, why) in sorted(offences.items()):
         low = max(committed.get(source, ""), task.published.positions.get(source, ""))
@@ -61,6 +63,10 @@ def leave_out(
         upto = max(last or "", low) or held_back.BEGINNING
         task = held_back.hold_back(task, source, upto, reason, settings=settings, rest=rest)
     return task
+
+
+def _sources(task: TableTask) -> set[str]:
+    return table_task.newest_schemas(task).keys() | {profile.source for profile in task.seen}
 
 
 def _committed(spark: SparkSession, context: LoadContext, task: TableTask) -> Positions:
