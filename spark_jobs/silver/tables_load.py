@@ -1,16 +1,11 @@
-"""The tables of a load, some at a time; one that cannot go on stops alone.
+"""What a load does for each table, some tables at a time, and what is published once it has done it.
 
-Called by the load of a stream.
+Where a table goes on is derived here alone. One that is where its stream is takes what came since, and so does one that waits for
+a copy. Any other one, which stopped, failed or lost its folder, goes on from its own positions, with all that came to bronze
+after the version that is published with it. A table that cannot go on stops alone.
 
-A share of a stream's tables, which a task of its own may bring up ahead of the load that publishes them.
-
-Which group a table is in depends on its name alone, so no two tasks write the same table, whatever bronze they see.
-
-What a load does for each table, and what is published once it has done it: where a table goes on is derived here alone.
-
-A table that is where its stream is takes what came since, and so does one that waits for a copy. Any other one, which stopped,
-failed or lost its folder, goes on from its own positions, with all that came to bronze after the version that is published with
-it. Reads no rows. Called by silver's load.
+A group of tables may be brought up by a task of its own, ahead of the load that publishes them. Which group a table is in depends
+on its name alone, so no two tasks write the same table, whatever bronze they see. Called by silver's load.
 """
 
 import logging
