@@ -206,14 +206,17 @@ class Sink:
         return commit(self._spark, table_path(self._lake, self._stream), self._stream, frame, self.progress, after)
 
     def _joined(self, after: Progress) -> Progress:
-        """Return the progress without positions where a topic joins it.
+        """Return the progress without positions where topics join it.
 
         One that was there and could not be seen may have records before them: they hold again once its end is passed.
         """
         joined = after.topics.keys() - self.progress.topics.keys()
         if after.positions is None or not joined:
             return after
-        self._reaches = [reach for reach in self._reaches if joined <= {topic for topic, _ in reach.heads}]
+        newest = self._reaches[-1].heads if self._reaches else {}
+        ends = {place: head for place, head in newest.items() if place.topic in joined}
+        former = [Reach(after.positions, {}), *self._reaches] if joined <= {place.topic for place in ends} else []
+        self._reaches = [replace(reach, heads=ends | reach.heads) for reach in former]
         return replace(after, positions={})
 
     def _passed(self, progress: Progress) -> Progress:
@@ -223,10 +226,11 @@ class Sink:
         if not passed:
             return progress
         positions = dict(progress.positions or {})
+        for number in passed:
+            for source, position in self._reaches[number].positions.items():
+                positions[source] = max(position, positions.get(source, ""))
         # The last one stays: a batch that fails has noted nothing.
         self._reaches = self._reaches[passed[-1] :]
-        for source, position in self._reaches[0].positions.items():
-            positions[source] = max(position, positions.get(source, ""))
         return replace(progress, positions=positions)
 
     def _files(self, records: int) -> int:

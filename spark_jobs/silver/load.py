@@ -144,7 +144,7 @@ def _load_part(
             if few:
                 # All tables read these rows.
                 raw = persist(raw.coalesce(1))
-            committed, unread = wait_for_topics(spark, lake, before, raw, committed)
+            committed, unread = wait_for_topics(spark, lake, before, raw, committed, version)
             applied = before.partitions if since is not None else None
             new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied)
             if passed_over := new.tables() & before.dropped.keys():
@@ -254,9 +254,9 @@ def _problems(state: Published) -> dict[str, str]:
 
 
 def wait_for_topics(
-    spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions | None
+    spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions | None, version: int
 ) -> tuple[Positions | None, dict[str, str]]:
-    """Return up to where all of each source is in bronze, and why tables stop whose topics are not read, by table.
+    """Return up to where all of each source is in a version of bronze, and why tables stop whose topics are not read, by table.
 
     A stream of one topic has no such positions.
 
@@ -282,7 +282,7 @@ def wait_for_topics(
     announced = [row for row in seen if row["table"] and row["first"] and not row["changed"]]
     if not announced:
         return committed, {}
-    held = offsets.read(spark, bronze_job.table_path(lake, stream))
+    held = offsets.read(spark, bronze_job.table_path(lake, stream), version)
     unread = find_unread(lake, stream, {row["table"] for row in announced}, held)
     first: dict[str, str] = {}
     for row in announced:
@@ -293,6 +293,9 @@ def wait_for_topics(
         own = new.filter((F.col("source") == source) & (F.col("position") < position)).agg(F.max("position")).first()
         assert own is not None
         limited[source] = max(own[0] or "", before.positions.get(source, ""))
+        if not limited[source]:
+            # Nothing at all: no position would be no limit.
+            del limited[source]
     for table, topic in unread.items():
         sources = sorted(row["source"] for row in announced if row["table"] == table)
         problems[table] = (
@@ -309,8 +312,6 @@ _UNREAD = (
 
 
 def find_unread(lake: LakeFile, stream: str, tables: Collection[str], held: Progress | None) -> dict[str, str]:
-    """Return the topics of those of the tables whose topics are not read; none where it is unknown which ones are."""
-    if held is None:
-        return {}
+    """Return the topics of those of the tables whose topics are not read, or not known to be: the next note has all again."""
     topics = {name: topic_of(lake.prefix(stream), name) for name in sorted(tables)}
-    return {name: topic for name, topic in topics.items() if topic not in held.topics}
+    return {name: topic for name, topic in topics.items() if held is None or topic not in held.topics}

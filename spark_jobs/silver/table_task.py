@@ -124,6 +124,14 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
     )
 
 
+def from_the_beginning(spark: SparkSession, context: LoadContext, task: TableTask) -> TableTask:
+    """Return the work that has all of a table that bronze has, up to the same high watermarks."""
+    rows = context.rows(spark, None)
+    whole = batch_profile.profile(rows.filter(F.col("table") == task.table), {}, task.high)
+    table = replace(task.published, schemas={}, positions={})
+    return replace(task, published=table, former_schemas={}, seen=whole.seen, records=whole.records, after=None)
+
+
 def is_only_truncated(task: TableTask) -> bool:
     """Whether there is nothing of a table but truncates: it never sent a row, nor a schema to make it with."""
     exists = task.published.version is not None or bool(task.published.schemas) or bool(task.records)

@@ -147,9 +147,12 @@ def _held(topics: dict[str, Any]) -> dict[str, Held]:
     }
 
 
-def read(spark: SparkSession, path: str) -> Progress | None:
-    """Return what the newest note of a table states; None when it has none, or what that refers to is in the log no more."""
-    commit = delta_log.note(spark, path, NOTE)
+def read(spark: SparkSession, path: str, version: int | None = None) -> Progress | None:
+    """Return what the newest note of a table states, or stated at a version.
+
+    None when it has none, or what that refers to is in the log no more.
+    """
+    commit = delta_log.note(spark, path, NOTE, version)
     return commit and _resolved(commit, lambda version: delta_log.note(spark, path, NOTE, version))
 
 

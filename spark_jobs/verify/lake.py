@@ -171,10 +171,10 @@ class LakeAt:
 
     def _reached(self, source: str, place: Place, database: Database) -> Reached:
         newest = whole = self._state.positions.get(source)
-        # Where tables have topics of their own, one of them may lack what another one has beyond that.
-        loaded = bronze.reach(self._spark, self._lake, self._stream)
         if delta_log.is_table(self._spark, self._bronze):
             version = delta_log.version(self._spark, self._bronze)
+            # Where tables have topics of their own, one of them may lack what another one has beyond that.
+            loaded = bronze.reach(self._spark, self._lake, self._stream, version)
             since = held_back.unpublished_since(self._state, {source} & self._state.unfinished.keys())
             new = increment.rows(self._spark, self._bronze, since, version)
             ended = F.when(F.col("last"), F.col("position"))

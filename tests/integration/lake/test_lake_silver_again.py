@@ -17,7 +17,7 @@ from tests.lake.death import dying_before_it_publishes
 from tests.lake.logged import LoggedLake
 from tests.lake.reading import rows
 
-J = "jakarta/bank"
+J, ORDERS = "jakarta/bank", "public.orders"
 #: Tables beside accounts and their log.
 OTHERS = tuple(f"public.t{n}" for n in range(4))
 
@@ -137,3 +137,33 @@ def test_two_loads_at_once_double_nothing(spark, bank):
     bank.load()
     assert bank.rows("entry", table="public.log") == [(J, "one"), (J, "two")]
     assert bank.rows("id", "name") == [(J, 1, "b"), (J, 2, "a")]
+
+
+def test_a_table_whose_replay_ended_between_two_commits_is_built_from_the_beginning(spark, logged_lake, monkeypatch):
+    # given a table whose key changed, which takes two commits
+    lake = logged_lake()
+    source, other = lake.feeds
+    columns = {"id": ("int8", None, None), "region": ("text", None, None)}
+    for feed in lake.feeds:
+        feed.commit(feed.schema(columns, ["id"], ORDERS), feed.insert(ORDERS, id=1, region="eu"))
+    source.commit(source.schema(columns, ["id", "region"], ORDERS), source.insert(ORDERS, id=2, region="us"))
+    other.commit(other.schema(columns, ["id", "region"], ORDERS), other.insert(ORDERS, id=2, region="us"))
+    assert lake.load().problems == {}
+    before = lake.rows("id", "region", table=ORDERS)
+    # when a replay ends after the first
+    write, calls = table_load._write, []
+
+    def end_at_the_second(*given):
+        calls.append(given)
+        if len(calls) == 2:
+            raise Retryable("ended")
+        return write(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(table_load, "_write", end_at_the_second)
+        with pytest.raises(Retryable, match="ended"):
+            replay.of_silver(spark, lake.file, "bank")
+    # then the next load has what the second one would have brought
+    source.commit(source.insert(ORDERS, id=3, region="eu"))
+    assert lake.load().problems == {}
+    assert lake.rows("id", "region", table=ORDERS) == sorted([*before, (J, 3, "eu")])

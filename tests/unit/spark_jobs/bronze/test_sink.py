@@ -62,9 +62,22 @@ def test_positions_are_forgotten_until_a_topic_that_joined_is_passed():
     # when half of it is there
     half = sink._passed(sink._joined(with_hidden(4)))
     assert half.positions == {}
-    # then what was observed without it counts no more, and the rest brings them back
+    # then its rest brings them back, those that Kafka has forgotten too
     sink.progress = half
-    assert sink._passed(sink._joined(with_hidden(7))).positions == {J: "c"}
+    assert sink._passed(sink._joined(with_hidden(7))).positions == {J: "c", L: "x"}
+
+
+def test_topics_that_join_again_and_again_keep_no_positions_back_whose_ends_are_passed():
+    first, second = reach(9, 9, j="b"), reach(99, 9, j="c")
+    for number, each in enumerate((first, second)):
+        each.heads[Place(f"bank.public.t{number}", 0)] = 7
+    sink = make_sink(9, 9, first, positions={J: "a", L: "x"})
+    for number, each in enumerate((first, second)):
+        sink.observed(each) if number else None
+        held = sink.progress.topics | {f"bank.public.t{number}": Held({0: 7})}
+        sink.progress = sink._passed(sink._joined(replace(sink.progress, topics=held)))
+        # an end that readers do not reach holds up its own positions alone
+        assert sink.progress.positions == {J: "b", L: "x"}
 
 
 def test_a_stream_of_one_topic_notes_no_positions():

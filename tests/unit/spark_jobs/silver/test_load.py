@@ -43,5 +43,5 @@ def test_a_topic_is_missed_where_it_is_known_which_ones_are_read():
     assert load.find_unread(lake, "bank", {"public.t"}, Progress(topics={"bank.public.t": Held()})) == {}
     missing = {"public.t": "bank.public.t"}
     assert load.find_unread(lake, "bank", {"public.t"}, Progress(topics={"bank": Held()})) == missing
-    # a note whose base is gone does not tell
-    assert load.find_unread(lake, "bank", {"public.t"}, None) == {}
+    # a note whose base is gone does not tell, and nothing is passed over for it
+    assert load.find_unread(lake, "bank", {"public.t"}, None) == missing
