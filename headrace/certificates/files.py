@@ -212,6 +212,7 @@ def why(url: str, files: Certificates) -> str:
     host, port = parts.hostname or "", parts.port or 5671
     try:
         context = ssl.create_default_context(cafile=files.authority)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         with (
             socket.create_connection((host, port), timeout=_SECONDS) as connection,
             context.wrap_socket(connection, server_hostname=host),

@@ -74,6 +74,8 @@ class MysqlConnection(Section, frozen=True, kw_only=True):
                 f"sslrootcert {self.sslrootcert} of {self} holds no certificates that can be read: {error.strerror or error}",
                 hint="Name a PEM file with the authorities to trust, or leave it out for the system's.",
             ) from error
+        # Debian's Python leaves that to the system's settings.
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.check_hostname = self.sslmode == "verify-full"
         if self.sslmode == "require":
             context.verify_mode = ssl.CERT_NONE

@@ -158,6 +158,8 @@ class RegistryClient:
         registry = self._registry
         try:
             context = ssl.create_default_context(cafile=registry.authority)
+            # Debian's Python leaves that to the system's settings.
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
             if registry.certificate is not None:
                 context.load_cert_chain(registry.certificate, registry.key)
         except OSError as error:

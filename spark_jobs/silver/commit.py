@@ -50,6 +50,10 @@ class Base:
     #: Rows of a table without a key that commits of ours lacked and that were not published.
     missing: tuple[Missing, ...] = ()
 
+    def has_all(self, positions: Positions) -> bool:
+        """Whether it lacks nothing up to positions; a build that ended between two of its commits does."""
+        return not self.exists or all(upto <= self.positions.get(source, "") for source, upto in positions.items())
+
     def after(self, version: int, positions: Positions, missing: tuple[Missing, ...] = ()) -> "Base":
         """Return the table once this load has committed a version that reaches positions."""
         return replace(

@@ -63,9 +63,6 @@ def read_base(
 
 def apply(spark: SparkSession, context: LoadContext, task: TableTask, base: Base) -> Table:
     """Bring the table, as it was found, up to the high watermarks; return its state. The session is this table's own."""
-    if base.exists and any(upto > base.positions.get(source, "") for source, upto in task.published.positions.items()):
-        # A build of several commits ended ahead of its last one.
-        return build(spark, context, table_task.from_the_beginning(spark, context, task), {})
     for step in table_task.steps(spark, context, task, base.positions, exists=base.exists):
         base = _write(spark, context, step, base, "change" if base.exists else "create")
     return _done(task, base.current, base.missing)

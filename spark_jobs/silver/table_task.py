@@ -212,7 +212,8 @@ def steps(
 ) -> Iterator[Step]:
     """Yield what is to be written, by commit: changes before a change of the key are applied by the former key.
 
-    A table that `exists` needs no commit without a change. Raises NeedsOperator where no schema holds the rows of a step.
+    A table that `exists` needs no commit without a change. Raises NeedsOperator where no schema holds the rows of a step, or
+    nobody can know which rows it changes.
 
     The sources' changes of the key are matched from the last one back, since all have one key in the end.
     """
@@ -220,7 +221,9 @@ def steps(
         ahead = ahead_of(part, since)
         if not ahead and exists:
             continue
-        truncates, rows, target = find_truncates(part, ahead, since), context.rows(spark, part.after), target_of(part)
+        truncates, target = find_truncates(part, ahead, since), target_of(part)
+        refuse_keyless(target, ahead, since, part)
+        rows = context.rows(spark, part.after)
         changed = changes.of_range(rows, part.table, batch_profile.within(since, part.high))
         yield Step(task=part, low=since, ahead=ahead, target=target, changed=changed, truncates=truncates)
         exists = True
@@ -270,7 +273,6 @@ def _settled(task: TableTask, upto: Positions) -> TableTask:
 
 def refuse(spark: SparkSession, context: LoadContext, step: Step, *, stored: bool) -> None:
     """Raise NeedsOperator for a step that cannot be applied, to rows that are stored or to none."""
-    refuse_keyless(step.target, step.ahead, step.low, step.task)
     if stored:
         _refuse_rows_without_key(spark, step)
     refuse_removed(context, step.task, step.low)

@@ -236,7 +236,12 @@ def _applied(
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="history") as pool:
             future = pool.submit(history) if task.history is not None else None
-            current = table_load.apply(session, context, task, table_load.read_base(session, context, task))
+            base = table_load.read_base(session, context, task)
+            if base.has_all(task.published.positions):
+                current = table_load.apply(session, context, task, base)
+            else:
+                whole = table_task.from_the_beginning(session, context, task)
+                current = table_load.build(session, context, whole, {})
         return replace(current, history=future.result() if future is not None else None)
     except Incompatible:
         if not task.rebuilds:

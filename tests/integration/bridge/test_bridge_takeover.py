@@ -147,8 +147,8 @@ def test_a_transaction_that_another_producer_ended_is_done_again(kafka, topic, i
     for number in range(2):
         fence(kafka, f"headrace.{name}.bridge.{number}")
     states = [outcome.state for outcome in send(bridge.port, f"cdc/{source}", [message(two)])]
-    # then the bridge reads the position again by itself
-    assert states == ["released"]
+    # then the bridge reads the position again by itself, be it that a lane noticed before
+    assert states in (["released"], ["accepted"])
     bridge.serves(source)
     edge = Edge(bridge.port, source, rows, sizes=lambda: 20)
     edge.start()
