@@ -98,7 +98,7 @@ def verify(
     from spark_jobs.verify import report
     from spark_jobs.verify.lake import LakeAt
     from spark_jobs.verify.tables import Sources, is_named
-    from spark_jobs.verify.verify import Sample, print_statements
+    from spark_jobs.verify.verify import Sample, report_statements
 
     chosen = Sample(percent=sample) if sample is not None else None
     reports: list[TableReport] = []
@@ -118,7 +118,7 @@ def verify(
             try:
                 with closing(LakeAt(spark, lake, stream_name)) as silver:
                     if name in by_hand:
-                        of_source.extend(print_statements(name, by_hand[name], silver, tables))
+                        of_source.extend(report_statements(name, by_hand[name], silver, tables))
                     else:
                         # What is published before the snapshot is taken cannot be ahead of it.
                         with reached.connect(name, placed=not at_rest) as database:

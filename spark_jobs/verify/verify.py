@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -97,48 +98,62 @@ def verify(
     dropped = lake.dropped()
     at_source = [table for table in at_source if str(table) not in dropped]
     for name in tables.to_compare(at_source, in_lake, chosen_names):
-        started = time.monotonic()
-        try:
-            with explained(f"verifying {name} of {source}"):
-                treated = lake.treated(source, name)
-                frame = lake.frame(source, name)
-                report = _verify(source, name, database, tables_by_name.get(name), frame, treated, sample, on_progress)
-        except NotConnected:
-            raise
-        except Exception as error:  # noqa: BLE001 - the other tables are compared all the same.
-            failure = doors.explain(f"verifying {name} of {source}", error)
-            reason = f"{failure.message}. {failure.hint}".strip()
-            report = TableReport(source=source, table=name, verdict="not compared", reasons=[reason])
-        report = _explained(report, lake)
-        report = replace(
-            report, place=database.place.text if database.place else None, seconds=time.monotonic() - started
-        )
-        _LOG.debug("verified %s %s in %.1f s: %s", source, name, report.seconds, report.verdict)
-        yield report
+        compare = partial(_verify_table, source, name, database, tables_by_name.get(name), lake, sample, on_progress)
+        report = _report(source, name, lake, compare)
+        yield replace(report, place=database.place.text if database.place else None)
 
 
-def print_statements(
+def report_statements(
     source: str, engine: str, lake: SilverTables, chosen_names: Collection[str] = ()
 ) -> Iterator[TableReport]:
     """Give a report for each table with the statement to run at its database by hand, and what that has to give."""
     for name in tables.to_compare([], lake.names(source) - set(lake.dropped()), chosen_names):
-        started = time.monotonic()
-        schema, frame = lake.schema(source, name), lake.frame(source, name)
-        if schema is None or frame is None:
-            continue
-        compared, left_out = by_hand.columns(engine, schema, tables.columns(frame))
-        whole = comparison.grid(comparison.hashes(), 1)
-        sums = SilverSide(frame, compared, [], mysql_canonical).digests(whole).get(0, comparison.Digest())
-        without = f", without {', '.join(left_out)}" if left_out else ""
-        reason = (
-            f"where nothing is written and loads have caught up, this gives {sums.rows}, {sums.first}, {sums.second} "
-            f"there{without}: {by_hand.source_statement(engine, schema, compared)}"
-        )
-        report = TableReport(
-            source=source, table=name, verdict="not compared", rows_lake=sums.rows, reasons=[reason],
-            seconds=time.monotonic() - started,
-        )  # fmt: skip
-        yield _explained(report, lake)
+        yield _report(source, name, lake, partial(_report_statement, source, name, engine, lake))
+
+
+def _report(source: str, name: str, lake: SilverTables, compare: Callable[[], TableReport]) -> TableReport:
+    """Return what comparing a table returns; an error but the loss of the source's snapshot is its verdict."""
+    started = time.monotonic()
+    try:
+        with explained(f"verifying {name} of {source}"):
+            report = compare()
+    except NotConnected:
+        raise
+    except Exception as error:  # noqa: BLE001 - the other tables are compared all the same.
+        failure = doors.explain(f"verifying {name} of {source}", error)
+        reason = f"{failure.message}. {failure.hint}".strip()
+        report = TableReport(source=source, table=name, verdict="not compared", reasons=[reason])
+    report = replace(_explained(report, lake), seconds=time.monotonic() - started)
+    _LOG.debug("verified %s %s in %.1f s: %s", source, name, report.seconds, report.verdict)
+    return report
+
+
+def _verify_table(
+    source: str,
+    name: str,
+    database: Database,
+    table: SourceTable | None,
+    lake: SilverTables,
+    sample: Sample | None,
+    on_progress: OnProgress | None,
+) -> TableReport:
+    treated, frame = lake.treated(source, name), lake.frame(source, name)
+    return _verify(source, name, database, table, frame, treated, sample, on_progress)
+
+
+def _report_statement(source: str, name: str, engine: str, lake: SilverTables) -> TableReport:
+    schema, frame = lake.schema(source, name), lake.frame(source, name)
+    if schema is None or frame is None:
+        return TableReport(source=source, table=name, verdict="not compared", reasons=["silver has no rows of it yet"])
+    compared, left_out = by_hand.columns(engine, schema, tables.columns(frame))
+    whole = comparison.grid(comparison.hashes(), 1)
+    sums = SilverSide(frame, compared, [], mysql_canonical).digests(whole).get(0, comparison.Digest())
+    without = f", without {', '.join(left_out)}" if left_out else ""
+    reason = (
+        f"where nothing is written and loads have caught up, this gives {sums.rows}, {sums.first}, {sums.second} "
+        f"there{without}: {by_hand.source_statement(engine, schema, compared)}"
+    )
+    return TableReport(source=source, table=name, verdict="not compared", rows_lake=sums.rows, reasons=[reason])
 
 
 def _explained(report: TableReport, lake: SilverTables) -> TableReport:

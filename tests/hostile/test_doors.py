@@ -95,7 +95,7 @@ OUTSIDE = {
     "spark_jobs/verify/command.py:_connect_all": "one source's verdict",
     "spark_jobs/verify/command.py:verify": "one source's verdict",
     "spark_jobs/verify/report.py:record": "a verdict is shown, recorded or not",
-    "spark_jobs/verify/verify.py:verify": "one table's verdict",
+    "spark_jobs/verify/verify.py:_report": "one table's verdict",
 }
 
 

@@ -3,7 +3,7 @@
 import hashlib
 
 from headrace.schema import Column, TableSchema
-from spark_jobs.verify.verify import print_statements
+from spark_jobs.verify.verify import report_statements
 from tests.lake.verify_sides import SOURCE, Frames, rows
 
 ROWS = (
@@ -33,6 +33,6 @@ def test_silvers_half_is_the_sum_over_the_texts_that_the_statement_has(spark):
         first = f"1|20|3.50|true|{words}|{data}|2026-01-31|2026-01-31 09:15:00.250000|"
         hashes = [sha(text.encode()) for text in (first, "-2|~|~|~|~|~|~|~|")]
         sums = [sum(int(each[at : at + 15], 16) for each in hashes) for at in (0, 15)]
-        (report,) = print_statements(SOURCE, engine, Silver(dbo__everything=frame))
+        (report,) = report_statements(SOURCE, engine, Silver(dbo__everything=frame))
         assert (report.verdict, report.rows_lake) == ("not compared", 2)
         assert f"this gives 2, {sums[0]}, {sums[1]} there, without f: SELECT" in report.reasons[0]
