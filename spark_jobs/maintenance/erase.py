@@ -225,8 +225,9 @@ def _erase_table(
     """Erase rows from a table as it is published; return the version without them, and how many there were."""
     if table.version is None or not delta_log.is_table(session, path):
         return table.version, 0
+    positions, version = table.positions, table.version
     base = commit.base(
-        session, path, which.table, stream=stream, kind=kind, positions=table.positions, version=table.version
+        session, path, which.table, stream=stream, kind=kind, positions=positions, version=version, load=load
     )
     commit.check_own(base)
     # What a load has written and not published would be published half.

@@ -264,7 +264,9 @@ def _table(
     """Overwrite one table; return its state. The session is this table's own."""
     task = snapshot.task_of(spark, lake, at, table.table)
     if not at.base.load:
-        return _from_bronze(spark, context, replace(task, published=replace(table, schemas={}, positions={})))
+        return _from_bronze(
+            spark, context, replace(task, published=replace(table, schemas={}, positions={}, held_back={}))
+        )
     try:
         base = table_load.read_base(spark, context, replace(task, published=table), overwrites=True)
         rows = spark.sql(snapshot.sql(spark, lake, at, table.table, scratch))
@@ -274,15 +276,12 @@ def _table(
     finally:
         snapshot.forget(spark, scratch)
     return replace(
-        table,
+        replace(table, held_back=task.published.held_back).as_going_on(),
         version=version,
         changes=sum(profile.changes for profile in task.seen),
         positions=task.high,
         schemas=table_task.newest_schemas(task),
-        problem=None,
         bronze_after=None,
-        settings=None,
-        failures=0,
     )
 
 

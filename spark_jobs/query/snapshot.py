@@ -25,7 +25,7 @@ from spark_jobs.silver.profiles import BatchProfile, TableProfile, Truncate
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
 from spark_jobs.state import delta_log, offsets, published
-from spark_jobs.state.published import Positions, Published
+from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.storage import name as _q
 
 #: Database of the tables that read the folders of folded changes.
@@ -72,11 +72,11 @@ class StreamSnapshot:
         return profile.only_truncates and not described
 
     def _held_back(self, profile: TableProfile) -> bool:
-        """Whether all of it belongs to a copy that is under way."""
-        table = self.base.tables.get(profile.table)
+        """Whether all of it belongs to a copy that is under way, or to a source with which the table cannot be."""
+        table = self.base.tables.get(profile.table, Table(table=profile.table))
         records = [record for record in self.new.records if record.table == profile.table]
-        began = held_back.find_copying(table.copying if table else {}, records).get(profile.source)
-        return began is not None and profile.first > began
+        waiting = replace(table, copying=held_back.find_copying(table.copying, records)).waiting
+        return profile.source in waiting and profile.first > waiting[profile.source]
 
 
 def moment(
@@ -198,13 +198,14 @@ def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) 
     if (
         table is None
         or whole
-        or (held_back.waits_for_copy(table, at.base.positions) and not held_back.has_copy_ended(table.copying, records))
+        or (
+            held_back.waits_for_sources(table, at.base.positions)
+            and not held_back.has_copy_ended(table.copying, records)
+        )
     ):
-        return held_back.hold_back_copies(table_task.task_of(lake, at.base, name, at.new, after=at.after))
+        return held_back.hold_back(table_task.task_of(lake, at.base, name, at.new, after=at.after))
     new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), table.positions, at.new.high)
-    return held_back.hold_back_copies(
-        table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None)
-    )
+    return held_back.hold_back(table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None))
 
 
 def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from headrace.errors import NeedsOperator, Retryable
 from spark_jobs.silver.profiles import Missing
 from spark_jobs.state import delta_log, log_files
-from spark_jobs.state.published import Positions
+from spark_jobs.state.published import Positions, Table
 
 NOTE_SETTING = delta_log.NOTE_SETTING
 #: Settings by which Delta passes over a commit that a table has already: a load's own commit has them, a further one must not.
@@ -50,9 +50,10 @@ class Base:
     #: Rows of a table without a key that commits of ours lacked and that were not published.
     missing: tuple[Missing, ...] = ()
 
-    def has_all(self, positions: Positions) -> bool:
-        """Whether it lacks nothing up to positions; a build that ended between two of its commits does."""
-        return not self.exists or all(upto <= self.positions.get(source, "") for source, upto in positions.items())
+    def has_all_of(self, table: Table) -> bool:
+        """Whether it lacks nothing of what is published of it: it may be gone, and a build may end between two of its commits."""
+        reached = all(upto <= self.positions.get(source, "") for source, upto in table.positions.items())
+        return reached if self.exists else table.version is None
 
     def after(self, version: int, positions: Positions, missing: tuple[Missing, ...] = ()) -> "Base":
         """Return the table once this load has committed a version that reaches positions."""
@@ -69,9 +70,17 @@ class Base:
 
 
 def base(
-    spark: SparkSession, path: str, name: str, *, stream: str, kind: str, positions: Positions, version: int | None
+    spark: SparkSession,
+    path: str,
+    name: str,
+    *,
+    stream: str,
+    kind: str,
+    positions: Positions,
+    version: int | None,
+    load: int,
 ) -> Base:
-    """Return a table as it is now; `positions` are those that its published version shows.
+    """Return a table as it is now, for a load by number; `positions` are those that its published version shows.
 
     Raises NeedsOperator for a table that this stream did not make.
     """
@@ -100,7 +109,10 @@ def base(
         foreign=foreign,
         erased=(given["version"], given["commit"]) if given else None,
     )
-    if version is not None and (commit_note is None or commit_note[0] <= version):
+    # A folder that was lost, and begun again by a load of this number that did not publish, may have the version too.
+    if version is not None and (
+        commit_note is None or (commit_note[0] <= version and commit_note[1].get("load", 0) < load)
+    ):
         return state
     if commit_note is None or commit_note[1]["stream"] != stream:
         raise NeedsOperator(

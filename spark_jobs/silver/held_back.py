@@ -37,14 +37,14 @@ from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
 from spark_jobs.silver import table_task, types
-from spark_jobs.silver.profiles import BatchProfile, Missing
+from spark_jobs.silver.profiles import BatchProfile, Missing, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state.published import Positions, Published, Table
 from spark_jobs.state.published_rows import Unfinished
 
 #: How often a table is tried, by as many loads, before it stops with what it failed with.
-_TRIES = 3
+TRIES = 3
 
 
 def find_lagging(spark: SparkSession, lake: LakeFile, before: Published) -> dict[str, Table]:
@@ -82,17 +82,19 @@ def stop_table(lake: LakeFile, context: LoadContext, task: TableTask, problem: s
 def fail_table(lake: LakeFile, context: LoadContext, task: TableTask, error: str) -> Table:
     """Return a table that could not be loaded for a reason that may pass: as it was, and stopped once it failed often enough."""
     failures = task.published.failures + 1
-    if failures < _TRIES:
+    if failures < TRIES:
         return replace(_left(context, task), failures=failures)
     return replace(stop_table(lake, context, task, f"failed {failures} times: {error}"), failures=failures)
 
 
 def _left(context: LoadContext, task: TableTask) -> Table:
     """Return a table as it was, with what is known of where it goes on."""
-    table = task.published
+    table = replace(task.published, held_back={})
     # All of it came after a version; in the first load of a stream, after none.
     rest = context.rest if task.after is not None else -1 if context.first else None
-    return replace(table, changes=0, bronze_after=table.bronze_after if table.lags else rest)
+    # A copy that ended in the range began before it.
+    lagged = table.lags or table.bronze_after is not None
+    return replace(table, changes=0, bronze_after=table.bronze_after if lagged else rest)
 
 
 def digest_settings(lake: LakeFile, stream: str) -> str:
@@ -242,36 +244,50 @@ def has_copy_ended(copying: Mapping[str, str], records: Sequence[SchemaRecord]) 
     return any(record.mark == COPY_ENDS and record.source in copying for record in records)
 
 
-def hold_back_copies(task: TableTask, *, rest: int | None = None) -> TableTask:
-    """Return the work without what copies under way bring; `rest` is where bronze has what the table lacks from now on."""
-    copying = find_copying(task.published.copying, task.records)
-    if not copying and not task.published.copying:
+def hold_back(task: TableTask, *, rest: int | None = None) -> TableTask:
+    """Return the work without what copies under way bring, and without sources with which the table cannot be.
+
+    `rest` is where bronze has what the table lacks from now on.
+    """
+    table = task.published
+    copying = find_copying(table.copying, task.records)
+    if not copying and not table.waiting:
         return task
-    after = task.published.bronze_after if task.published.lags else rest
-    high = task.high | {source: position for source, position in copying.items() if source in task.high}
-    return replace(
-        task,
-        published=replace(task.published, copying=copying, bronze_after=after),
-        high=high,
-        # Nothing of a copy that began earlier is inside, not even where the range begins.
-        seen=[profile for profile in task.seen if profile.first <= high.get(profile.source, "")],
-        records=[record for record in task.records if record.position <= high.get(record.source, "")],
-    )
+    table = replace(table, copying=copying, bronze_after=table.bronze_after if table.lags else rest)
+    # Nothing of a copy that began earlier is inside, not even where the range begins.
+    return table_task.limit(replace(task, published=table), table.waiting)
 
 
 def has_nothing_yet(task: TableTask) -> bool:
-    """Whether a table has never been made, and nothing but copies under way would be in it."""
-    return bool(task.published.copying) and task.published.version is None and not task.seen
+    """Whether a table has never been made, and nothing but what waits would be in it."""
+    return bool(task.published.waiting) and task.published.version is None and not task.seen
 
 
 def waiting_positions(table: Table, high: Positions) -> Positions:
-    """Return where a table is that nothing came for: with its stream, but for the sources that copy it."""
-    return {source: min(cut, table.copying.get(source, cut)) for source, cut in high.items()}
+    """Return where a table is that nothing came for: with its stream, but for the sources whose rows wait."""
+    positions = {source: min(cut, table.waiting.get(source, cut)) for source, cut in high.items()}
+    return {source: position for source, position in positions.items() if position}
 
 
-def waits_for_copy(table: Table, published: Positions) -> bool:
-    """Whether nothing but copies under way keeps a table from being where its stream is."""
-    return table.problem is None and bool(table.copying) and table.positions == waiting_positions(table, published)
+def waits_for_sources(table: Table, published: Positions) -> bool:
+    """Whether nothing but sources whose rows wait keeps a table from being where its stream is."""
+    stopped = table.problem is not None and not table.held_back
+    return not stopped and bool(table.waiting) and table.positions == waiting_positions(table, published)
+
+
+def take_back(table: Table) -> Table:
+    """Return a table with the sources that it is without, so that they are tried again.
+
+    One that has lost its folder is made up to where it showed them first: as far it had what they sent.
+    """
+    lost = not table.positions
+    return replace(table, held_back={source: held for source, held in table.held_back.items() if lost and held.at})
+
+
+def may_take_back(table: Table, settings: str, records: Sequence[SchemaRecord], seen: Sequence[TableProfile]) -> bool:
+    """Whether a table may have what a source sent that it is without, by its schema records and changes in a range."""
+    truncated = any(profile.source in table.held_back and profile.truncates for profile in seen)
+    return bool(table.held_back) and (table.settings != settings or bool(records) or truncated)
 
 
 def waiting_reason(copying: Mapping[str, str]) -> str:

@@ -66,8 +66,9 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             load=before.load + 1,
             removed=before.bronze_removed,
         )
-        task = held_back.hold_back_copies(
-            table_task.task_of(lake, before, name, batch_profile.nothing(before.positions), after=None)
+        whole = replace(before, tables={name: replace(before.tables[name], held_back={})})
+        task = held_back.hold_back(
+            table_task.task_of(lake, whole, name, batch_profile.nothing(before.positions), after=None)
         )
         published.refuse_lacking(context.rows(spark, None), before)
         own, begins = from_copies(spark, context, task)

@@ -127,7 +127,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | N
     """Bring the history up to the high watermarks; return its version, or None for a table without a key: it has none."""
     # A version that ended has its end, whether or not deleted current rows are kept.
     task = replace(task, soft=False)
-    base = _read_base(spark, context, task)
+    base = read_base(spark, context, task)
     low = base.positions if base.exists else {}
     own = task if base.exists and _covered(task, low) else _from(spark, context, task, low)
     if table_task.ahead_of(own, low) or not base.exists:
@@ -149,7 +149,7 @@ def rebuild(
     own = _from(spark, context, task, {}) if low is None else task
     if not _keyed(own):
         return replace(done, history=None)
-    base = _read_base(spark, context, task, overwrites=True)
+    base = read_base(spark, context, task, overwrites=True)
     for number, step in enumerate(table_task.steps(spark, context, own, low or {}, exists=False)):
         base = _write(spark, context, step, base, "change" if number else "replace")
     return replace(done, history=base.current)
@@ -160,7 +160,7 @@ def _covered(task: TableTask, low: Positions) -> bool:
     return all(position <= low.get(source, "") for source, position in task.published.positions.items())
 
 
-def _read_base(spark: SparkSession, context: LoadContext, task: TableTask, *, overwrites: bool = False) -> Base:
+def read_base(spark: SparkSession, context: LoadContext, task: TableTask, *, overwrites: bool = False) -> Base:
     """Return the history as a load finds it; raise as for a table."""
     own = replace(task.published, version=task.published.history)
     its = replace(task, table=f"history of {task.table}", path=task.history_path, published=own)

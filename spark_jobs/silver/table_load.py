@@ -53,6 +53,7 @@ def read_base(
         kind=kind,
         positions=task.published.positions,
         version=task.published.version,
+        load=context.load,
     )
     commit.check_order(base, task.high)
     commit.check_erased(spark, base, context.bronze, context.version)
@@ -86,15 +87,12 @@ def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ())
     former_warnings = dict(task.published.warnings) | held_back.warn_of_missing(task.table, missing)
     warnings = held_back.copy_warnings(task.table, former_warnings, versions, cleared)
     return replace(
-        task.published,
+        task.published.as_going_on(),
         version=version,
         changes=count,
         positions=task.high,
         schemas=schemas,
-        problem=None,
-        bronze_after=task.published.bronze_after if task.published.copying else None,
-        settings=None,
-        failures=0,
+        bronze_after=task.published.bronze_after if task.published.waiting else None,
         warnings=warnings,
         keyed=any(TableSchema.parse(text).key for text in schemas.values()),
         since=task.published.since if task.published.version is not None else NEW,

@@ -85,6 +85,17 @@ class TableTask:
     rebuilds: bool = False
     former_path: str = ""
 
+    @property
+    def sources(self) -> set[str]:
+        """The sources that have, or have had, rows of it."""
+        of_range = {profile.source for profile in self.seen} | {record.source for record in self.records}
+        return of_range | self.published.schemas.keys()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether several sources have rows of it."""
+        return len(self.sources) > 1
+
 
 def folder(lake: LakeFile, stream: str) -> str:
     """Return the folder of a stream's silver tables."""
@@ -132,6 +143,19 @@ def from_the_beginning(spark: SparkSession, context: LoadContext, task: TableTas
     return replace(task, published=table, former_schemas={}, seen=whole.seen, records=whole.records, after=None)
 
 
+def limit(task: TableTask, upto: Positions) -> TableTask:
+    """Return the work that has some sources up to other positions alone; of one with an empty position it has nothing."""
+    cuts = {source: min(cut, upto.get(source, cut)) for source, cut in task.high.items()}
+    # An empty one would be no limit.
+    high = {source: cut for source, cut in cuts.items() if cut}
+    return replace(
+        task,
+        high=high,
+        seen=[profile for profile in task.seen if profile.first <= high.get(profile.source, "")],
+        records=[record for record in task.records if record.position <= high.get(record.source, "")],
+    )
+
+
 def is_only_truncated(task: TableTask) -> bool:
     """Whether there is nothing of a table but truncates: it never sent a row, nor a schema to make it with."""
     exists = task.published.version is not None or bool(task.published.schemas) or bool(task.records)
@@ -143,9 +167,7 @@ def describe_unmade(task: TableTask) -> Table:
     schemas = newest_schemas(task)
     # What is published is read by everybody.
     SchemaVersions.read(task.published.schemas, task.records, {})
-    return replace(
-        task.published, changes=0, positions=task.high, schemas=schemas, problem=None, settings=None, failures=0
-    )
+    return replace(task.published.as_going_on(), changes=0, positions=task.high, schemas=schemas)
 
 
 def ahead_of(task: TableTask, low: Positions) -> list[TableProfile]:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple, Self
 
 from pyspark.sql import SparkSession
@@ -25,7 +26,7 @@ from headrace.doors import place_of
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError, Retryable
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import SparkFailed, explained
-from spark_jobs.silver import held_back, rebuild, scd2, table_load, table_task
+from spark_jobs.silver import held_back, rebuild, scd2, shared_tables, table_load, table_task
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
@@ -54,19 +55,20 @@ def tasks(
     `lagging` are the tables that are not where the stream is, `new` is what came after a point in bronze, `since`. A table that
     needs records of sources that bronze is `lacking` waits for them.
     """
-    elsewhere = {name for name, table in lagging.items() if not held_back.waits_for_copy(table, before.positions)}
+    elsewhere = {name for name, table in lagging.items() if not held_back.waits_for_sources(table, before.positions)}
     names = new.tables() - elsewhere
     schema_texts.fetch_together(before.tables[name].schemas for name in names if name in before.tables)
     by_name = {
-        name: held_back.hold_back_copies(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
+        name: held_back.hold_back(table_task.task_of(lake, before, name, new, after=since), rest=context.rest)
         for name in sorted(names)
     }
     for name, table in to_try(lake, before, lagging, new).items():
         if any(table.positions.get(source, "") < before.positions[source] for source in lacking):
             continue
         own = Since.of(table.bronze_after, {})
-        task = table_task.task_of(lake, replace(before, tables={name: table}), name, profiled(table, own), after=own)
-        by_name[name] = held_back.hold_back_copies(task, rest=table.bronze_after)
+        whole = replace(before, tables={name: held_back.take_back(table)})
+        task = table_task.task_of(lake, whole, name, profiled(table, own), after=own)
+        by_name[name] = held_back.hold_back(task, rest=table.bronze_after)
     # A table that was dropped before it sent a row is not shown.
     return {
         name: task for name, task in by_name.items() if name in before.tables or not table_task.is_only_truncated(task)
@@ -79,14 +81,15 @@ def to_try(
     """Return those of the tables for which a load may do more than the one before; `new` is what came."""
     settings = held_back.digest_settings(lake, before.stream)
     arrived = new.tables() if new else set()
-    records = new.records if new else []
 
     def may(table: Table) -> bool:
-        if table.problem is not None:
-            return table.table in arrived or table.settings != settings or table.positions == before.positions
-        # What others bring to a table that is copied comes as to any table.
-        own = [record for record in records if record.table == table.table]
-        return not held_back.waits_for_copy(table, before.positions) or held_back.has_copy_ended(table.copying, own)
+        # What others bring to a table in which a source waits comes as to any table.
+        if held_back.waits_for_sources(table, before.positions):
+            seen, own = new.of_table(table.table) if new else ([], [])
+            return held_back.has_copy_ended(table.copying, own) or held_back.may_take_back(table, settings, own, seen)
+        if table.problem is None:
+            return True
+        return table.table in arrived or table.settings != settings or table.positions == before.positions
 
     return {name: table for name, table in lagging.items() if may(table)}
 
@@ -132,7 +135,7 @@ def _partitions(before: Published, new: BatchProfile) -> dict[str, dict[str, str
 
 def _moved(table: Table, before: Published, high: Positions) -> Positions:
     """Return where a table is that nothing happened to."""
-    if held_back.waits_for_copy(table, before.positions):
+    if held_back.waits_for_sources(table, before.positions):
         return held_back.waiting_positions(table, high)
     return high if table.positions == before.positions else table.positions
 
@@ -191,7 +194,8 @@ def run(
             try:
                 # Its own session: the note of a MERGE is a setting of the session.
                 with explained(f"silver {task.table}"), aside() as session:
-                    return _applied(session, aside, context, task)
+                    attempt = partial(_attempt, session, aside, context)
+                    return shared_tables.apply(lake, context, task, attempt, partial(_reached, session, context, task))
             except Retryable as error:
                 paths = (task.path, task.history_path)
                 if tries + 1 < _TRIES and any(_compacted(session, path) for path in paths):
@@ -219,7 +223,7 @@ def run(
     return done, failures
 
 
-def _applied(
+def _attempt(
     session: SparkSession,
     aside: Callable[[], AbstractContextManager[SparkSession]],
     context: table_task.LoadContext,
@@ -234,10 +238,13 @@ def _applied(
             return scd2.apply(own, context, task)
 
     try:
-        with ThreadPoolExecutor(1, thread_name_prefix="history") as pool:
+        with explained(f"silver {task.table}"), ThreadPoolExecutor(1, thread_name_prefix="history") as pool:
             future = pool.submit(history) if task.history is not None else None
+            if future is not None and task.is_shared:
+                # It reads every value. A source with one that it cannot have is held back where the table shows none of it.
+                future.result()
             base = table_load.read_base(session, context, task)
-            if base.has_all(task.published.positions):
+            if base.has_all_of(task.published):
                 current = table_load.apply(session, context, task, base)
             else:
                 whole = table_task.from_the_beginning(session, context, task)
@@ -247,6 +254,17 @@ def _applied(
         if not task.rebuilds:
             raise
         return rebuild.apply(session, context, *rebuild.from_copies(session, context, task))
+
+
+def _reached(session: SparkSession, context: table_task.LoadContext, task: TableTask) -> Positions:
+    """Return the positions that the commits of a table and of its history show, published or not."""
+    bases = [table_load.read_base(session, context, task, overwrites=True)]
+    if task.history is not None:
+        bases.append(scd2.read_base(session, context, task, overwrites=True))
+    shown = dict(task.published.positions)
+    for base in bases:
+        shown |= {source: max(position, shown.get(source, "")) for source, position in base.positions.items()}
+    return shown
 
 
 def _compacted(spark: SparkSession, path: str) -> bool:

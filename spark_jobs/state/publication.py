@@ -145,7 +145,7 @@ def _moved(former: Published, done: Published, changed: Mapping[str, Table]) -> 
     return {
         name: {"version": table.version, "history": table.history}
         | ({} if table.positions == done.positions else {"positions": table.positions})
-        | ({} if table.problem is None else {"stopped": True})
+        | ({} if table.problem is None or table.held_back else {"stopped": True})
         for name, table in sorted(changed.items())
         if table.version is not None and (name not in former.tables or table.version != former.tables[name].version)
     }

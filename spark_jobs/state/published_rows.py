@@ -16,6 +16,7 @@ COLUMNS = (
     "reason string, history bigint, changes bigint, since bigint, keyed boolean, schemas map<string, string>, "
     "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
     "bronze_commit string, bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
+    "held_back map<string, struct<`at`: string, reason: string>>, "
     "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>, "
     "partitions map<string, map<string, string>>, failures int, dropped timestamp, bronze_removed map<string, string>, "
     "quality array<struct<expectation: string, expression: string, version: bigint, checked: bigint, failing: bigint, "
@@ -53,6 +54,15 @@ class Unfinished:
     upto: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class HeldBack:
+    """A source whose rows of a table wait, because the table cannot have what it sent (silver/shared_tables.py)."""
+
+    #: Position up to which the table shows it; empty where the table has nothing of it.
+    at: str
+    reason: str
+
+
 #: The state of a table that was dropped from the lake.
 DROPPED = "dropped"
 #: In place of the number of the load that publishes a table whose folder it has made.
@@ -85,6 +95,8 @@ class Table:
     since: int | None = None
     #: Copies under way, which are not published yet: by source the position at which the copy began (silver/held_back.py).
     copying: dict[str, str] = field(default_factory=dict)
+    #: Sources whose rows stay as they were while those of others go on: the table cannot have what they sent.
+    held_back: dict[str, HeldBack] = field(default_factory=dict)
     #: Version of bronze after which all came that a table which stopped or is copied does not have. None: not known.
     bronze_after: int | None = None
     #: Digest of the settings with which a table that stopped was tried (silver/held_back.py).
@@ -98,6 +110,22 @@ class Table:
     def lags(self) -> bool:
         """Whether its own positions show what it lacks, which came to bronze after `bronze_after`."""
         return self.problem is not None or bool(self.copying) or self.failures > 0
+
+    @property
+    def waiting(self) -> Positions:
+        """Position at which a source's rows wait, for the end of a copy or for somebody to act, by source."""
+        held = {source: of_source.at for source, of_source in self.held_back.items()}
+        return held | {source: min(at, held.get(source, at)) for source, at in self.copying.items()}
+
+    def as_going_on(self) -> "Table":
+        """Return it without what it stopped or failed with, but for sources that are held back."""
+        held = "; ".join(
+            f"rows of {source} stay as they were at position {of_source.at or 'none'}: {of_source.reason}"
+            for source, of_source in sorted(self.held_back.items())
+        )
+        if not held:
+            return replace(self, failures=0, problem=None, settings=None)
+        return replace(self, failures=0, problem=f"{held} (other sources go on)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +211,7 @@ def _columns(done: Published, table: Table) -> dict[str, Any]:
         "changes": table.changes,
         "since": table.since,
         "copying": table.copying,
+        "held_back": {source: asdict(held) for source, held in sorted(table.held_back.items())},
         "bronze_after": table.bronze_after,
         "tried": table.settings,
         "failures": table.failures,
@@ -242,6 +271,7 @@ def _table(row: dict[str, Any], state: Published, texts: Callable[[Mapping[str, 
         since=row["since"],
         # Earlier releases have none.
         copying=dict(row.get("copying") or {}),
+        held_back={source: HeldBack(**held) for source, held in (row.get("held_back") or {}).items()},
         bronze_after=row.get("bronze_after"),
         settings=row.get("tried"),
         failures=row.get("failures") or 0,

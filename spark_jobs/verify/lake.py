@@ -127,10 +127,12 @@ class LakeAt:
         text = table.schemas.get(source) if table is not None else None
         return TableSchema.parse(text) if text else None
 
-    def problem(self, name: str) -> str | None:
-        """Return why the load stopped at a table; None when it did not."""
+    def problem(self, source: str, name: str) -> str | None:
+        """Return why the load stopped at a source's rows of a table; None when it did not."""
         table = self._state.tables.get(name)
-        return table.problem if table is not None else None
+        if table is None or (table.held_back and source not in table.held_back):
+            return None
+        return table.problem
 
     def copying(self, source: str, name: str) -> str | None:
         """Return why a source's rows of a table wait for a copy that is under way; None when none is."""

@@ -71,8 +71,8 @@ class SilverTables(Protocol):
     def schema(self, source: str, name: str) -> TableSchema | None:
         """Return a source's table by its last schema record; None for none."""
 
-    def problem(self, name: str) -> str | None:
-        """Return why the load stopped at a table; None when it did not."""
+    def problem(self, source: str, name: str) -> str | None:
+        """Return why the load stopped at a source's rows of a table; None when it did not."""
 
     def copying(self, source: str, name: str) -> str | None:
         """Return why a source's rows of a table wait for a copy that is under way; None when none is."""
@@ -160,7 +160,7 @@ def _explained(report: TableReport, lake: SilverTables) -> TableReport:
     """Return the report of a table that is not equal with what the lake knows of it."""
     if report.verdict in {"equal", "not captured"}:
         return report
-    problem, copying = lake.problem(report.table), lake.copying(report.source, report.table)
+    problem, copying = lake.problem(report.source, report.table), lake.copying(report.source, report.table)
     if problem is not None:
         report = replace(report, reasons=[*report.reasons, f"the load stopped at this table: {problem}"])
     if copying is not None:

@@ -29,7 +29,7 @@ class Frames:
     def treated(self, source, name):
         return self.policy
 
-    def problem(self, name):
+    def problem(self, source, name):
         return "its key was changed" if name == "public.stopped" else None
 
     def copying(self, source, name):

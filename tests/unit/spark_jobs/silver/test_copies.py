@@ -27,6 +27,6 @@ def test_what_ended_is_what_was_under_way():
 
 def test_a_table_that_is_copied_goes_with_its_stream_but_for_that_source():
     table = Table(table="public.t", copying={J: "3"}, positions={J: "3", L: "7"})
-    assert held_back.waits_for_copy(table, {J: "9", L: "7"})
+    assert held_back.waits_for_sources(table, {J: "9", L: "7"})
     assert held_back.waiting_positions(table, {J: "9", L: "8"}) == {J: "3", L: "8"}
-    assert not held_back.waits_for_copy(Table(table="public.t", positions={J: "3"}), {J: "9"})
+    assert not held_back.waits_for_sources(Table(table="public.t", positions={J: "3"}), {J: "9"})

@@ -8,13 +8,14 @@ any two commits, rebuilds, lost folders, and bronze that is made again or put ba
 import json
 import random
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import SimpleNamespace
 
 import pytest
 
+from headrace.errors import NeedsOperator, Retryable
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
-from spark_jobs.silver import batch_profile, held_back, table_load, table_task, tables_load
+from spark_jobs.silver import batch_profile, held_back, shared_tables, table_load, table_task, tables_load
 from spark_jobs.silver.commit import Base
 from spark_jobs.silver.profiles import BatchProfile, Beyond, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord
@@ -132,17 +133,23 @@ def fold(rows, records):
     return rows
 
 
-class StoppedError(Exception):
+class StoppedError(NeedsOperator):
     """A table cannot go on."""
 
+    def __init__(self):
+        super().__init__("a bad value", hint="")
 
-class OvertakenError(Exception):
+
+class OvertakenError(Retryable):
     """A table is beyond the load, or a load died."""
+
+    def __init__(self):
+        super().__init__("overtaken", hint="")
 
 
 @dataclass
 class Folder:
-    """A silver table: of each version its positions and rows."""
+    """A silver table: of each version its positions and rows, and the load that wrote it."""
 
     versions: list = field(default_factory=list)
 
@@ -162,9 +169,12 @@ class World:
         self.bronze = []
         self.ids = 0
         self.folders = {}
+        #: The folders that what is published is of.
+        self.genuine = {}
         self.published = Published(stream="bank")
         self.shown = {}
         self.cured = False
+        self.held = 0
 
     # What sources do.
 
@@ -238,7 +248,18 @@ class World:
 
     # What loads do.
 
+    def move_away(self):
+        """Do what an operator does with a folder that was lost, and begun again by a load that did not publish it."""
+        for name, folder in list(self.folders.items()):
+            table = self.published.tables.get(name)
+            if table is None or table.version is None or folder is self.genuine.get(name):
+                continue
+            # One that is as long as the published one is not seen to be another one but by the next load.
+            if len(folder.versions) <= table.version or folder.versions[0][2] <= self.published.load:
+                del self.folders[name]
+
     def known(self):
+        self.move_away()
         state = self.published
         if state.bronze_version is None:
             return state
@@ -251,9 +272,10 @@ class World:
         if folder is None:
             return Base(**names, exists=False, positions=known.positions)
         newest = len(folder.versions) - 1
-        if known.version is not None and newest <= known.version:
-            return Base(**names, exists=True, positions=known.positions, version=newest, current=newest)
-        return Base(**names, exists=True, positions=folder.versions[newest][0], version=newest, current=newest)
+        positions, _, load = folder.versions[newest]
+        if known.version is not None and newest == known.version and load <= self.published.load:
+            positions = known.positions
+        return Base(**names, exists=True, positions=positions, version=newest, current=newest)
 
     def apply(self, task, version, readable, *, build=False):
         """Return what table_load.apply, or build, returns; raise StoppedError, or Overtaken."""
@@ -262,7 +284,10 @@ class World:
         base = self.base(task)
         if not build and any(p > task.high.get(s, "") for s, p in base.positions.items()):
             raise OvertakenError
+        # As tables_load._attempt has it.
+        build = build or not base.has_all_of(task.published)
         low = {} if build else base.positions
+        task = replace(task, after=None) if build else task
         current = base.current
         if build or table_task.ahead_of(task, low) or not base.exists:
             if not task.published.schemas and not task.records:
@@ -279,9 +304,22 @@ class World:
                 raise StoppedError
             before = {} if build or not base.exists else self.folders[task.table].versions[-1][1]
             folder = self.folders.setdefault(task.table, Folder())
-            folder.versions.append((dict(task.high), fold(before, new)))
+            folder.versions.append((dict(task.high), fold(before, new), self.published.load + 1))
             current = len(folder.versions) - 1
         return table_load._done(task, current)
+
+    def attempt(self, version, readable, task, *, dies):
+        """Return what apply returns; a load that dies may do so here, when some sources are in."""
+        table = self.apply(task, version, readable)
+        if dies and self.random.random() < 0.2:
+            raise OvertakenError
+        return table
+
+    def reached(self, task):
+        folder = self.folders.get(task.table)
+        newest = folder.versions[-1][0] if folder else {}
+        shown = task.published.positions
+        return shown | {source: max(position, shown.get(source, "")) for source, position in newest.items()}
 
     def apply_all(self, context, tasks, version, readable):
         """Return how each table is afterwards; raise OvertakenError for a load that dies after some."""
@@ -296,7 +334,10 @@ class World:
                         self.apply(task, version, readable)
                     results[task.table] = held_back.fail_table(self.lake, context, task, "no memory")
                 else:
-                    results[task.table] = self.apply(task, version, readable)
+                    attempt = partial(self.attempt, version, readable, dies=dies)
+                    reached = partial(self.reached, task)
+                    results[task.table] = shared_tables.apply(self.lake, context, task, attempt, reached)
+                    self.held += bool(results[task.table].held_back)
             except StoppedError:
                 results[task.table] = held_back.stop_table(self.lake, context, task, "a bad value")
         if dies:
@@ -347,7 +388,14 @@ class World:
             before, new, results, (None, None) if lacking else (version, self.bronze[version][0]), left, None
         )
         if tables_load.is_worth_publishing(before, after):
-            self.publish(after)
+            self.publish(
+                after,
+                [
+                    name
+                    for name, table in results.items()
+                    if table.version is not None and not table.failures and (table.problem is None or table.held_back)
+                ],
+            )
 
     def lacking(self, before):
         if before.bronze_version is not None or not before.positions:
@@ -356,13 +404,14 @@ class World:
         ends = {r.source: r.position for r in sorted(rows, key=lambda r: r.position)}
         return published.ends_ahead(ends, before)
 
-    def publish(self, after):
+    def publish(self, after, written):
+        self.genuine |= {name: self.folders[name] for name in written if name in self.folders}
         self.published = replace(after, data=after.load)
         self.shown = {
             name: self.folders[name].versions[table.version][1]
             for name, table in after.tables.items()
             # A folder that was lost can be read no more.
-            if table.version is not None and name in self.folders and table.version < len(self.folders[name].versions)
+            if table.version is not None and self.folders.get(name) is self.genuine[name]
         }
 
     def rebuild(self):
@@ -373,20 +422,20 @@ class World:
         name, version = self.random.choice(names), len(self.bronze) - 1
         if self.lacking(before):
             return
-        held = held_back.hold_back_copies(
+        held = held_back.hold_back(
             table_task.task_of(self.lake, before, name, batch_profile.nothing(before.positions), after=None)
         )
         whole = profile([r for r in self.rows(None, version, True) if r.table == name], {}, held.high)
         task = replace(
             held, published=replace(held.published, schemas={}, warnings={}), seen=whole.seen, records=whole.records
         )
-        if any(p > held.high.get(s, "") for s, p in self.base(held).positions.items()) or name not in self.folders:
-            return
         try:
+            if any(p > held.high.get(s, "") for s, p in self.base(held).positions.items()) or name not in self.folders:
+                return
             done = self.apply(task, version, readable=True, build=True)
-        except StoppedError:
+        except (StoppedError, OvertakenError):
             return
-        self.publish(replace(before, load=before.load + 1, tables=before.tables | {name: done}))
+        self.publish(replace(before, load=before.load + 1, tables=before.tables | {name: done}), [name])
 
     def lose_folder(self):
         if self.folders:
@@ -421,6 +470,9 @@ class World:
             assert self.shown[name] == fold({}, records), (name, table.problem, table.copying)
             for source, position in table.positions.items():
                 assert position <= self.published.positions[source]
+            # Other sources went on.
+            if table.held_back:
+                assert held_back.waits_for_sources(table, self.published.positions)
 
     def finish(self):
         """Let everything come and go on; then nothing is left behind but what is still being copied."""

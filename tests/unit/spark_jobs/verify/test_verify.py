@@ -81,7 +81,7 @@ class LakeStub:
     def treated(self, _source, _name):
         return {}
 
-    def problem(self, name):
+    def problem(self, source, name):
         return "its key was changed" if name.removeprefix("public.") in self._stopped else None
 
     def copying(self, source, name):

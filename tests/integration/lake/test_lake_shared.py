@@ -1,0 +1,153 @@
+"""A source with which a table of several cannot be is held back in it alone: the others go on, in that table too."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import NotConnected
+from spark_jobs.query import engine, published_tables
+from spark_jobs.silver import load as silver
+from spark_jobs.silver import rebuild
+from spark_jobs.state import published
+from spark_jobs.verify.lake import LakeAt
+
+#: Several loads, each with its Spark jobs: minutes on a machine that is busy with others.
+pytestmark = pytest.mark.timeout(900)
+
+J, L = "jakarta/bank", "london/bank"
+ACCOUNTS, LOG = "public.accounts", "public.log"
+PLAIN = {"id": ("int8", None, None), "name": ("text", None, None), "balance": ("text", None, None)}
+
+
+def shared(logged_lake, settings=""):
+    """Return a lake whose table of accounts has a row of each source, and the feeds of both."""
+    lake = logged_lake(settings)
+    for feed in lake.feeds:
+        feed.commit(feed.schema(), feed.insert(id=1, name="a", balance="1.00"))
+    lake.load()
+    return lake, *lake.feeds
+
+
+def table(lake, name=ACCOUNTS):
+    return published.latest(lake.spark, lake.file, "bank").tables[name]
+
+
+def test_a_key_or_type_that_does_not_fit_a_shared_table_holds_its_source_back_alone(spark, logged_lake, monkeypatch):
+    # given
+    lake, jakarta, london = shared(logged_lake)
+    early = table(lake).positions[J]
+    # when one region changes a type, and a load dies once the other region's rows are in
+    jakarta.commit(jakarta.schema(PLAIN), jakarta.insert(id=2, name="a", balance="none"))
+    jakarta.commit(jakarta.schema({"entry": ("text", None, None)}, (), LOG), jakarta.insert(LOG, entry="a"))
+    london.commit(london.insert(id=2, name="a", balance="2.00"))
+    with monkeypatch.context() as patch:
+        patch.setattr(silver.publication, "append", lambda *_, **__: (_ for _ in ()).throw(NotConnected("died")))
+        with pytest.raises(NotConnected, match="died"):
+            lake.load()
+    report = lake.load()
+    # then it alone stays as it was, in that table alone, and who asks is told
+    assert lake.rows("id") == [(J, 1), (L, 1), (L, 2)]
+    assert lake.rows("entry", table=LOG) == [(J, "a")]
+    assert list(report.problems) == [ACCOUNTS]
+    assert f"rows of {J} stay as they were at position {early}" in report.problems[ACCOUNTS]
+    assert "column balance" in report.problems[ACCOUNTS]
+    (listed,) = [
+        each for each in published_tables.list_tables(spark, lake.file, ["bank"], rows=False) if each.table == ACCOUNTS
+    ]
+    assert (listed.state, listed.reason, listed.positions[J]) == ("stopped", report.problems[ACCOUNTS], early)
+    # when more comes, of both
+    jakarta.commit(jakarta.insert(id=3, name="a", balance="none"))
+    changed = london.commit(london.update(id=1, name="b", balance="1.00"))
+    # then it comes of the other alone, where rows are read live and where they are loaded
+    lake.to_bronze()
+    live = engine.SqlEngine(spark.newSession(), lake.file)
+    rows = live.ask("SELECT _source, id, name FROM silver_live.accounts").collect()
+    assert sorted(map(tuple, rows)) == [(J, 1, "a"), (L, 1, "b"), (L, 2, "a")]
+    live.close()
+    assert lake.load().changes == {ACCOUNTS: 1}
+    assert lake.rows("id", "name") == [(J, 1, "a"), (L, 1, "b"), (L, 2, "a")]
+    assert (table(lake).positions[J], table(lake).positions[L]) == (early, changed)
+    assert lake.load().changes == {}
+    # and once a copy has a schema that fits, a rebuild has all that the table needs
+    jakarta.commit(jakarta.schema(), jakarta.truncate(), jakarta.insert(id=9, name="z", balance="9.00"))
+    lake.load()
+    assert rebuild.rebuild(spark, lake.file, "bank", ACCOUNTS).copies.keys() == {J}
+    assert lake.rows("id") == [(J, 9), (L, 1), (L, 2)]
+    assert (table(lake).held_back, table(lake).problem) == ({}, None)
+    assert lake.load().problems == {}
+
+
+def test_a_key_that_all_regions_change_one_after_the_other_is_taken_once_all_have_it(logged_lake):
+    # given
+    lake, jakarta, london = shared(logged_lake)
+    wider = ("id", "name")
+    # when one changes it
+    jakarta.commit(jakarta.schema(PLAIN | {"balance": ("numeric", 12, 2)}, wider))
+    jakarta.commit(jakarta.insert(id=1, name="b", balance="2.00"))
+    london.commit(london.insert(id=2, name="a", balance="1.00"))
+    report = lake.load()
+    # then
+    assert list(report.problems) == [ACCOUNTS]
+    assert lake.rows("id", "name") == [(J, 1, "a"), (L, 1, "a"), (L, 2, "a")]
+    # when the other does
+    london.commit(london.schema(PLAIN | {"balance": ("numeric", 12, 2)}, wider))
+    london.commit(london.insert(id=2, name="b", balance="1.00"))
+    # then
+    assert lake.load().problems == {}
+    assert lake.rows("id", "name") == [(J, 1, "a"), (J, 1, "b"), (L, 1, "a"), (L, 2, "a"), (L, 2, "b")]
+
+
+@pytest.mark.parametrize("history", ["", "history = true\n"], ids=["rows", "with history"])
+def test_a_value_that_is_not_of_its_type_holds_its_source_back_alone(spark, logged_lake, history):
+    # given
+    lake, jakarta, london = shared(logged_lake, history)
+    # when rows of one source are not of their types, one of them for a while
+    jakarta.commit(jakarta.insert(id=3, name="a", balance="3.00"), jakarta.insert(id=4, name="a", balance="secret"))
+    london.commit(london.insert(id=2, name="a", balance="2.00"))
+    report = lake.load()
+    # then
+    assert "column balance: no such value in its type" in report.problems[ACCOUNTS]
+    assert "secret" not in report.problems[ACCOUNTS]
+    assert lake.rows("id") == [(J, 1), (L, 1), (L, 2)]
+    verified = LakeAt(spark, lake.file, "bank")
+    assert verified.problem(J, ACCOUNTS) == report.problems[ACCOUNTS]
+    assert verified.problem(L, ACCOUNTS) is None
+    # when it is copied again, and its folder is lost
+    london.commit(london.insert(id=5, name="a", balance="2.00"))
+    assert lake.load().changes == {ACCOUNTS: 1}
+    Path(lake.file.root, "silver", "bank", ACCOUNTS).rename(Path(lake.file.root, "lost"))
+    lake.load()
+    assert lake.rows("id") == [(J, 1), (L, 1), (L, 2), (L, 5)]
+    jakarta.commit(jakarta.truncate(), jakarta.insert(id=4, name="a", balance="4.00"))
+    report = lake.load()
+    # then it goes on with all that it wrote
+    if history:
+        # Which has the rows that were as well.
+        assert list(report.problems) == [ACCOUNTS]
+        return
+    assert report.problems == {}
+    assert lake.rows("id", "balance") == [
+        (J, 4, Decimal(4)),
+        (L, 1, Decimal(1)),
+        (L, 2, Decimal(2)),
+        (L, 5, Decimal(2)),
+    ]
+
+
+def test_a_source_that_is_new_to_a_table_and_does_not_fit_has_nothing_in_it_and_the_last_one_stops_it(logged_lake):
+    # given a table without a key, which one source has
+    lake = logged_lake()
+    jakarta, london = lake.feeds
+    london.commit(london.schema({"entry": ("text", None, None)}, (), LOG), london.insert(LOG, entry="a"))
+    lake.load()
+    # when another one, which is new to it, has another type
+    jakarta.commit(jakarta.schema({"entry": ("int8", None, None)}, (), LOG), jakarta.insert(LOG, entry=1))
+    london.commit(london.insert(LOG, entry="b"))
+    lake.load()
+    assert list(table(lake, LOG).held_back) == [J]
+    assert lake.rows("entry", table=LOG) == [(L, "a"), (L, "b")]
+    # and once all of its sources offend, the table stops
+    london.commit(london.update(LOG, entry="c"))
+    assert list(lake.load().problems) == [LOG]
+    assert (list(table(lake, LOG).held_back), lake.rows("entry", table=LOG)) == ([], [(L, "a"), (L, "b")])
