@@ -98,8 +98,8 @@ class Server(msgspec.Struct, frozen=True):
 
     #: What IDENTIFY_SYSTEM answers; a MySQL's `server_uuid`, a MariaDB's `server_id`.
     system_identifier: str
-    #: Where its log ended then.
-    log_end: int
+    #: Where its log ended then; 0 where that is not asked.
+    log_end: int = 0
     #: Whether the slot is there that Debezium is to read from.
     has_slot: bool = False
     #: Of a binlog: what it depends on; and kind and text of the first events from the checkpoint's offset on, or MariaDB's GTIDs
