@@ -20,7 +20,7 @@ import msgspec
 from edge.debezium.child import Server, history_lost, log_gone
 from edge.debezium.connectors import offset_place
 from edge.mysql.checkpoint import MysqlGtids, listed_gtid
-from edge.progress.checkpoint import Checkpoint, State
+from edge.progress.checkpoint import Checkpoint
 from headrace import files
 from headrace.configuration.databases import UNPROVEN
 from headrace.errors import CorruptInput, NeedsOperator
@@ -97,16 +97,15 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     #: The place of `offset`; of a binlog the end of the transaction that begins there. It is lower while the copy ahead of the
     #: offset is not acknowledged, and behind a heartbeat at whose place more changes may come (edge/debezium/connectors.py).
     confirmed_place: int = 0
-    #: Whether rows were copied that come ahead of `offset`, and are not acknowledged; None in a checkpoint of before.
-    copy_ahead: bool | None = None
+    #: Whether rows were copied that come ahead of `offset`, and are not acknowledged.
+    copy_ahead: bool = False
     #: Key and value of what Debezium's offset storage would have; None while the source is made.
     offset: tuple[str, str] | None = None
     #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
     properties: str = ""
     #: How long the schema history was, which only grows; a connector that needs none has none.
     history_bytes: int = 0
-    #: The server's; a MySQL's `server_uuid`, a MariaDB's `server_id`. Empty while the source is made, and in a checkpoint of
-    #: before, which takes that of the present server.
+    #: The server's; a MySQL's `server_uuid`, a MariaDB's `server_id`. Empty while the source is made.
     system_identifier: str = ""
     #: The slot, and at which server, that was not there before this `init`, and so is its own to drop if it is cut; empty once
     #: the source is made.
@@ -128,19 +127,10 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
         """Debezium's offset."""
         return self.offset[1] if self.offset is not None else "none"
 
-    @property
-    def has_copy_ahead(self) -> bool:
-        """Whether the copy comes before the log."""
-        if self.copy_ahead is not None or self.offset is None:
-            return bool(self.copy_ahead)
-        place = place_of(self.connector, self.offset[1])
-        return self.confirmed_place < place and self.position.commit in {0, place - 1}
-
     def advanced(self, position: Position, place: int, offset: tuple[str, str] | None) -> Self:
         """Return the checkpoint moved to a position, and to a place with its offset, neither of them backward."""
-        confirmed, has_copy = max(place, self.confirmed_place), False
-        if self.has_copy_ahead and self.offset is not None:
-            has_copy = confirmed < place_of(self.connector, self.offset[1])
+        confirmed = max(place, self.confirmed_place)
+        has_copy = self.copy_ahead and self.offset is not None and confirmed < place_of(self.connector, self.offset[1])
         return msgspec.structs.replace(
             self,
             acknowledged=str(max(position, self.position)),
@@ -148,22 +138,6 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
             copy_ahead=has_copy,
             offset=offset or self.offset,
         )
-
-
-class DebeziumState(State[DebeziumCheckpoint]):
-    """The state folder of a source that Debezium reads."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, DebeziumCheckpoint)
-
-    def read(self, source: str) -> DebeziumCheckpoint | None:
-        """Return the checkpoint as any engine's; one of before knows by the copy's file whether that comes ahead."""
-        checkpoint = super().read(source)
-        if checkpoint is None or checkpoint.copy_ahead is not None or checkpoint.connector not in UNPROVEN:
-            return checkpoint
-        # A source without rows that has been idle is at such a place too.
-        has_copy = checkpoint.has_copy_ahead and (self.folder / COPY).exists()
-        return msgspec.structs.replace(checkpoint, copy_ahead=has_copy)
 
 
 class Mark(NamedTuple):

@@ -17,7 +17,6 @@ from edge.debezium.checkpoint import (
     BINLOGS,
     COPY,
     DebeziumCheckpoint,
-    DebeziumState,
     Marks,
     check_begun,
     check_history,
@@ -52,7 +51,7 @@ class DebeziumEngine:
     def __init__(self, config: EdgeFile, names: Debezium) -> None:
         self._config, self._names = config, names
         self.address = str(names)
-        self.state: State[Any] = DebeziumState(config.resolve(config.state.folder))
+        self.state: State[Any] = State(config.resolve(config.state.folder), DebeziumCheckpoint)
         self._has_binlog = names.connector in BINLOGS
         self._has_history = names.connector not in {"postgres", "mongodb"}
         self._marks = Marks()
@@ -249,7 +248,7 @@ class DebeziumEngine:
         """
         if checkpoint.properties == self._names.fingerprint():
             return
-        is_within = checkpoint.has_copy_ahead or checkpoint.position.commit >= checkpoint.confirmed
+        is_within = checkpoint.copy_ahead or checkpoint.position.commit >= checkpoint.confirmed
         if is_within or not all_acknowledged(self.state.folder, checkpoint):
             raise NeedsOperator(
                 "[source.debezium] properties are others than before, while a transaction or the copy may be sent in part",
@@ -267,15 +266,7 @@ class DebeziumEngine:
 
 
 def _check_system(system: str, checkpoint: DebeziumCheckpoint) -> None:
-    """Raise NeedsOperator unless the server is that of the checkpoint, or a copy of it.
-
-    Raises CheckpointChanged where the checkpoint names none.
-    """
-    if not checkpoint.system_identifier:
-        raise CheckpointChanged(
-            f"the checkpoint gets the server's system identifier, {system}",
-            msgspec.structs.replace(checkpoint, system_identifier=system),
-        )
+    """Raise NeedsOperator unless the server is that of the checkpoint, or a copy of it."""
     if system != checkpoint.system_identifier:
         raise NeedsOperator(
             f"the server is another one: its system identifier is {system}, the checkpoint was made with "

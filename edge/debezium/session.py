@@ -98,7 +98,7 @@ class DebeziumSession:
             writer,
             self._marks,
         )
-        if checkpoint.has_copy_ahead:
+        if checkpoint.copy_ahead:
             copied = Rows(checkpoint.connector, config.source.name, policy, placeholder)
             self._stream.write_copy(_copied(self._folder / COPY), offset, copied)
         self._process.begin(offset)

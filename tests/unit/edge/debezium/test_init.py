@@ -62,7 +62,7 @@ def test_a_source_that_was_never_tried_is_made_from_what_debezium_copies(read, t
     source = DebeziumEngine(config, names)
     made = source.initialise(None, None, lambda _words: None)
     place = 0x443D80073D0DA0005
-    assert (made.stage, made.confirmed, made.has_copy_ahead) == ("made", place - 1, True)
+    assert (made.stage, made.confirmed, made.copy_ahead) == ("made", place - 1, True)
     assert source.state.read("jakarta/bank") == made
     assert (tmp_path / "state" / "debezium-schema-history.jsonl").exists()
     assert made.advanced(Position(made.position.epoch, place - 1, 2), place, None).confirmed == place
@@ -70,18 +70,18 @@ def test_a_source_that_was_never_tried_is_made_from_what_debezium_copies(read, t
 
 def test_a_new_source_begins_behind_its_copy_or_where_the_log_is(engine, tmp_path):
     made = engine(COPIED + 'say(frame("R", heartbeat(500)))\nline()').initialise(None, None, lambda _words: None)
-    assert (made.stage, made.confirmed, made.has_copy_ahead) == ("made", 499, True)
+    assert (made.stage, made.confirmed, made.copy_ahead) == ("made", 499, True)
     assert made.system_identifier == engine_frames.SYSTEM
     assert (tmp_path / "state" / COPY).stat().st_size > 0
     again = engine("").initialise(made, None, lambda _words: None)
     assert again == made
-    assert made.advanced(Position(made.position.epoch, 499, 1), 499, None).has_copy_ahead is True
-    assert made.advanced(Position(made.position.epoch, 499, 2), 500, None).has_copy_ahead is False
+    assert made.advanced(Position(made.position.epoch, 499, 1), 499, None).copy_ahead is True
+    assert made.advanced(Position(made.position.epoch, 499, 2), 500, None).copy_ahead is False
 
 
 def test_a_new_source_without_rows_begins_where_the_log_is(engine):
     made = engine(EMPTY).initialise(None, None, lambda _words: None)
-    assert (made.confirmed, made.has_copy_ahead, json.loads(made.offset[1])["lsn"]) == (500, False, 500)
+    assert (made.confirmed, made.copy_ahead, json.loads(made.offset[1])["lsn"]) == (500, False, 500)
 
 
 @pytest.mark.parametrize(
