@@ -316,7 +316,7 @@ class EngineStream:
             return
         number = writer.next_numbers(table.name)[0]
         try:
-            key, value = rows.record(table, change, transaction, writer.ordinal, number, self.now_ms)
+            key, value = rows.record(record, table, change, transaction, writer.ordinal, number, self.now_ms)
         except MALFORMED as error:
             raise CorruptInput(f"a row of {record.topic} is not of its schema") from error
         writer.add(table, key, value, is_delete=change.op == "d")
