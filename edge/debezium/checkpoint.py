@@ -10,7 +10,7 @@ was read behind all changes of tables in it.
 
 import os
 import re
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
@@ -150,38 +150,35 @@ class Mark(NamedTuple):
 
 
 class Marks:
-    """The places that one session has read and the checkpoint does not have yet, oldest first."""
+    """The places that one session has read, oldest first, from the one on that the checkpoint has."""
 
     def __init__(self) -> None:
-        self._read: deque[Mark] = deque()
-        self._passed: deque[Mark] = deque()
+        self._marks: list[Mark] = []
 
     def restart(self) -> None:
         """Forget them: the log is read again from the checkpoint."""
-        self._read.clear()
-        self._passed.clear()
+        self._marks.clear()
 
     def add(self, mark: Mark) -> None:
         """Note a place that was read."""
-        self._read.append(mark)
+        self._marks.append(mark)
 
     def offset_at(self, place: int) -> tuple[str, str] | None:
         """Return the offset of the newest place that is not behind this one; None where the session has read none."""
-        while self._read and self._read[0].place <= place:
-            self._passed.append(self._read.popleft())
-        return next((mark.offset for mark in reversed(self._passed) if mark.place <= place), None)
+        count = self._count(place)
+        return self._marks[count - 1].offset if count else None
 
     def number_at(self, place: int) -> int:
         """Return the number of the newest record that is not behind a durable place, once; 0 for none."""
-        number = 0
-        while len(self._passed) and self._passed[0].place <= place:
-            number = self._passed[0].number
-            if len(self._passed) == 1:
-                # Its offset is still that of the checkpoint.
-                self._passed[0] = self._passed[0]._replace(number=0)
-                break
-            self._passed.popleft()
-        return number
+        if not (count := self._count(place)):
+            return 0
+        newest = self._marks[count - 1]
+        # Its offset is still that of the checkpoint.
+        self._marks[:count] = [newest._replace(number=0)]
+        return newest.number
+
+    def _count(self, place: int) -> int:
+        return bisect_right(self._marks, place, key=lambda mark: mark.place)
 
 
 #: In the state folder.
