@@ -130,7 +130,7 @@ public final class RecordEngine {
         try {
             // Of the two classes the other one's connector is not there. Other servers are not asked.
             Map<String, Object> server = connector.contains(".postgresql.")
-                    ? PostgresServer.look(Configuration.from(settings), hello.path("drop_slot_at").asText(""))
+                    ? PostgresServer.look(Configuration.from(settings))
                     : connector.matches(".*\\.(mysql|mariadb)\\..*")
                             ? BinlogServer.look(
                                     settings, hello.path("offset").isNull() ? null : JSON.readTree(hello.get("offset").asText()))

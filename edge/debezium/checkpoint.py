@@ -107,9 +107,6 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     history_bytes: int = 0
     #: The server's; a MySQL's `server_uuid`, a MariaDB's `server_id`. Empty while the source is made.
     system_identifier: str = ""
-    #: The slot, and at which server, that was not there before this `init`, and so is its own to drop if it is cut; empty once
-    #: the source is made.
-    slot: str = ""
 
     def check(self) -> None:
         """Raise CorruptInput where a text of it, or its offset, is not what it has to be."""

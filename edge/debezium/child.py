@@ -200,12 +200,9 @@ class EngineProcess:
         """Return the descriptor on which its frames arrive."""
         return self._out.fileno()
 
-    def greet(self, settings: dict[str, str], *, offset: str | None = None, drop_slot_at: str = "") -> None:
-        """Give it its settings; it makes nothing at the server until `begin`.
-
-        It drops the slot where the server has the system identifier `drop_slot_at`, and looks what a binlog has at an offset.
-        """
-        greeting = {"protocol": PROTOCOL, "settings": settings, "offset": offset, "drop_slot_at": drop_slot_at}
+    def greet(self, settings: dict[str, str], *, offset: str | None = None) -> None:
+        """Give it its settings; it makes nothing at the server until `begin`, and looks what a binlog has at an offset."""
+        greeting = {"protocol": PROTOCOL, "settings": settings, "offset": offset}
         self._unsent += json.dumps(greeting).encode() + b"\n"
         self._send()
 

@@ -29,7 +29,7 @@ class Process:
 
     def __init__(self):
         self.frames = [(SCHEMA, content) for content in wire.schemas(wire.COLUMNS)]
-        self.server = SimpleNamespace(settings={}, system_identifier="x")
+        self.server = SimpleNamespace(has_slot=False, settings={}, system_identifier="x")
 
     def read(self):
         self.pieces += bool(self.frames) or self.has_part
