@@ -47,7 +47,6 @@ public final class RecordEngine {
     private final DataOutputStream out =
             new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
     private final JsonConverter converter = new JsonConverter();
-    private final RowJson rows = new RowJson();
     /** The newest schema of each topic's keys and values: a former one is not used again. */
     private final Map<String, Described> schemas = new HashMap<>();
     private int described;
@@ -186,8 +185,8 @@ public final class RecordEngine {
                     topic.getBytes(StandardCharsets.UTF_8),
                     partitionOf(record),
                     isOfTransaction(record) ? null : converter.fromConnectData(name, null, record.sourceOffset()),
-                    rows.bytes(record.key()),
-                    rows.bytes(record.value()),
+                    record.key() == null ? null : converter.fromConnectData(topic, record.keySchema(), record.key()),
+                    record.value() == null ? null : converter.fromConnectData(topic, record.valueSchema(), record.value()),
                 };
                 int size = 9;
                 for (byte[] part : parts) {
