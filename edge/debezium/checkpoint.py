@@ -12,6 +12,7 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Callable
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -180,8 +181,6 @@ class Marks:
 
 #: In the state folder.
 HISTORY: Final = "debezium-schema-history.jsonl"
-#: Bytes of it that are looked through at once for the end of a line.
-_PIECE: Final = 1 << 16
 #: The settings in which MySQL, or MariaDB, has the GTIDs that it has logged.
 _LOGGED: Final = ("gtid_executed", "gtid_binlog_pos")
 #: What a server needs, where it has the setting at all; `connectors` of Debezium look at the others themselves.
@@ -247,16 +246,11 @@ def history_bytes(folder: Path) -> int:
     """
     try:
         with (folder / HISTORY).open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            while end:
-                begin = max(0, end - _PIECE)
-                file.seek(begin)
-                lines = file.read(end - begin).rfind(b"\n") + 1
-                end = begin + lines
-                if lines:
-                    break
+            if not os.fstat(file.fileno()).st_size:
+                return 0
             os.fsync(file.fileno())
-            return end
+            with mmap(file.fileno(), 0, access=ACCESS_READ) as lines:
+                return lines.rfind(b"\n") + 1
     except FileNotFoundError:
         return 0
 
