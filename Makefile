@@ -198,7 +198,7 @@ debezium-engine: .setup/debezium-engine ## Fetch Debezium's engine into .setup/j
 	@$(BIN)/python -m infra.release.java_build debezium
 	@touch $@
 
-test-debezium: setup .setup/debezium/ready .setup/debezium-engine ## The edge's records beside those of Debezium's own connectors, field by field, and its engine behind the edge
+test-debezium: setup .setup/debezium/ready .setup/debezium-engine .setup/mysql97/ready ## The edge's records beside those of Debezium's own connectors, field by field, and its engine behind the edge
 	@$(BIN)/python -m pytest -q tests/debezium
 
 .setup/mysql97/ready: tests/servers/mysql97.py | .setup/python

@@ -122,9 +122,9 @@ class Session(Protocol):
         """How many signs of life there were: frames, keepalives included, or pieces of them, and looks at a process that runs."""
 
     def log_end(self) -> int:
-        """Return the place where the log ends now, or ended at the session's start; UNKNOWN_END while that is not known.
+        """Return the place where the log ends now, or ended at the session's start: nothing that was sent before is beyond it.
 
-        Nothing that a former process has sent is beyond it (edge/progress/notes.py).
+        Not asked where Debezium does not name it (edge/progress/notes.py).
         """
 
     def start(self, checkpoint: Any, batcher: Batcher, history: TableHistory | None = None) -> None:

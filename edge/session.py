@@ -14,7 +14,7 @@ from edge.delivery.outbox import Outbox
 from edge.engine import Engine
 from edge.observability.figures import Figures
 from edge.progress.checkpoint import Progress
-from edge.progress.notes import UNKNOWN_END, PassedTransactions, RecordSettings
+from edge.progress.notes import PassedTransactions, RecordSettings
 from edge.records.avro_records import AvroRecords
 from edge.records.batcher import Batcher, SealedBatch
 from edge.records.cloud_events import CloudEvents
@@ -212,8 +212,6 @@ class CaptureSession:
             if (reached := session.passed) > self._reached:
                 self._reached = self._figures.read_lsn = reached
                 self._outbox.note(reached)
-            if self._settings.lacks_end and self._outbox.empty and (end := session.log_end()) < UNKNOWN_END:
-                batcher.repeat_schema_until = self._settings.end_at(end)
             idle = now - self._put_at
             if idle < self._config.heartbeat_seconds:
                 return min(wait, self._config.heartbeat_seconds - idle)
@@ -244,6 +242,7 @@ class CaptureSession:
             figures.commit_ms = commit_ms
             figures.captured_latency = time.time() - commit_ms / 1000
         figures.read_lsn = max(figures.read_lsn, batches[-1].confirm)
+        self._settings.note_sent(batches[-1].last.commit + 1)
         self._outbox.put(batches)
 
     def _report(self, now: float) -> float:

@@ -18,14 +18,9 @@ final class PostgresServer {
                     + " else pg_current_wal_lsn() end - '0/0'::pg_lsn,"
                     + " exists (select from pg_replication_slots where slot_name = ?)";
 
-    /** Drops the slot of an `init` that was cut, unless somebody reads from it. */
-    private static final String DROP = "select pg_drop_replication_slot(slot_name) from pg_replication_slots"
-            + " where slot_name = ? and not active and plugin = 'pgoutput' and database = current_database()";
-
     private PostgresServer() {}
 
-    /** Return it, without the slot where the server has the system identifier `dropSlotAt`. */
-    static Map<String, Object> look(Configuration settings, String dropSlotAt) throws SQLException {
+    static Map<String, Object> look(Configuration settings) throws SQLException {
         PostgresConnectorConfig config = new PostgresConnectorConfig(settings);
         // As Debezium's own: of the rights that it needs anyway, this one has the server's identity.
         JdbcConfiguration replication = JdbcConfiguration.adapt(config.getJdbcConfig()
@@ -36,7 +31,6 @@ final class PostgresServer {
                 .build());
         try (PostgresConnection connection = new PostgresConnection(replication, "Headrace");
                 Statement statement = connection.connection().createStatement();
-                PreparedStatement drop = connection.connection().prepareStatement(DROP);
                 PreparedStatement look = connection.connection().prepareStatement(LOOK)) {
             // In the role's own path anybody may have made functions and operators that fit better, which would have its rights.
             statement.execute("set search_path = pg_catalog");
@@ -44,10 +38,6 @@ final class PostgresServer {
             try (ResultSet row = statement.executeQuery("IDENTIFY_SYSTEM")) {
                 row.next();
                 system = row.getString(1);
-            }
-            if (dropSlotAt.equals(system)) {
-                drop.setString(1, config.slotName());
-                drop.execute();
             }
             look.setString(1, config.slotName());
             try (ResultSet row = look.executeQuery()) {

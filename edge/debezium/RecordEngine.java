@@ -14,7 +14,6 @@ import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStreamReader;
-import java.math.BigInteger;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.sql.SQLException;
@@ -128,14 +127,13 @@ public final class RecordEngine {
         }
         String connector = settings.getProperty("connector.class");
         try {
-            // Of the two classes the other one's connector is not there. The edge knows nothing of other servers: the end of their
-            // log is UNKNOWN_END of edge/progress/notes.py.
+            // Of the two classes the other one's connector is not there. Other servers are not asked.
             Map<String, Object> server = connector.contains(".postgresql.")
-                    ? PostgresServer.look(Configuration.from(settings), hello.path("drop_slot_at").asText(""))
+                    ? PostgresServer.look(Configuration.from(settings))
                     : connector.matches(".*\\.(mysql|mariadb)\\..*")
                             ? BinlogServer.look(
                                     settings, hello.path("offset").isNull() ? null : JSON.readTree(hello.get("offset").asText()))
-                            : Map.of("system_identifier", "not asked", "log_end", BigInteger.ONE.shiftLeft(128));
+                            : Map.of("system_identifier", "not asked");
             frame('H', JSON.writeValueAsBytes(Map.of("protocol", PROTOCOL, "server", server)));
             out.flush();
         } catch (SQLException | ReflectiveOperationException | RuntimeException | LinkageError error) {

@@ -10,8 +10,9 @@ was read behind all changes of tables in it.
 
 import os
 import re
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Callable
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -20,7 +21,7 @@ import msgspec
 from edge.debezium.child import Server, history_lost, log_gone
 from edge.debezium.connectors import offset_place
 from edge.mysql.checkpoint import MysqlGtids, listed_gtid
-from edge.progress.checkpoint import Checkpoint, State
+from edge.progress.checkpoint import Checkpoint
 from headrace import files
 from headrace.configuration.databases import UNPROVEN
 from headrace.errors import CorruptInput, NeedsOperator
@@ -97,20 +98,16 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
     #: The place of `offset`; of a binlog the end of the transaction that begins there. It is lower while the copy ahead of the
     #: offset is not acknowledged, and behind a heartbeat at whose place more changes may come (edge/debezium/connectors.py).
     confirmed_place: int = 0
-    #: Whether rows were copied that come ahead of `offset`, and are not acknowledged; None in a checkpoint of before.
-    copy_ahead: bool | None = None
+    #: Whether rows were copied that come ahead of `offset`, and are not acknowledged.
+    copy_ahead: bool = False
     #: Key and value of what Debezium's offset storage would have; None while the source is made.
     offset: tuple[str, str] | None = None
     #: Fingerprint of the properties by which Debezium reads: others may give a transaction other changes.
     properties: str = ""
     #: How long the schema history was, which only grows; a connector that needs none has none.
     history_bytes: int = 0
-    #: The server's; a MySQL's `server_uuid`, a MariaDB's `server_id`. Empty while the source is made, and in a checkpoint of
-    #: before, which takes that of the present server.
+    #: The server's; a MySQL's `server_uuid`, a MariaDB's `server_id`. Empty while the source is made.
     system_identifier: str = ""
-    #: The slot, and at which server, that was not there before this `init`, and so is its own to drop if it is cut; empty once
-    #: the source is made.
-    slot: str = ""
 
     def check(self) -> None:
         """Raise CorruptInput where a text of it, or its offset, is not what it has to be."""
@@ -128,19 +125,10 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
         """Debezium's offset."""
         return self.offset[1] if self.offset is not None else "none"
 
-    @property
-    def has_copy_ahead(self) -> bool:
-        """Whether the copy comes before the log."""
-        if self.copy_ahead is not None or self.offset is None:
-            return bool(self.copy_ahead)
-        place = place_of(self.connector, self.offset[1])
-        return self.confirmed_place < place and self.position.commit in {0, place - 1}
-
     def advanced(self, position: Position, place: int, offset: tuple[str, str] | None) -> Self:
         """Return the checkpoint moved to a position, and to a place with its offset, neither of them backward."""
-        confirmed, has_copy = max(place, self.confirmed_place), False
-        if self.has_copy_ahead and self.offset is not None:
-            has_copy = confirmed < place_of(self.connector, self.offset[1])
+        confirmed = max(place, self.confirmed_place)
+        has_copy = self.copy_ahead and self.offset is not None and confirmed < place_of(self.connector, self.offset[1])
         return msgspec.structs.replace(
             self,
             acknowledged=str(max(position, self.position)),
@@ -148,22 +136,6 @@ class DebeziumCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_f
             copy_ahead=has_copy,
             offset=offset or self.offset,
         )
-
-
-class DebeziumState(State[DebeziumCheckpoint]):
-    """The state folder of a source that Debezium reads."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, DebeziumCheckpoint)
-
-    def read(self, source: str) -> DebeziumCheckpoint | None:
-        """Return the checkpoint as any engine's; one of before knows by the copy's file whether that comes ahead."""
-        checkpoint = super().read(source)
-        if checkpoint is None or checkpoint.copy_ahead is not None or checkpoint.connector not in UNPROVEN:
-            return checkpoint
-        # A source without rows that has been idle is at such a place too.
-        has_copy = checkpoint.has_copy_ahead and (self.folder / COPY).exists()
-        return msgspec.structs.replace(checkpoint, copy_ahead=has_copy)
 
 
 class Mark(NamedTuple):
@@ -176,44 +148,39 @@ class Mark(NamedTuple):
 
 
 class Marks:
-    """The places that one session has read and the checkpoint does not have yet, oldest first."""
+    """The places that one session has read, oldest first, from the one on that the checkpoint has."""
 
     def __init__(self) -> None:
-        self._read: deque[Mark] = deque()
-        self._passed: deque[Mark] = deque()
+        self._marks: list[Mark] = []
 
     def restart(self) -> None:
         """Forget them: the log is read again from the checkpoint."""
-        self._read.clear()
-        self._passed.clear()
+        self._marks.clear()
 
     def add(self, mark: Mark) -> None:
         """Note a place that was read."""
-        self._read.append(mark)
+        self._marks.append(mark)
 
     def offset_at(self, place: int) -> tuple[str, str] | None:
         """Return the offset of the newest place that is not behind this one; None where the session has read none."""
-        while self._read and self._read[0].place <= place:
-            self._passed.append(self._read.popleft())
-        return next((mark.offset for mark in reversed(self._passed) if mark.place <= place), None)
+        count = self._count(place)
+        return self._marks[count - 1].offset if count else None
 
     def number_at(self, place: int) -> int:
         """Return the number of the newest record that is not behind a durable place, once; 0 for none."""
-        number = 0
-        while len(self._passed) and self._passed[0].place <= place:
-            number = self._passed[0].number
-            if len(self._passed) == 1:
-                # Its offset is still that of the checkpoint.
-                self._passed[0] = self._passed[0]._replace(number=0)
-                break
-            self._passed.popleft()
-        return number
+        if not (count := self._count(place)):
+            return 0
+        newest = self._marks[count - 1]
+        # Its offset is still that of the checkpoint.
+        self._marks[:count] = [newest._replace(number=0)]
+        return newest.number
+
+    def _count(self, place: int) -> int:
+        return bisect_right(self._marks, place, key=lambda mark: mark.place)
 
 
 #: In the state folder.
 HISTORY: Final = "debezium-schema-history.jsonl"
-#: Bytes of it that are looked through at once for the end of a line.
-_PIECE: Final = 1 << 16
 #: The settings in which MySQL, or MariaDB, has the GTIDs that it has logged.
 _LOGGED: Final = ("gtid_executed", "gtid_binlog_pos")
 #: What a server needs, where it has the setting at all; `connectors` of Debezium look at the others themselves.
@@ -279,16 +246,11 @@ def history_bytes(folder: Path) -> int:
     """
     try:
         with (folder / HISTORY).open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            while end:
-                begin = max(0, end - _PIECE)
-                file.seek(begin)
-                lines = file.read(end - begin).rfind(b"\n") + 1
-                end = begin + lines
-                if lines:
-                    break
+            if not os.fstat(file.fileno()).st_size:
+                return 0
             os.fsync(file.fileno())
-            return end
+            with mmap(file.fileno(), 0, access=ACCESS_READ) as lines:
+                return lines.rfind(b"\n") + 1
     except FileNotFoundError:
         return 0
 

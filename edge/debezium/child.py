@@ -98,8 +98,8 @@ class Server(msgspec.Struct, frozen=True):
 
     #: What IDENTIFY_SYSTEM answers; a MySQL's `server_uuid`, a MariaDB's `server_id`.
     system_identifier: str
-    #: Where its log ended then.
-    log_end: int
+    #: Where its log ended then; 0 where that is not asked.
+    log_end: int = 0
     #: Whether the slot is there that Debezium is to read from.
     has_slot: bool = False
     #: Of a binlog: what it depends on; and kind and text of the first events from the checkpoint's offset on, or MariaDB's GTIDs
@@ -200,12 +200,9 @@ class EngineProcess:
         """Return the descriptor on which its frames arrive."""
         return self._out.fileno()
 
-    def greet(self, settings: dict[str, str], *, offset: str | None = None, drop_slot_at: str = "") -> None:
-        """Give it its settings; it makes nothing at the server until `begin`.
-
-        It drops the slot where the server has the system identifier `drop_slot_at`, and looks what a binlog has at an offset.
-        """
-        greeting = {"protocol": PROTOCOL, "settings": settings, "offset": offset, "drop_slot_at": drop_slot_at}
+    def greet(self, settings: dict[str, str], *, offset: str | None = None) -> None:
+        """Give it its settings; it makes nothing at the server until `begin`, and looks what a binlog has at an offset."""
+        greeting = {"protocol": PROTOCOL, "settings": settings, "offset": offset}
         self._unsent += json.dumps(greeting).encode() + b"\n"
         self._send()
 

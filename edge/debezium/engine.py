@@ -17,7 +17,6 @@ from edge.debezium.checkpoint import (
     BINLOGS,
     COPY,
     DebeziumCheckpoint,
-    DebeziumState,
     Marks,
     check_begun,
     check_history,
@@ -52,7 +51,7 @@ class DebeziumEngine:
     def __init__(self, config: EdgeFile, names: Debezium) -> None:
         self._config, self._names = config, names
         self.address = str(names)
-        self.state: State[Any] = DebeziumState(config.resolve(config.state.folder))
+        self.state: State[Any] = State(config.resolve(config.state.folder), DebeziumCheckpoint)
         self._has_binlog = names.connector in BINLOGS
         self._has_history = names.connector not in {"postgres", "mongodb"}
         self._marks = Marks()
@@ -113,7 +112,7 @@ class DebeziumEngine:
                 properties=self._names.fingerprint(),
             )
             self.state.write(checkpoint)
-        rows, offset, system = self._first_offset(checkpoint, report)
+        rows, offset, system = self._first_offset(report)
         place = place_of(self._names.connector, offset[1])
         made = msgspec.structs.replace(
             checkpoint,
@@ -124,16 +123,13 @@ class DebeziumEngine:
             offset=offset,
             properties=self._names.fingerprint(),
             system_identifier=system,
-            slot="",
             history_bytes=history_bytes(self.state.folder) if self._has_history else 0,
         )
         self.state.write(made)
         report(f"Wrote checkpoint {self.state.path}: epoch {made.position.epoch}, {rows} rows copied")
         return made
 
-    def _first_offset(
-        self, checkpoint: DebeziumCheckpoint, report: Callable[[str], None]
-    ) -> tuple[int, tuple[str, str], str]:
+    def _first_offset(self, report: Callable[[str], None]) -> tuple[int, tuple[str, str], str]:
         """Run Debezium until what it copies is copied, and keep the rows.
 
         Returns their number, from where to read on, and the server's system identifier.
@@ -142,16 +138,14 @@ class DebeziumEngine:
         process = self._process()
         report(f"Debezium's connector {self._names.connector} makes what it needs at {self.address}")
         try:
-            if self._names.connector == "postgres":
-                server = self._note_slot(process, settings, checkpoint, report)
-            else:
-                process.greet(settings)
-                server = process.hello(SILENCE_SECONDS)
-                # Of a server that is not a MySQL or MariaDB nothing is known that could be wrong.
-                check_settings(server)
-                check_begun(server)
-                if self._has_history:
-                    make_history(self.state.folder)
+            process.greet(settings)
+            server = process.hello(SILENCE_SECONDS)
+            self._check_slot(server, settings.get("slot.name", ""))
+            # Of a server that is not a MySQL or MariaDB nothing is known that could be wrong.
+            check_settings(server)
+            check_begun(server)
+            if self._has_history:
+                make_history(self.state.folder)
             process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):
@@ -180,36 +174,18 @@ class DebeziumEngine:
             return restart_offset(self._names.connector, record.offset)
         return None
 
-    def _note_slot(
-        self,
-        process: EngineProcess,
-        settings: dict[str, str],
-        checkpoint: DebeziumCheckpoint,
-        report: Callable[[str], None],
-    ) -> Server:
-        """Note in the checkpoint that the slot will be this `init`'s own, without one of an `init` that was cut."""
-        slot = settings["slot.name"]
-        named = f"{slot} of database {settings.get('database.dbname', '')} at the server with system identifier "
-        # Of an 'init' that was cut: nothing was sent from it, and it is made again with the copy. One at another server is
-        # another's, whatever its name.
-        noted_at = checkpoint.slot.removeprefix(named) if checkpoint.slot.startswith(named) else ""
-        process.greet(settings, drop_slot_at=noted_at)
-        server = process.hello(SILENCE_SECONDS)
-        is_ours = noted_at == server.system_identifier
-        if server.has_slot and is_ours:
-            raise NotConnected(f"slot {slot} of the 'init' that was cut is still in use: run it again")
+    def _check_slot(self, server: Server, slot: str) -> None:
+        """Raise NeedsOperator where the slot is there, unless it is only read from.
+
+        Debezium would copy what it sees now, and read the log from where the slot is, which has a part of that too.
+        """
         if server.has_slot and self._config.snapshot.mode != "no_data":
-            # Debezium would copy what it sees now, and read the log from where the slot is, which has a part of that too.
             raise NeedsOperator(
                 f"slot {slot} is there already: rows copied now would come again from its log",
-                hint="It is of another reader, or of an edge whose checkpoint is gone. Where nobody needs it, drop it by "
-                f"'select pg_drop_replication_slot('{slot}')', and run 'headrace edge init' again; else name another slot.",
+                hint="It is of an 'init' that was interrupted, of another reader, or of an edge whose checkpoint is gone. Where "
+                f"nobody needs it, run 'select pg_drop_replication_slot('{slot}')' there, and 'headrace edge init' again; else "
+                "name another slot.",
             )
-        if checkpoint.slot and not is_ours:
-            report(f"Slot {checkpoint.slot} of an 'init' that was cut keeps the server's log: drop it by hand")
-        if not server.has_slot:
-            self.state.write(msgspec.structs.replace(checkpoint, slot=f"{named}{server.system_identifier}"))
-        return server
 
     def retirement(self, checkpoint: DebeziumCheckpoint | None) -> Retirement:  # noqa: ARG002 - of the port.
         """Refuse: what Debezium made at the server is removed by hand."""
@@ -249,7 +225,7 @@ class DebeziumEngine:
         """
         if checkpoint.properties == self._names.fingerprint():
             return
-        is_within = checkpoint.has_copy_ahead or checkpoint.position.commit >= checkpoint.confirmed
+        is_within = checkpoint.copy_ahead or checkpoint.position.commit >= checkpoint.confirmed
         if is_within or not all_acknowledged(self.state.folder, checkpoint):
             raise NeedsOperator(
                 "[source.debezium] properties are others than before, while a transaction or the copy may be sent in part",
@@ -267,15 +243,7 @@ class DebeziumEngine:
 
 
 def _check_system(system: str, checkpoint: DebeziumCheckpoint) -> None:
-    """Raise NeedsOperator unless the server is that of the checkpoint, or a copy of it.
-
-    Raises CheckpointChanged where the checkpoint names none.
-    """
-    if not checkpoint.system_identifier:
-        raise CheckpointChanged(
-            f"the checkpoint gets the server's system identifier, {system}",
-            msgspec.structs.replace(checkpoint, system_identifier=system),
-        )
+    """Raise NeedsOperator unless the server is that of the checkpoint, or a copy of it."""
     if system != checkpoint.system_identifier:
         raise NeedsOperator(
             f"the server is another one: its system identifier is {system}, the checkpoint was made with "

@@ -54,6 +54,14 @@ class Placeholders:
             json.encode({placeholder: placeholder}).decode(),
         }
         self._arrays = [*([text] for text in self._texts), [str(name_based)], [*content]]
+        # One of these is in each form.
+        in_base64, in_numbers = b2a_base64(content, newline=False), json.encode([*content])
+        self._parts = content, in_base64, str(name_based).encode(), in_numbers[1:-1]
+
+    def may_be_in(self, value: bytes) -> bool:
+        """Whether a record may have a placeholder: to look through all its values takes longer."""
+        text, in_base64, name_based, in_numbers = self._parts
+        return text in value or in_base64 in value or name_based in value or in_numbers in value
 
     def names(self, values: dict[str, Any]) -> list[str]:
         """Return the columns whose value is the placeholder."""
@@ -75,6 +83,18 @@ class Table:
         self.description: TableDescription | None = None
         self.name = json.encode(f"{schema.schema}.{schema.table}")
         self._fields, self._key_fields = fields, [field for field in fields if field.is_key]
+        self._converted = [(field.name, field.convert) for field in fields if field.convert is not None]
+        self._hides = any(field.hide is not None for field in fields)
+
+    def whole_row(self, values: dict[str, Any]) -> bytes:
+        """Return a row as JSON that has all columns; its values are used up."""
+        if self._hides or len(values) != len(self._fields):
+            # Columns are left out.
+            return self.row(values)
+        for name, convert in self._converted:
+            if (value := values[name]) is not None:
+                values[name] = convert(value)
+        return json.encode(values)
 
     def row(self, values: dict[str, Any], without: Collection[str] = (), *, keys_alone: bool = False) -> bytes:
         """Return a row as JSON, without some columns."""
@@ -206,22 +226,31 @@ class Rows:
         return Table(schema, shared, kept, admitted=admitted)
 
     def record(
-        self, table: Table, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int
+        self,
+        record: EngineRecord,
+        table: Table,
+        change: Change,
+        transaction: Any,
+        ordinal: int,
+        number: int,
+        now_ms: int,
     ) -> tuple[bytes | None, bytes]:
-        """Return key and value of a change."""
-        before, after, unchanged = b"null", b"null", b""
-        if change.before is not None and change.op != "t":
-            keys_alone = not self.connector.has_whole_rows and table.has_key_alone(change.before)
-            before = table.row(change.before, self._placeholders.names(change.before), keys_alone=keys_alone)
-        if change.after is not None:
-            missing = self._placeholders.names(change.after)
-            after = table.row(change.after, missing)
-            if missing and (missing := table.unchanged(missing)):
+        """Return key and value of a change, which is what a record has."""
+        before, after, unchanged = change.before if change.op != "t" else None, change.after, b""
+        holder = after or before
+        key = table.key(holder) if holder is not None else None
+        keys_alone = before is not None and not self.connector.has_whole_rows and table.has_key_alone(before)
+        if isinstance(self.connector, Documents) or keys_alone or self._placeholders.may_be_in(record.value or b""):
+            rows = [
+                b"null" if row is None else table.row(row, self._placeholders.names(row), keys_alone=alone)
+                for row, alone in ((before, keys_alone), (after, False))
+            ]
+            if after is not None and (missing := table.unchanged(self._placeholders.names(after))):
                 unchanged = b'"unchanged":%b,' % json.encode(missing)
-        holder = change.after or change.before
-        key = table.key(holder) if holder is not None and change.op != "t" else None
+        else:
+            rows = [b"null" if row is None else table.whole_row(row) for row in (before, after)]
         rest = self.connector.rest(table.envelope, change, transaction, ordinal, number, now_ms)
-        return key, b'{"before":%b,"after":%b,%b%b' % (before, after, unchanged, rest)
+        return key, b'{"before":%b,"after":%b,%b%b' % (*rows, unchanged, rest)
 
 
 def _fields(schema: dict[str, Any], name: str) -> list[dict[str, Any]]:

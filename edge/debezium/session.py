@@ -14,7 +14,6 @@ from edge.debezium.child import EngineProcess, Server
 from edge.debezium.frames import SCHEMA, Source, read_frames
 from edge.debezium.rows import Rows
 from edge.debezium.stream import EngineStream
-from edge.progress.notes import UNKNOWN_END
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
@@ -25,8 +24,6 @@ from headrace.errors import CorruptInput, NeedsOperator
 
 #: The longest time until the process says what the server is like, and silence of a proven connector in an `init`, in seconds.
 SILENCE_SECONDS: Final = 120.0
-#: By how much times in the log may be ahead of this machine's clock: an hour of summer time, and what clocks differ.
-_CLOCKS_MS: Final = 2 * 3_600_000
 
 
 def new_placeholder() -> str:
@@ -60,7 +57,6 @@ class DebeziumSession:
         self._config, self._names, self._process, self._marks = config, names, process, marks
         self._folder = config.resolve(config.state.folder)
         self._arrived: Iterator[tuple[int, bytes]] = iter(())
-        self._began_ms = time.time_ns() // 1_000_000
         self._has_frames = False
         self._signs_of_life = 0
         self._placeholder = new_placeholder()
@@ -68,15 +64,8 @@ class DebeziumSession:
         process.greet(names.settings("no_data", self._placeholder), offset=offset)
 
     def log_end(self) -> int:
-        """Return where the log ended at the process's start; raise NotConnected where the process cannot say so.
-
-        Where the process does not name it, it is the place up to which the log is read, once that has a change that was committed
-        after this session began. Until then it is UNKNOWN_END: Debezium may be behind, whatever its heartbeats and silence say.
-        """
-        end = self.server().log_end
-        if end < UNKNOWN_END or not hasattr(self, "_stream"):
-            return end
-        return self._stream.reached if self._stream.committed_ms > self._began_ms + _CLOCKS_MS else end
+        """Return where the log ended at the process's start; raise NotConnected where the process cannot say so."""
+        return self.server().log_end
 
     def server(self) -> Server:
         """Return what the server is like; raise NotConnected where the process cannot say so."""
@@ -109,7 +98,7 @@ class DebeziumSession:
             writer,
             self._marks,
         )
-        if checkpoint.has_copy_ahead:
+        if checkpoint.copy_ahead:
             copied = Rows(checkpoint.connector, config.source.name, policy, placeholder)
             self._stream.write_copy(_copied(self._folder / COPY), offset, copied)
         self._process.begin(offset)

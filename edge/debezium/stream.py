@@ -89,8 +89,6 @@ class EngineStream:
         self._writing: Iterator[int] | None = None
         #: Where all is read and in the batcher.
         self.reached = self._began = reached
-        #: The latest time, by the server's clock, of a change in the batcher; 0 where Debezium does not name it, as Db2's.
-        self.committed_ms = 0
         #: When what is written was read, in milliseconds since 1970.
         self.now_ms = 0
 
@@ -290,16 +288,13 @@ class EngineStream:
     def _transaction(self, frames: Iterator[tuple[int, bytes]], mark: Mark, rows: Rows) -> Iterator[int]:
         """Write a transaction, change by change; yield their sizes in bytes."""
         writer = self._writer
-        commit, committed_ms = mark.place - 1, 0
+        commit = mark.place - 1
         for kind, content in frames:
             if kind == SCHEMA:
                 rows.add_schema(content)
                 continue
             record = EngineRecord.parse(content)
             change = rows.read(record)
-            if change is not None and self._connector != "db2":
-                # Db2's times are those at which Debezium reads.
-                committed_ms = change.source.ts_ms
             if writer.transaction is None:
                 source = change.source if change is not None else None
                 writer.begin(rows.connector.transaction(self._epoch, commit, source, self.now_ms))
@@ -308,7 +303,7 @@ class EngineStream:
             yield len(content)
         if writer.transaction is not None:
             writer.end(mark.place)
-        self.reached, self.committed_ms = mark.place, max(self.committed_ms, committed_ms)
+        self.reached = mark.place
         self._marks.add(mark)
 
     def _add(self, record: EngineRecord, change: Change | None, rows: Rows) -> None:
@@ -321,7 +316,7 @@ class EngineStream:
             return
         number = writer.next_numbers(table.name)[0]
         try:
-            key, value = rows.record(table, change, transaction, writer.ordinal, number, self.now_ms)
+            key, value = rows.record(record, table, change, transaction, writer.ordinal, number, self.now_ms)
         except MALFORMED as error:
             raise CorruptInput(f"a row of {record.topic} is not of its schema") from error
         writer.add(table, key, value, is_delete=change.op == "d")

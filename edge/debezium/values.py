@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import json
 
+from edge.mysql.column_text import double_text
 from edge.mysql.values import double_json, float_json
 from headrace.schema import Column
 
@@ -31,6 +32,8 @@ def timestamp(value: str) -> str:
 
 def timestamptz(value: str) -> str:
     """Return a time in UTC as ISO 8601, without zeros at its end."""
+    if value[-1] == "Z" and "." in value:
+        return value[:-1].rstrip("0").rstrip(".") + "Z"
     return _with_zone(_short(value), "Z")
 
 
@@ -172,6 +175,22 @@ def binlog_converter(field: dict[str, Any], column: Column) -> Convert:
     return _BY_TYPE.get(column.type_name, same)
 
 
+#: A string, a number with an exponent, or what a space follows, of a JSON document.
+_JSON_PART: Final = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?E-?\d+|[,:]')
+
+
+def _json(text: str) -> str:
+    """Return a document as MySQL prints it: with spaces, and doubles in the server's digits."""
+    return _JSON_PART.sub(_json_part, text)
+
+
+def _json_part(part: re.Match[str]) -> str:
+    text = part[0]
+    if text[0] == '"':
+        return json.encode(json.decode(text)).decode() if "\\" in text else text
+    return text + " " if text in ",:" else double_text(float(text))
+
+
 def _geometry(value: dict[str, Any]) -> str:
     """Return the server's own form: the SRID in four bytes, then WKB."""
     srid = int(value.get("srid") or 0)
@@ -216,6 +235,7 @@ def _double(value: float) -> msgspec.Raw:
 
 _BY_TYPE: Final[dict[str, Convert]] = {
     "DATE": _date,
+    "JSON": _json,
     "FLOAT": _float,
     "DOUBLE": _double,
     # Debezium's are negative above 2^63 - 1.

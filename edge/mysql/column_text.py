@@ -242,7 +242,7 @@ class _Document:
         if kind == _DOUBLE:
             number = struct.unpack_from("<d", self._data, at)[0]
             values.double_json(number)
-            return _double(number)
+            return double_text(number)
         if kind == _STRING:
             return json.encode(self._bytes(at).decode()).decode()
         if kind == _OPAQUE:
@@ -285,7 +285,7 @@ class _Document:
         raise ValueError("a JSON string has an impossible length")
 
 
-def _double(number: float) -> str:
+def double_text(number: float) -> str:
     """Return a double as the server prints it: the shortest digits, whole ones with a point, so that they stay doubles.
 
     Numbers below 1e-15, and whole ones from 1e15 on, have an exponent.

@@ -23,6 +23,7 @@ from msgspec import json
 
 from edge.progress.checkpoint import Checkpoint
 from headrace import __version__, files
+from headrace.configuration.databases import UNPROVEN
 from headrace.configuration.edge import EdgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.formats import PASSED_TRANSACTIONS, UNREADABLE
@@ -31,8 +32,8 @@ from headrace.position import Position
 _log = logging.getLogger(__name__)
 
 _SETTINGS_FILE = "records.json"
-#: The end of a log whose connector does not name it: beyond all places. edge/debezium/RecordEngine.java has the same number.
-UNKNOWN_END: Final = 1 << 128
+#: Beyond all places: where the note is lost of what was sent of a log whose end nobody names.
+_BEYOND_ALL: Final = 1 << 128
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,6 +42,8 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     settings: str
     #: Place up to which the far side may have records of other settings; 0 for none.
     others_until: int = 0
+    #: Place up to which anything may have been sent, noted before it is: of a log whose end Debezium does not name.
+    sent_until: int | msgspec.UnsetType = msgspec.UNSET
     #: The last position that was ever sent, noted when the edge stopped with everything acknowledged; empty while it runs.
     stopped_at: str = ""
 
@@ -53,7 +56,9 @@ class RecordSettings:
         self._settings = fingerprint(config)
         # The place up to which a former process may have sent, by its log; None before the first session.
         self._sent_until: int | None = None
-        self._others_until = 0
+        names = config.source.debezium
+        self._names_end = names is None or names.connector not in UNPROVEN
+        self._note: _Note | None = None
 
     def begin(self, acknowledged: Position, log_end: Callable[[], int]) -> int:
         """Return the place up to which each change needs its schema record, 0 for none; call it before anything is sent.
@@ -63,6 +68,10 @@ class RecordSettings:
         """
         former = self.read(self._path.parent)
         was_clean = acknowledged.is_start or (former is not None and former.stopped_at == str(acknowledged))
+        noted: int | msgspec.UnsetType = former.sent_until if former is not None else msgspec.UNSET
+        if not self._names_end:
+            end = noted = noted or (acknowledged.commit + 1 if was_clean else _BEYOND_ALL)
+            log_end = lambda: end  # noqa: E731
         if self._sent_until is None:
             self._sent_until = 0 if was_clean else log_end()
         until = former.others_until if former is not None and former.settings == self._settings else None
@@ -75,22 +84,17 @@ class RecordSettings:
             )
         if until < acknowledged.commit:
             until = 0
-        note = _Note(settings=self._settings, others_until=until)
+        note = self._note = _Note(settings=self._settings, others_until=until, sent_until=noted)
         if note != former:
             self._write(note)
-        self._others_until = until
         return until
 
-    @property
-    def lacks_end(self) -> bool:
-        """Whether the log's end was not known when it was asked for."""
-        return max(self.sent_until, self._others_until) >= UNKNOWN_END
-
-    def end_at(self, place: int) -> int:
-        """Learn where that is, once all that was read up to there is acknowledged; return and raise as `begin` does."""
-        self._sent_until, self._others_until = min(self.sent_until, place), min(self._others_until, place)
-        self._write(_Note(settings=self._settings, others_until=self._others_until))
-        return self._others_until
+    def note_sent(self, place: int) -> None:
+        """Note that all up to a place may be sent, where no later process can ask for a log's end; raise as `begin` does."""
+        note = self._note
+        if note is not None and not self._names_end and place > (note.sent_until or 0):
+            self._note = msgspec.structs.replace(note, sent_until=place)
+            self._write(self._note)
 
     @property
     def sent_until(self) -> int:

@@ -29,6 +29,7 @@ from tests.kafka.reading import ends, read_committed
 from tests.rules.waiting import eventually
 from tests.servers.fix_mariadb import MariadbDatabase
 from tests.servers.fix_stack import Database, served
+from tests.servers.mysql97 import Mysql97
 
 KILLS = int(os.environ.get("HEADRACE_KILLS") or 100)
 COUNTERS = 5
@@ -72,14 +73,15 @@ class Writer(threading.Thread):
         self.join(60)
 
 
-@pytest.fixture(params=["postgres", "mariadb"])
+@pytest.fixture(params=["postgres", "mariadb", "mysql97"])
 def database(request, tmp_path):
     """Yield a database of a server that may be killed: what it has committed is kept."""
     if request.param == "postgres":
         for server in served(Postgres(tmp_path / "server")):
             yield Database(server)
     else:
-        for server in served(Mariadb(tmp_path / "server")):
+        kind = {"mariadb": Mariadb, "mysql97": Mysql97}[request.param]
+        for server in served(kind(tmp_path / "server")):
             made = MariadbDatabase(server)
             yield made
             made.disconnect()
@@ -94,7 +96,8 @@ def edge(database, tmp_path, monkeypatch):
     if isinstance(database, Database):
         text = POSTGRES.format(port=database.postgres.port, **names)
     else:
-        text = BINLOG.format(port=database.server.port, kind="mariadb", server_id=9000, ssl=NO_TLS["mariadb"], **names)
+        kind = database.server.kind
+        text = BINLOG.format(port=database.server.port, kind=kind, server_id=9000, ssl=NO_TLS[kind], **names)
     (tmp_path / "edge").mkdir()
     made = EdgeUnderTest(tmp_path / "edge", text, f"amqp://127.0.0.1:{port}")
     yield made, port

@@ -12,7 +12,7 @@ from edge.observability.figures import Figures
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.postgres.errors import corrupt, running
 from edge.progress.checkpoint import Progress, State
-from edge.progress.notes import UNKNOWN_END, RecordSettings
+from edge.progress.notes import RecordSettings
 from edge.session import CaptureSession
 from edge.snapshot.table_history import TableHistory
 from headrace.configuration.edge import EdgeFile
@@ -60,7 +60,7 @@ class Session:
         return SimpleNamespace(stream=lambda _marked: Unused(), reader=lambda: None)
 
     def log_end(self):
-        return next(self.log_ends)
+        return 50
 
     def start(self, _checkpoint, _batcher, _history):
         pass
@@ -84,10 +84,9 @@ def captured(tmp_path, monkeypatch):
     )
     (tmp_path / "state").mkdir()
 
-    def run(*, works=True, error=None, acknowledged=START, log_ends=(50, 50)):
+    def run(*, works=True, error=None, acknowledged=START):
         state = State(tmp_path / "state", PostgresCheckpoint)
         session = Session(clock, works, error)
-        session.log_ends = iter(log_ends)
         engine = SimpleNamespace(address="here", state=state, open=lambda _checkpoint, _pid: session)
         outbox = Outbox(limit_bytes=1000, tail=acknowledged, confirmed=50)
         progress = Progress(state, checkpoint(acknowledged, 50), outbox, PostgresCheckpoint.advanced)
@@ -138,9 +137,3 @@ def test_the_last_resort_is_named_where_it_helps(captured, error, helps):
     with pytest.raises(type(error)) as stopped:
         captured(error=error)
     assert ("headrace edge pass --gtid 0-1-7" in stopped.value.hint) is helps
-
-
-def test_a_log_whose_end_is_not_known_at_first_has_it_noted_when_it_is_found(captured, tmp_path):
-    """Of an edge of SQL Server, Oracle, Db2 or MongoDB that had crashed schema records went ahead of each change for good."""
-    captured(acknowledged=Position(7, 10, 0), log_ends=(UNKNOWN_END, UNKNOWN_END, UNKNOWN_END, 77))
-    assert RecordSettings.read(tmp_path / "state").others_until == 77

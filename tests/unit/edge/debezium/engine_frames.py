@@ -26,7 +26,7 @@ def hello(
 def part(value: Any) -> bytes:
     if value is None:
         return struct.pack(">i", -1)
-    data = value.encode() if isinstance(value, str) else json.dumps(value).encode()
+    data = value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":")).encode()
     return struct.pack(">i", len(data)) + data
 
 

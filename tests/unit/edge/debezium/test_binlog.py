@@ -333,3 +333,19 @@ def test_a_column_is_not_null_as_its_schema_says_and_mariadbs_json_is_text():
     }
     assert CONNECTORS["mysql"].column(field | {"optional": True}, 1, optional=True).optional
     assert not CONNECTORS["mysql"].column(field | {"optional": True}, 1, optional=False).optional
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        ('{"a":[1,"x"],"b":{}}', '{"a": [1, "x"], "b": {}}'),
+        (r'{"a,:\"b":"c:d,\\u00e9\/"}', r'{"a,:\"b": "c:d,\\u00e9/"}'),
+        ("[1.0E100,-1.5E-20,1.0E7,1.0E-5,1.50,0.1]", "[1e100, -1.5e-20, 10000000.0, 0.00001, 1.50, 0.1]"),
+        ("null", "null"),
+    ],
+)
+def test_json_is_as_the_server_prints_it(value, wanted):
+    """`verify` compared it with the server's, and it was never equal."""
+    field = wire.field("c", "string", "JSON")
+    column = CONNECTORS["mysql"].column(field, 1, optional=True)
+    assert CONNECTORS["mysql"].converter(field, column)(value) == wanted

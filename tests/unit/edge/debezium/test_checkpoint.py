@@ -2,11 +2,10 @@
 
 import json
 
-import msgspec
 import pytest
 
 from edge import agent
-from edge.debezium.checkpoint import COPY, DebeziumCheckpoint, Mark, place_of
+from edge.debezium.checkpoint import DebeziumCheckpoint, Mark, place_of
 from edge.engine import Adoption, CheckpointChanged
 from headrace.errors import NeedsOperator
 from headrace.position import Position
@@ -49,7 +48,6 @@ def test_a_session_knows_where_the_log_ends_before_it_reads(engine):
     [
         pytest.param({"acknowledged": str(Position(1, 599, 3))}, str(Position(1, 599, 3)), id="within a transaction"),
         pytest.param({"confirmed_place": 499, "copy_ahead": True}, None, id="a copy ahead"),
-        pytest.param({"confirmed_place": 499}, None, id="a copy ahead, as it was noted before"),
         pytest.param({"acknowledged": str(Position(1, 499, 3))}, "", id="after an unclean stop"),
         pytest.param({}, "", id="before the first acknowledgement"),
         pytest.param(
@@ -97,15 +95,6 @@ def test_another_server_is_refused_before_anything_is_read_from_it(engine, tmp_p
     engine(SILENT).open(before, 0).close()
 
 
-def test_a_checkpoint_without_a_system_identifier_takes_that_of_the_present_server(engine):
-    source = engine(SILENT)
-    before = checkpoint(properties=fingerprint(source), system_identifier="")
-    with pytest.raises(CheckpointChanged) as error:
-        source.open(before, 0)
-    assert error.value.checkpoint == msgspec.structs.replace(before, system_identifier=engine_frames.SYSTEM)
-    source.open(error.value.checkpoint, 0).close()
-
-
 def test_a_checkpoint_of_another_connector_and_an_adoption_are_refused(engine):
     with pytest.raises(NeedsOperator, match="'mysql'"):
         engine("").open(checkpoint(connector="mysql"), 0)
@@ -138,41 +127,16 @@ def test_the_checkpoint_moves_to_acknowledged_places_alone():
     assert (moved.confirmed, moved.place, moved.position) == (10, "new", Position(1, 9, 0))
 
 
-@pytest.mark.parametrize("copy_ahead", [None, False])
-def test_an_idle_heartbeat_at_whose_place_more_may_come_is_no_copy_ahead(copy_ahead):
+def test_an_idle_heartbeat_at_whose_place_more_may_come_is_no_copy_ahead():
     """An edge of SQL Server, Oracle, Db2 or MongoDB that had been idle asked for a copy at its next start."""
     lsns = "00000027:00000758:0005", "00000027:00000ac0:0007"
     first, second = (("key", json.dumps({"commit_lsn": lsn, "change_lsn": None})) for lsn in lsns)
     places = [place_of("sqlserver", offset) for _, offset in (first, second)]
-    fields = {"connector": "sqlserver", "confirmed_place": places[0], "offset": first, "copy_ahead": copy_ahead}
+    fields = {"connector": "sqlserver", "confirmed_place": places[0], "offset": first}
     idle = checkpoint(acknowledged=str(Position(1, places[0] - 1, 2)), **fields).advanced(
         Position.start(1), places[1] - 1, second
     )
-    assert (idle.confirmed, idle.offset, idle.has_copy_ahead) == (places[1] - 1, second, False)
-    # As it was noted before.
-    assert not msgspec.structs.replace(idle, copy_ahead=None).has_copy_ahead
-
-
-@pytest.mark.parametrize(
-    ("connector", "offset", "has_copy", "is_ahead"),
-    [
-        ("sqlserver", '{"commit_lsn":"00000027:00000758:0005","change_lsn":"NULL"}', True, True),
-        # Idle since an `init` without rows.
-        ("sqlserver", '{"commit_lsn":"00000027:00000758:0005","change_lsn":"NULL"}', False, False),
-        # The copy is lost.
-        ("postgres", OFFSET, False, True),
-    ],
-)
-def test_a_former_checkpoint_of_an_unproven_connector_has_a_copy_ahead_where_its_file_is(
-    engine, tmp_path, connector, offset, has_copy, is_ahead
-):
-    state = engine("").state
-    state.write(
-        checkpoint(connector=connector, confirmed_place=place_of(connector, offset) - 1, offset=("key", offset))
-    )
-    if has_copy:
-        (tmp_path / "state" / COPY).touch()
-    assert state.read("jakarta/bank").has_copy_ahead is is_ahead
+    assert (idle.confirmed, idle.offset, idle.copy_ahead) == (places[1] - 1, second, False)
 
 
 def test_what_was_acknowledged_before_the_next_session_is_in_the_checkpoint_with_its_offset(engine):

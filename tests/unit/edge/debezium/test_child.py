@@ -65,7 +65,7 @@ say(frame("R", record("t", line())), frame("R", record("t", line())))
     )
     process.begin(("key", "offset"))
     assert [json.loads(EngineRecord.parse(content).offset) for _, content in read(process, 2)] == [
-        {"protocol": wire.PROTOCOL, "settings": {"database.password": "s3cret"}, "offset": None, "drop_slot_at": ""},
+        {"protocol": wire.PROTOCOL, "settings": {"database.password": "s3cret"}, "offset": None},
         ["key", "offset"],
     ]
     process.acknowledge(5)

@@ -1,8 +1,7 @@
-"""How a source is made: behind a copy or where the log is, again after an `init` that was cut, and by nobody else's slot."""
+"""How a source is made: behind a copy or where the log is, again after an `init` that was cut, and by no slot that is there."""
 
 import json
 
-import msgspec
 import pytest
 
 from edge.debezium.checkpoint import COPY
@@ -27,18 +26,7 @@ say(*[frame("R", change("r", None, {"id": number, "note": "n"}, snapshot="true")
 EMPTY = 'say(hello())\nline(), line()\nsay(frame("R", heartbeat(500)))\nline()'
 
 
-#: As a server with a slot, which it drops where the request names this server.
-SLOT_KEPT = EMPTY.replace(
-    "say(hello())\nline(), line()", "say(hello(has_slot=json.loads(line())['drop_slot_at'] != SYSTEM))\nline()"
-)
-
-
 SLOT = EMPTY.replace("hello()", "hello(has_slot=True)")
-
-
-def noted(slot, database="bank", system=engine_frames.SYSTEM):
-    """Return how an `init` notes a slot as its own."""
-    return f"{slot} of database {database} at the server with system identifier {system}"
 
 
 def test_a_source_that_was_never_tried_is_made_from_what_debezium_copies(read, tmp_path, monkeypatch):
@@ -62,7 +50,7 @@ def test_a_source_that_was_never_tried_is_made_from_what_debezium_copies(read, t
     source = DebeziumEngine(config, names)
     made = source.initialise(None, None, lambda _words: None)
     place = 0x443D80073D0DA0005
-    assert (made.stage, made.confirmed, made.has_copy_ahead) == ("made", place - 1, True)
+    assert (made.stage, made.confirmed, made.copy_ahead) == ("made", place - 1, True)
     assert source.state.read("jakarta/bank") == made
     assert (tmp_path / "state" / "debezium-schema-history.jsonl").exists()
     assert made.advanced(Position(made.position.epoch, place - 1, 2), place, None).confirmed == place
@@ -70,70 +58,45 @@ def test_a_source_that_was_never_tried_is_made_from_what_debezium_copies(read, t
 
 def test_a_new_source_begins_behind_its_copy_or_where_the_log_is(engine, tmp_path):
     made = engine(COPIED + 'say(frame("R", heartbeat(500)))\nline()').initialise(None, None, lambda _words: None)
-    assert (made.stage, made.confirmed, made.has_copy_ahead) == ("made", 499, True)
+    assert (made.stage, made.confirmed, made.copy_ahead) == ("made", 499, True)
     assert made.system_identifier == engine_frames.SYSTEM
     assert (tmp_path / "state" / COPY).stat().st_size > 0
     again = engine("").initialise(made, None, lambda _words: None)
     assert again == made
-    assert made.advanced(Position(made.position.epoch, 499, 1), 499, None).has_copy_ahead is True
-    assert made.advanced(Position(made.position.epoch, 499, 2), 500, None).has_copy_ahead is False
+    assert made.advanced(Position(made.position.epoch, 499, 1), 499, None).copy_ahead is True
+    assert made.advanced(Position(made.position.epoch, 499, 2), 500, None).copy_ahead is False
 
 
 def test_a_new_source_without_rows_begins_where_the_log_is(engine):
     made = engine(EMPTY).initialise(None, None, lambda _words: None)
-    assert (made.confirmed, made.has_copy_ahead, json.loads(made.offset[1])["lsn"]) == (500, False, 500)
+    assert (made.confirmed, made.copy_ahead, json.loads(made.offset[1])["lsn"]) == (500, False, 500)
 
 
 @pytest.mark.parametrize(
-    ("program", "next_program"),
+    "program",
     [
-        (COPIED, SLOT_KEPT),
-        (COPIED + 'say(frame("R", begin(7, 900)))\nline()', SLOT_KEPT),
+        COPIED,
+        COPIED + 'say(frame("R", begin(7, 900)))\nline()',
         # Before anything was made.
-        ("sys.exit(3)", EMPTY),
+        "sys.exit(3)",
     ],
 )
-def test_an_init_that_is_cut_is_finished_by_the_next_one(engine, program, next_program):
+def test_an_init_that_is_cut_is_finished_by_the_next_one(engine, program):
     first = engine(program)
     with pytest.raises(NotConnected):
         first.initialise(None, None, lambda _words: None)
     cut = first.state.read("jakarta/bank")
     assert (cut.stage, cut.offset) == ("making", None)
-    assert cut.slot in ("", noted("own"))
-    made = engine(next_program).initialise(cut, None, lambda _words: None)
-    assert (made.stage, made.position, made.slot) == ("made", cut.position, "")
+    with pytest.raises(NeedsOperator, match="slot own is there already"):
+        engine(SLOT).initialise(cut, None, lambda _words: None)
+    made = engine(EMPTY).initialise(cut, None, lambda _words: None)
+    assert (made.stage, made.position) == ("made", cut.position)
 
 
 def test_an_init_that_is_cut_is_finished_with_another_connector(engine):
     cut = checkpoint(stage="making", connector="mysql", offset=None, confirmed_place=0)
     made = engine(EMPTY).initialise(cut, None, lambda _words: None)
     assert (made.connector, made.confirmed) == ("postgres", 500)
-
-
-def test_a_slot_is_dropped_only_where_an_init_of_this_state_has_noted_it(engine):
-    first = engine("line()\nsay(hello(has_slot=True))\nline()")
-    with pytest.raises(NeedsOperator):
-        first.initialise(None, None, lambda _words: None)
-    cut = first.state.read("jakarta/bank")
-    assert cut.slot == ""
-    with pytest.raises(NeedsOperator, match="is there already"):
-        engine(SLOT_KEPT).initialise(cut, None, lambda _words: None)
-    ours = msgspec.structs.replace(cut, slot=noted("own"))
-    with pytest.raises(NotConnected, match="still in use"):
-        engine("line()\nsay(hello(has_slot=True))\nline()").initialise(ours, None, lambda _words: None)
-    # At another server, in another database, or as it was noted before: a slot of that name is another's.
-    for slot in (
-        noted("own", system="7000000000000000002"),
-        noted("own", database="b"),
-        "own at db:5433/bank (Debezium)",
-    ):
-        elsewhere = msgspec.structs.replace(cut, slot=slot)
-        with pytest.raises(NeedsOperator, match="is there already"):
-            engine(SLOT_KEPT).initialise(elsewhere, None, lambda _words: None)
-    said = []
-    other = msgspec.structs.replace(cut, slot=noted("other"))
-    engine(EMPTY).initialise(other, None, said.append)
-    assert [words for words in said if "Slot other" in words] != []
 
 
 def test_rows_are_not_copied_where_the_slot_is_there_as_its_log_has_a_part_of_them_too(engine):

@@ -74,7 +74,7 @@ class MysqlOrdinals(File):
 class SettingsNote(File):
     class Config:
         class source:  # noqa: N801 - as the configuration names it.
-            mariadb = mysql = None
+            mariadb = mysql = debezium = None
 
         policy = None
 

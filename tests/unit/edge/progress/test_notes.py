@@ -7,7 +7,8 @@ import pytest
 
 from bridge.model.chain import Next, judge
 from edge.postgres.checkpoint import PostgresCheckpoint
-from edge.progress.notes import UNKNOWN_END, Passed, PassedTransactions, RecordSettings, fingerprint
+from edge.progress.notes import Passed, PassedTransactions, RecordSettings, fingerprint
+from headrace.configuration.databases import Debezium
 from headrace.configuration.edge import ColumnRule, EdgeFile, Policy
 from headrace.configuration.load import load
 from headrace.position import Position
@@ -149,23 +150,46 @@ def test_without_a_note_nothing_is_known_but_in_a_new_epoch_there_is_nothing_bef
     assert process().begin(100, 500) == 500
 
 
-def test_a_log_whose_end_is_not_known_ends_where_it_was_found_to_end(process):
-    """After one crash each change had a schema record ahead of it for good, and no stop was clean."""
-    process().begin(0, UNKNOWN_END)
-    changed = process(decimal="precise")
-    assert changed.begin(100, UNKNOWN_END) == UNKNOWN_END
-    assert changed.settings.lacks_end
-    changed.stop(600, confirmed=650)
-    again = process(decimal="precise")
-    assert again.begin(600, UNKNOWN_END) == UNKNOWN_END
+@pytest.fixture
+def of_db2(tmp_path, config):
+    """Return what makes the settings of a source whose log's end Debezium does not name."""
+    names = Debezium(connector="db2", properties={"database.hostname": "h"})
+    source = msgspec.structs.replace(config.source, postgresql=None, debezium=names)
+    spool = msgspec.structs.replace(config.spool, megabytes=0)
 
-    assert again.settings.end_at(700) == 700
+    def make(policy=config.policy):
+        made = msgspec.structs.replace(config, source=source, spool=spool, policy=policy)
+        return Process(tmp_path, made)
 
-    assert (again.settings.lacks_end, again.settings.sent_until) == (False, 700)
-    again.stop(800, confirmed=801)
-    last = process()
-    assert last.begin(800, UNKNOWN_END) == 800
-    assert not last.settings.lacks_end
+    return make
+
+
+def test_of_a_log_whose_end_nobody_names_the_note_has_what_may_be_sent_ahead_of_it(of_db2):
+    """After a crash schema records went ahead of each change until a change was two hours younger, with Db2 for good."""
+    end = (1 << 60) + 7
+    first = of_db2()
+    first.begin(0, None)
+    for place in (1 << 60, 500, end):
+        first.settings.note_sent(place)
+
+    # It crashed, as does the next one ahead of all that.
+    of_db2().begin(100, None)
+    changed = of_db2(MASK)
+    assert changed.begin(100, None) == changed.settings.sent_until == end
+
+    changed.stop(200, confirmed=1 << 60)
+    later = of_db2(MASK)
+    assert later.begin(200, None) == later.settings.sent_until == end
+    later.stop(end - 1, confirmed=end)
+    clean = of_db2()
+    assert (clean.begin(end - 1, None), clean.settings.sent_until) == (end - 1, 0)
+
+
+def test_where_the_note_of_what_was_sent_is_lost_all_may_have_been(of_db2):
+    for _ in range(2):
+        process = of_db2()
+        assert process.begin(100, None) == process.settings.sent_until > 1 << 127
+        process.settings.note_sent(500)
 
 
 def test_the_sum_over_settings_knows_each_of_them_and_no_secret(config, monkeypatch):
