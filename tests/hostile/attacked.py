@@ -104,10 +104,10 @@ class Stopwatch:
 class WatchedConsole:
     """`headrace console` as a process, with a token, and visitors that have none."""
 
-    def __init__(self, folder, bridge_file):
+    def __init__(self, folder, bridge_file, *options):
         self.port = free_port()
         (folder / "token").write_text(_TOKEN)
-        arguments = ["--config", str(bridge_file), "--listen", f"127.0.0.1:{self.port}"]
+        arguments = ["--config", str(bridge_file), "--listen", f"127.0.0.1:{self.port}", *options]
         with (folder / "console.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "headrace", "console", *arguments, "--token", f"file:{folder / 'token'}"],
@@ -161,8 +161,7 @@ class Attacked:
         sources = {source: [number] for number, source in enumerate((ROGUE, *HONEST))}
         self.bridge = outside(self.bootstrap, sources, topic=self.topic, secure=secure, more=more, metrics=self.metrics)
         self.port = self.bridge.port
-        (self._path,) = [Path(each) for each in self.bridge.process.args if each.endswith(".toml")]
-        self.console = WatchedConsole(files, self._path)
+        self.console = WatchedConsole(files, self.bridge.path)
         url = f"amqps://localhost:{self.port}"
         self.honest = [Honest(url, source, pem(files, "edge-3")) for source in HONEST]
 
@@ -192,18 +191,11 @@ class Attacked:
         text = urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=30).read().decode()
         return refusals("headrace_bridge", text, door, sender)
 
-    def status(self):
-        """Return what `headrace status` prints."""
-        answer, why = answer_of(self.metrics)
-        assert answer is not None, why
-        console = Terminal(width=200, no_color=True)
-        with console.capture() as capture:
-            console.print(screen([answer], 200))
-        return capture.get()
-
     def revoke(self):
         """Take its source from the rogue's certificate, by one line, and send the bridge SIGHUP."""
-        self._path.write_text(self._path.read_text().replace("identities = { ", f'identities = {{ "{ROGUE}" = [], '))
+        self.bridge.path.write_text(
+            self.bridge.path.read_text().replace("identities = { ", f'identities = {{ "{ROGUE}" = [], ')
+        )
         self.bridge.process.send_signal(signal.SIGHUP)
 
     @property
@@ -229,3 +221,13 @@ def most_memory(pid):
     """Return the most that a process has needed, in bytes."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) << 10
+
+
+def status_of(metrics):
+    """Return what `headrace status` prints of a bridge, by its address of metrics."""
+    answer, why = answer_of(metrics)
+    assert answer is not None, why
+    console = Terminal(width=200, no_color=True)
+    with console.capture() as capture:
+        console.print(screen([answer], 200))
+    return capture.get()

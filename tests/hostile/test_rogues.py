@@ -12,7 +12,7 @@ import pytest
 from headrace import doors
 from tests.amqp.interconnect_ends import Edge, at, pem, sealed
 from tests.hostile import peers
-from tests.hostile.attacked import HONEST, ROGUE, Attacked, Stopwatch, refusals
+from tests.hostile.attacked import HONEST, ROGUE, Attacked, Stopwatch, refusals, status_of
 from tests.hostile.bodies import NAMES, VALUE, of_json, properties
 from tests.hostile.peers import MESSAGES, certified, send_raw
 from tests.hostile.test_records import ANSWERS, REQUESTS
@@ -108,7 +108,7 @@ def test_attackers_end_no_process_and_harm_no_honest_source(attacked):  # noqa: 
     assert not any(attacked.refused(door, source) for door in ("batch", "message", "memory") for source in HONEST)
     assert refusals("headrace_console", attacked.console.page("/metrics"), "console", "127.0.0.1") > 0
     # and in status,
-    said = attacked.status().splitlines()
+    said = status_of(attacked.metrics).splitlines()
     assert [line for line in said if line.startswith(f"{ROGUE}: inputs refused since the start: ") and "batch " in line]
     assert not [line for line in said if line.startswith(f"{HONEST[0]}: inputs refused")]
     # and one line of the file and SIGHUP close the attacker's open link, and give it no new one.
