@@ -5,7 +5,7 @@ the event's own lock, in `wait`; `set` would then wait for that lock, and the pr
 
 Wakes a thread that waits in a poll; safe to notify from any thread and from a signal handler.
 Jittered exponential back-off: how long to pause before the next attempt (full jitter, after Brooker, 2015).
-Answers that are waited for at most for a while, and sockets that are shut down after that.
+Answers and handshakes that are waited for at most for a while, and sockets that are shut down after that.
 """
 
 import contextlib
@@ -161,3 +161,17 @@ def hanging_up(seconds: float, descriptor: Callable[[], int]) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+@contextlib.contextmanager
+def connecting_within(seconds: float, host: str, port: int) -> Iterator[socket.socket]:
+    """Yield a new connection's socket for a driver's handshake; shut it down where that and connecting take longer together.
+
+    Raises OSError where there is no connection.
+    """
+    until = time.monotonic() + seconds
+    connected = socket.create_connection((host, port), seconds)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A driver that goes on by TLS takes the socket's descriptor away.
+    with connected.dup() as own, hanging_up(max(0.0, until - time.monotonic()), own.fileno):
+        yield connected

@@ -18,7 +18,7 @@ from edge.mysql.errors import connecting, running, statement_failed
 from edge.snapshot import ports
 from headrace.configuration.edge import Mysql
 from headrace.errors import NotConnected, ReplicationError
-from headrace.waiting import hanging_up
+from headrace.waiting import connecting_within, hanging_up
 
 __all__ = ["DictCursor", "Error", "MySQLError", "connect", "number_and_text"]
 
@@ -34,7 +34,11 @@ def connect(config: Mysql, source: str) -> Any:
             autocommit=True,
             init_command="set time_zone = '+00:00'",
             program_name=f"headrace {source}",
+            defer_connect=True,
         )
+        # The driver's limits are for each read: a server that sends a byte now and then would keep its client for ever.
+        with connecting_within(config.connect_timeout, config.host, config.port) as handshake:
+            connection.connect(handshake)
     except MySQLError as error:
         raise connecting(*number_and_text(error), str(config), config.user) from error
     except OSError as error:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from cproton import (
@@ -19,7 +20,7 @@ from cproton import (
 from cproton_ffi import lib
 from proton import Data, Delivery
 
-from headrace.amqp.transport import Message
+from headrace.amqp.transport import Message, SSLDomain
 from headrace.batch import CONTENT_ENCODING
 from tests.amqp.peer import Peer
 from tests.hostile.bodies import BATCHES
@@ -183,6 +184,14 @@ class Rogue(Peer):
     def close(self) -> None:
         self.do(self.loop.stop)
         self.join()
+
+
+def certified(folder: Path, name: str, port: int, address: str) -> Rogue:
+    """Return a client with the certificate of a name, of a folder that `headrace certs` made."""
+    tls = SSLDomain(SSLDomain.MODE_CLIENT)
+    tls.set_trusted_ca_db(str(folder / "authority.pem"))
+    tls.set_credentials(str(folder / f"{name}.pem"), str(folder / f"{name}.key"), None)
+    return Rogue(port, address, trusted=tls, credentials={"allowed_mechs": "EXTERNAL"})
 
 
 def send_raw(data: bytes, tag: str = "1") -> Callable[[Rogue], None]:

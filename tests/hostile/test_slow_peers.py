@@ -19,6 +19,7 @@ from headrace.errors import NotConnected
 from headrace.metrics import endpoint as endpoints
 from headrace.metrics.endpoint import Endpoint
 from headrace.status.answer import Health
+from headrace.verify.mysql.database import MysqlDatabase
 from tests.amqp.interconnect_ends import Edge, Far, at, pem, sealed
 from tests.amqp.peer import Listener
 from tests.hostile import slow_wire
@@ -249,6 +250,31 @@ def test_a_mariadb_that_is_slow_in_its_answers_ends_its_connection_and_not_the_e
         with pytest.raises(NotConnected):
             ask(asked)
         asked.close()
+
+
+#: Where a server becomes slow, and whether the driver speaks TLS by then and has given its socket away.
+HANDSHAKE = {
+    "greeting": (b"", "disable"),
+    "method": (b"mysql_native_password", "disable"),
+    "password": (b"\x07\x00\x00\x02", "disable"),
+    "TLS": (b"\x16\x03\x03", "require"),
+}
+
+
+@pytest.mark.parametrize("place", HANDSHAKE)
+def test_a_mariadb_that_is_slow_in_its_handshake_is_one_that_cannot_be_reached(maria, wires, place):
+    """The edge, and `headrace verify` where it connects itself, waited for each byte anew."""
+    mark, sslmode = HANDSHAKE[place]
+    for connect in (
+        lambda config: mysql.Database(config, SLOW),
+        lambda config: MysqlDatabase.connect(SLOW, config).__enter__(),
+    ):
+        wire = wires(maria.server.port, mark, backwards=True)
+        config = Mysql(host="127.0.0.1", port=wire.port, user="root", server_id=9, sslmode=sslmode, connect_timeout=1)
+        with pytest.raises(NotConnected):
+            connect(config)
+        assert wire.dripped
+        assert wire.closed.wait(60)
 
 
 def test_a_broker_of_kafka_s_that_is_slow_is_one_that_cannot_be_reached(kafka, wires):

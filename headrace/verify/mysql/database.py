@@ -23,6 +23,7 @@ from headrace.verify.canonical import Column, SourceType
 from headrace.verify.comparison import Forms, Place, Reading, SourceTable
 from headrace.verify.mysql import canonical, side
 from headrace.verify.mysql.side import MysqlSide
+from headrace.waiting import connecting_within
 
 _log = logging.getLogger(__name__)
 
@@ -274,11 +275,19 @@ class MysqlDatabase:
 def _connect(source: str, address: Mysql | VerifiedMysql, settings: str) -> Any:
     try:
         connection = pymysql.connect(
-            **address.parameters(), charset="utf8mb4", autocommit=True, program_name="headrace verify"
+            **address.parameters(),
+            charset="utf8mb4",
+            autocommit=True,
+            program_name="headrace verify",
+            defer_connect=True,
         )
+        with connecting_within(address.connect_timeout, address.host, address.port) as handshake:
+            connection.connect(handshake)
     except pymysql.MySQLError as error:
         words = str(error.args[1]) if len(error.args) > 1 else str(error)
         raise side.refused(source, address, settings, _number(error), words) from error
+    except OSError as error:
+        raise side.refused(source, address, settings, 0, str(error)) from error
     # A server that is gone without a word is noticed.
     raw = connection._sock  # noqa: SLF001 - the driver gives its socket no other way.
     raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -51,6 +51,20 @@ def test_second_load_takes_only_what_came_since(spark, feed, lake_file, kafka):
     assert check(lake, "bank")["records"] == 0
 
 
+def test_a_topic_to_which_nobody_has_written_yet_is_loaded_and_gone_on_with(spark, feed, lake_file):
+    """A first load ahead of the first edge ended with a KeyError."""
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    for _ in range(2):
+        report = load.run(spark, lake, "bank")
+        report.check()
+        assert (report.bronze.records, report.bronze.ranges, report.bronze.topic) == (0, {}, source.topic)
+    source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))
+    report = load.run(spark, lake, "bank")
+    report.check()
+    assert report.bronze.records == 2
+
+
 def test_a_table_of_an_earlier_release_and_one_without_a_note_are_gone_on_with(spark, feed, lake_file):
     # given a note as streaming queries wrote it
     source = feed()
