@@ -6,7 +6,7 @@ positions are printed with rich.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -143,10 +143,13 @@ class Report:
         Of a group, the load that publishes will.
         """
         problems = self.silver.problems if self.silver and self.silver.group is None else {}
-        if self.silver and problems:
-            listed = "; ".join(problem for _, problem in sorted(problems.items()))
+        held = self.silver.held if self.silver and self.silver.group is None else {}
+        if self.silver and (problems or held):
+            counts = [f"{len(problems)} table(s) stopped"] if problems else []
+            counts += [f"{len(held)} source(s) are held"] if held else []
+            listed = "; ".join([*(why for _, why in sorted(problems.items())), *_list_held(held)])
             raise NeedsOperator(
-                f"stream {self.silver.stream!r}: {len(problems)} table(s) stopped, the others are loaded: {listed}"
+                f"stream {self.silver.stream!r}: {' and '.join(counts)}, the others are loaded: {listed}"
             )
         if self.silver and self.silver.group is None and self.silver.failed:
             listed = "; ".join(error for _, error in sorted(self.silver.failed.items()))
@@ -227,7 +230,7 @@ def follow(
     the process's, so it goes on where this is called again.
     """
     lake.stream(stream)
-    problems: dict[str, str] = {}
+    problems, held = dict[str, str](), dict[str, str]()
     # Bronze and readers want cores too, and the end of a backlog is not urgent.
     side_by_side = min(tuning.tables_at_a_time(spark), max(1, spark.sparkContext.defaultParallelism // 2))
     with bronze.following(spark, lake, stream) as check:
@@ -241,9 +244,9 @@ def follow(
             with lineage.failure_sent(lake, stream):
                 check()
                 current = silver.load(spark, lake, stream, side_by_side=side_by_side, goes_on=goes_on)
-            if current.load is not None or current.problems != problems:
+            if current.load is not None or (current.problems, current.held) != (problems, held):
                 on_progress(_report(spark, lake, stream, None, current))
-            problems = current.problems
+            problems, held = current.problems, current.held
             if current.load is not None:
                 upkeep.after_load(current.changes)
             # In between the loading of bronze is checked: what it notes is what `silver_live` may show.
@@ -291,8 +294,14 @@ def _show_end(console: Terminal, report: Report) -> None:
         console.print(f"  {source}: its newest change is {seconds:,.1f} s old")
 
 
+def _list_held(held: Mapping[str, str]) -> list[str]:
+    return [f"source {source}: {why}" for source, why in sorted(held.items())]
+
+
 def _show_tables(console: Terminal, done: SilverReport) -> None:
     """Print the tables that stopped, and those that may differ from their source."""
+    for line in _list_held(done.held):
+        console.print(styled("  [bold red]held:[/] {}", line))
     for table, problem in sorted(done.problems.items()):
         console.print(styled("  [bold red]{} stopped:[/] {}", table, problem))
     for table, error in sorted(done.failed.items()):

@@ -335,6 +335,8 @@ def removable_positions(state: Published) -> Positions:
     return {
         source: min([position, *(table.positions.get(source, "") for table in state.tables.values())])
         for source, position in state.positions.items()
+        # What came late of one that is held is before its position.
+        if source not in state.held
     }
 
 

@@ -30,7 +30,7 @@ from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.query import overlay_databases, published_tables, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import commit, expectations, rebuild, scd2, table_load, table_task
+from spark_jobs.silver import batch_profile, commit, expectations, rebuild, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import OnProgress
@@ -199,7 +199,8 @@ def of_silver(
         before = published.known_versions(spark, bronze_path, published_tables.positions(spark, lake, stream))
         nothing = Published(stream=stream, dropped=before.dropped, bronze_removed=before.bronze_removed)
         base = nothing if since is None else _base(spark, lake, stream, since)
-        at = snapshot.moment(spark, lake, base, before.positions)
+        taken = _take_in_order(spark, lake, before)
+        at = snapshot.moment(spark, lake, base, taken.positions)
         assert at is not None, "what is published came from bronze"
         published.refuse_lacking(increment.rows(spark, bronze_path, None, at.version), before)
         aside = f"{storage.scratch_root(lake)}/{storage.new_scratch_name()}"
@@ -223,7 +224,7 @@ def of_silver(
         finally:
             storage.delete(spark, aside)
         after = replace(
-            before,
+            taken,
             load=context.load,
             started_at=started,
             changes=sum(t.changes for t in tables.values()),
@@ -233,11 +234,29 @@ def of_silver(
     return SilverReport(
         stream=stream,
         load=after.load,
-        ranges={source: (base.positions.get(source, ""), cut) for source, cut in before.positions.items()},
+        ranges={source: (base.positions.get(source, ""), cut) for source, cut in taken.positions.items()},
         changes={name: table.changes for name, table in tables.items() if table.changes},
         problems={name: table.problem for name, table in tables.items() if table.problem is not None},
         seconds=monotonic() - began,
     )
+
+
+def _take_in_order(spark: SparkSession, lake: LakeFile, before: Published) -> Published:
+    """Return what is published with all of sources whose order was not known: who asks for a replay knows that it is there."""
+    sources = [source for source, why in before.held.items() if why == batch_profile.DISORDERED]
+    if not sources:
+        return before
+    path = bronze.table_path(lake, before.stream)
+    version = delta_log.version(spark, path)
+    reached = bronze.reach(spark, lake, before.stream, version)
+    rows = increment.rows(spark, path, None, version)
+    whole, partitions, ends = batch_profile.take_in_order(rows, sources, reached)
+    positions = before.positions | {s: max(p, before.positions.get(s, "")) for s, p in whole.items()}
+    unfinished = {source: rest for source, rest in before.unfinished.items() if source not in sources}
+    for source, end in ends.items():
+        if end > positions.get(source, ""):
+            unfinished[source] = replace(before.unfinished[source], upto=end, problem=None)
+    return replace(before, positions=positions, partitions=before.partitions | partitions, unfinished=unfinished)
 
 
 def _base(spark: SparkSession, lake: LakeFile, stream: str, since: Positions) -> Published:

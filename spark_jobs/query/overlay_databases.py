@@ -157,7 +157,12 @@ def high_watermarks(spark: SparkSession, lake: LakeFile, stream: str, when: date
     for source, position in sorted(first_later.items()):
         before &= (F.col("source") != source) | (F.col("position") < position)
     ends = changes.filter(F.col("last") & before).groupBy("source").agg(F.max("position").alias("cut"))
-    return low | {row["source"]: row["cut"] for row in ends.collect()}
+    positions = low | {row["source"]: row["cut"] for row in ends.collect()}
+    # Of what a source is held before some may be missing.
+    state = published.latest(spark, lake, stream)
+    limits = {source: state.positions.get(source, "") for source in state.held}
+    cut = {source: min(position, limits.get(source, position)) for source, position in positions.items()}
+    return {source: position for source, position in cut.items() if position}
 
 
 def _published_by(spark: SparkSession, lake: LakeFile, stream: str, changes: DataFrame, when: datetime) -> Positions:

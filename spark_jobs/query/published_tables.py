@@ -188,12 +188,14 @@ def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows
                         table=table.table,
                         name=f"silver.{table_names[state.stream, table.table]}",
                         state=table_state(
-                            reason=table.problem,
+                            reason=table.problem or _held_reason(state, table),
                             copying=table.copying,
                             version=table.version,
                             behind=table.positions != state.positions,
                         ),
-                        reason=table.problem or (held_back.waiting_reason(table.copying) if table.copying else None),
+                        reason=table.problem
+                        or _held_reason(state, table)
+                        or (held_back.waiting_reason(table.copying) if table.copying else None),
                         keyed=table.keyed,
                         columns=_columns(table, open_names=lake.streams[state.stream].is_open(table.table)),
                         positions=dict(table.positions),
@@ -204,6 +206,14 @@ def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows
                     )
                 )
     return listed_tables
+
+
+def _held_reason(state: Published, table: Table) -> str | None:
+    """Return why sources of a table go no further in any table; None when none is held."""
+    held = [
+        f"rows of {source} stay as they were: {why}" for source, why in state.held.items() if source in table.schemas
+    ]
+    return "; ".join(sorted(held)) or None
 
 
 def _columns(table: Table, *, open_names: bool) -> dict[str, str]:

@@ -120,7 +120,10 @@ def moment(
         raw = increment.rows(spark, path, since, version)
     try:
         committed = bronze.reach(spark, lake, base.stream, version)
-        new = batch_profile.profile(raw, base.positions, upto, committed=committed).without(base.dropped)
+        applied = held_back.known_partitions(base, since) if base.held else None
+        new = batch_profile.profile(raw, base.positions, upto, committed=committed, applied=applied).without(
+            base.dropped
+        )
     except Exception:
         raw.unpersist()
         raise

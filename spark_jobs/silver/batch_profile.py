@@ -5,7 +5,7 @@ tables have topics of their own, a transaction counts as whole up to where all t
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from headrace.errors import CorruptInput, NeedsOperator
+from headrace.errors import CorruptInput
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
 from spark_jobs.silver.profiles import BatchProfile, Beyond, Reached, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord
@@ -40,14 +40,15 @@ def profile(
     `committed` is the position up to which all of each source is in bronze, where that is not all that is there. `applied` is
     up to which position each partition of a source was applied: given where all rows came lately, so none may be before that.
 
-    Raises NeedsOperator for a source whose partitions are not in order.
+    Of a source whose partitions are not in order nothing is shown, unless high watermarks are given.
     """
     groups = _groups(bronze, low, committed, late=applied is not None)
     new = [row for row in groups if row["new"]]
-    check_order(groups, applied or {})
+    disordered = find_disordered(bronze, groups, applied or {}) if upto is None else set()
     profiles = [_seen(row) for row in _joined(new) if row["changes"]]
     sources, described = _sources(new), sum(row["schemas"] for row in new)
-    ends = high_watermarks(sources, low) if upto is None else dict(upto)
+    moving = {name: source for name, source in sources.items() if name not in disordered}
+    ends = high_watermarks(moving, low) if upto is None else dict(upto)
     seen, waiting = split(bronze, profiles, low, ends)
     # A schema record may be there ahead of its change.
     beyond = {
@@ -55,6 +56,10 @@ def profile(
         for name, source in sources.items()
         if source.final > ends.get(name, "")
     }
+    for name in disordered:
+        # Of some there is nothing but what came too late.
+        rest = beyond.get(name, Beyond(changes=0, upto=ends.get(name, "")))
+        beyond[name] = replace(rest, problem=DISORDERED)
     times = {
         name: source.last_ms
         for name, source in sources.items()
@@ -63,7 +68,7 @@ def profile(
     records = schemas(bronze, low, ends, repeated=described > _MANY_RECORDS) if described else []
     partitions: dict[str, dict[str, str]] = {}
     for row in new:
-        if row["needed"] and (end := ends.get(row["source"])):
+        if row["needed"] and row["source"] not in disordered and (end := ends.get(row["source"])):
             of_source = partitions.setdefault(row["source"], {})
             last = min(row["needed"], end)
             of_source[str(row["partition"])] = max(last, of_source.get(str(row["partition"]), ""))
@@ -164,13 +169,50 @@ def _groups(
     return [row.asDict() for row in rows]
 
 
-def check_order(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]) -> None:
-    """Raise NeedsOperator for a source whose partitions overlap in their positions, or which has changes before applied ones.
+#: Why nothing of a source is shown that came since.
+DISORDERED = (
+    "its records are in several partitions at once, so their order is not known. Other sources go on. Let it own one partition "
+    "of its stream in the bridge's file; once it does, and all that it wrote is loaded into bronze, run 'headrace lake replay "
+    "STREAM', which takes it in the order of its positions."
+)
 
-    A source that was moved to another partition has all that is in the former one before all that is in the new one.
+
+def find_disordered(
+    bronze: DataFrame, groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]
+) -> set[str]:
+    """Return the sources whose partitions overlap in their positions, or which have changes before others' that were applied.
+
+    A source that was moved to another partition has all that is in the former one before all that is in the new one. What was
+    applied of a partition, or taken by a replay, is judged no more.
     """
+    suspects = find_suspects(groups, applied)
+    known = sorted(suspects & applied.keys())
+    if not known:
+        return suspects
+    # From here on by the rows that are beyond what is known of their own partition.
+    beyond = F.lit(True)
+    for source in known:
+        for partition, upto in sorted(applied[source].items()):
+            own = (F.col("source") == source) & (F.col("partition") == int(partition))
+            beyond &= ~own | (F.col("position") > upto)
+    changes = bronze.filter(F.col("source").isin(*known) & F.col("op").isNotNull() & F.col("position").isNotNull())
+    rows = changes.filter(beyond).groupBy("source", "partition").agg(F.min("position"), F.max("position")).collect()
+    ranges: dict[str, list[tuple[str, str]]] = {}
+    for source, _, first, final in rows:
+        ranges.setdefault(source, []).append((first, final))
+    last = {source: max(applied[source].values(), default="") for source in known}
+    return (suspects - set(known)) | {s for s, of_source in ranges.items() if overlap([("", last[s]), *of_source])}
+
+
+def overlap(ranges: Sequence[tuple[str, str]]) -> bool:
+    """Whether ranges of positions, each with its first and last one, have something in common."""
+    return any(following[0] <= former[1] for former, following in pairwise(sorted(ranges)))
+
+
+def find_suspects(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the sources that may be out of order, all that are among them, by what each has in each partition."""
     ranges: dict[str, dict[int, tuple[str, str]]] = {}
-    wrong = set()
+    suspects = set()
     for row in groups:
         if not row["changes"]:
             continue
@@ -179,17 +221,22 @@ def check_order(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mappi
             first, final = ranges.setdefault(source, {}).get(partition, (row["first"], row["final"]))
             ranges[source][partition] = min(first, row["first"]), max(final, row["final"])
         elif source in applied and row["final"] > applied[source].get(str(partition), ""):
-            wrong.add(source)
-    for source, of_source in ranges.items():
-        ordered = sorted(of_source.values())
-        if any(following[0] <= former[1] for former, following in pairwise(ordered)):
-            wrong.add(source)
-    if wrong:
-        raise NeedsOperator(
-            f"{', '.join(sorted(wrong))}: the source's records are in several partitions at once, so their order is not known",
-            hint="Let each source own one partition of its stream in the bridge's file. What was skipped is in bronze: once it "
-            "does, run 'headrace lake replay STREAM'.",
-        )
+            suspects.add(source)
+    return suspects | {source for source, of_source in ranges.items() if overlap(list(of_source.values()))}
+
+
+def take_in_order(
+    bronze: DataFrame, sources: Collection[str], committed: Mapping[str, str] | None
+) -> tuple[Positions, dict[str, dict[str, str]], Positions]:
+    """Return of sources, by their positions alone, the last whole transaction, the last record of each partition, and of all."""
+    rows = _groups(bronze.filter(F.col("source").isin(*sources)), {}, committed, late=False)
+    reached = _sources(rows)
+    partitions: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row["needed"]:
+            of_source = partitions.setdefault(row["source"], {})
+            of_source[str(row["partition"])] = max(row["needed"], of_source.get(str(row["partition"]), ""))
+    return high_watermarks(reached, {}), partitions, {name: source.final for name, source in reached.items()}
 
 
 def _joined(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ load whose commit is not there, or which finds somebody else's commit between th
 run again. What it publishes is the version that its own commit made, never just the newest.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -157,9 +157,17 @@ def _shortened(path: str, version: int, newest: int) -> NeedsOperator:
     )
 
 
-def check_order(base: Base, high: Positions) -> None:
-    """Raise Retryable for a table that is beyond the positions up to which a load goes: a newer load has written to it."""
+def check_order(base: Base, high: Positions, held: Collection[str] = ()) -> None:
+    """Raise Retryable for a table that is beyond the positions up to which a load goes: a newer load has written to it.
+
+    Raises NeedsOperator where it is beyond those of `held` sources alone, which go no further until somebody acts.
+    """
     beyond = sorted(source for source, position in base.positions.items() if position > high.get(source, ""))
+    if beyond and held and set(beyond) <= set(held):
+        raise NeedsOperator(
+            f"{base.name}: a load that published nothing has brought it beyond the published positions of {', '.join(beyond)}",
+            hint="These go no further in any table. What lets them go on, and a replay, builds this table again.",
+        )
     if beyond:
         raise _overtaken(base, f"a newer load has brought it beyond this one's positions of {', '.join(beyond)}")
 

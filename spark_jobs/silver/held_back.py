@@ -141,6 +141,13 @@ def unpublished_after(state: Published) -> int | None:
     return min([state.bronze_done, *(waiting.after for waiting in state.unfinished.values())])
 
 
+def known_partitions(state: Published, since: Since | None) -> dict[str, dict[str, str]] | None:
+    """Return what is known of the partitions of sources where bronze is read after a point: of held ones, where all of it is."""
+    if since is not None:
+        return state.partitions
+    return {source: state.partitions[source] for source in state.held if source in state.partitions} or None
+
+
 def unfinished_changes(state: Published, since: Since | None) -> int:
     """Return how many changes that were unfinished are read again from a point on."""
     return sum(state.unfinished[source].changes for source, _ in since.back) if since else 0
@@ -153,12 +160,13 @@ def unfinished_after(before: Published, read: Since | None, new: BatchProfile) -
         old, more = before.unfinished.get(source), new.beyond.get(source)
         if old is not None and read is not None and source not in dict(read.back):
             changes, upto = (more.changes, more.upto) if more else (0, "")
-            left[source] = replace(old, changes=old.changes + changes, upto=max(old.upto, upto))
+            problem = (more and more.problem) or old.problem
+            left[source] = replace(old, changes=old.changes + changes, upto=max(old.upto, upto), problem=problem)
         elif more is not None:
             came = -1 if before.bronze_done is None else before.bronze_done
-            if old is not None and new.high.get(source, "") < old.upto:
+            if old is not None and (old.problem is not None or new.high.get(source, "") < old.upto):
                 came = old.after
-            left[source] = Unfinished(after=came, changes=more.changes, upto=more.upto)
+            left[source] = Unfinished(after=came, changes=more.changes, upto=more.upto, problem=more.problem)
     return left
 
 

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.bridge import topic_of
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator
 from spark_jobs import session, tuning
 from spark_jobs.bronze import erased_records, increment
 from spark_jobs.bronze import load as bronze_job
@@ -53,6 +52,8 @@ class SilverReport:
     versions: dict[str, int | None] = field(default_factory=dict)
     #: Changes that wait for the end of their transaction, by source.
     waiting: dict[str, int] = field(default_factory=dict)
+    #: Why sources go no further in any table until somebody acts, by source; others go on.
+    held: dict[str, str] = field(default_factory=dict)
     #: Why a table stopped, by table.
     problems: dict[str, str] = field(default_factory=dict)
     #: Why tables could not be loaded this time, by table: the next load tries them again, and they stop when they fail often.
@@ -135,7 +136,8 @@ def _load_part(
         bronze_version = before.bronze_version
         idle = not (tables_load.to_try(lake, before, lagging) or expectations.is_outdated(lake, before))
         if bronze_version is not None and idle and delta_log.only_maintained(spark, path, bronze_version):
-            return SilverReport(stream=stream, problems=_problems(before), seconds=monotonic() - began), False
+            seconds = monotonic() - began
+            return SilverReport(stream=stream, problems=_problems(before), held=before.held, seconds=seconds), False
         since = held_back.choose_since(spark, path, before, newest, committed)
         version, committed = _part(spark, lake, before, since, newest, committed)
         few = increment.few(spark, path, since, version, more=held_back.unfinished_changes(before, since))
@@ -144,9 +146,9 @@ def _load_part(
             if few:
                 # All tables read these rows.
                 raw = persist(raw.coalesce(1))
-            committed, unread = wait_for_topics(spark, lake, before, raw, committed, version)
-            applied = before.partitions if since is not None else None
-            new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied)
+            committed, waiting = wait_for_topics(spark, lake, before, raw, committed, version)
+            applied = held_back.known_partitions(before, since)
+            new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied).holding(waiting)
             if passed_over := new.tables() & before.dropped.keys():
                 _log.info(
                     "stream %s: records of %s are in bronze alone, since the table was dropped from the lake",
@@ -165,6 +167,7 @@ def _load_part(
                 load=before.load + 1,
                 rest=held_back.unpublished_after(before),
                 first=not before.load,
+                held_sources=frozenset(source for source, rest in new.beyond.items() if rest.problem is not None),
                 removed=before.bronze_removed,
                 held=held,
             )
@@ -206,7 +209,8 @@ def _load_part(
         changes={name: done.changes for name, done in results.items() if done.changes},
         versions={name: after.tables[name].version for name, done in results.items() if done.changes},
         waiting={source: rest.changes for source, rest in left.items() if rest.changes},
-        problems=unread | _problems(after),
+        problems=_problems(after),
+        held=after.held,
         failed={name: why for name, why in failed.items() if after.tables[name].problem is None},
         warnings=_new_warnings(before, after),
         group=group,
@@ -256,12 +260,10 @@ def _problems(state: Published) -> dict[str, str]:
 def wait_for_topics(
     spark: SparkSession, lake: LakeFile, before: Published, new: DataFrame, committed: Positions | None, version: int
 ) -> tuple[Positions | None, dict[str, str]]:
-    """Return up to where all of each source is in a version of bronze, and why tables stop whose topics are not read, by table.
+    """Return up to where all of each source is in a version of bronze, and why sources go no further, by source.
 
-    A stream of one topic has no such positions.
-
-    A source is held before what first describes such a table: its changes could be anywhere behind that. Others go on. Raises
-    NeedsOperator for a source whose position is not read.
+    A stream of one topic has no such positions. A source that first describes a table whose topic is not read is held before
+    that: its changes could be anywhere behind it. So is one that the stream does not name. Others go on.
     """
     if committed is None:
         return None, {}
@@ -274,40 +276,35 @@ def wait_for_topics(
         F.min(F.when(within, F.col("position"))).alias("first"),
         F.bool_or(within & F.col("op").isNotNull()).alias("changed"),
     ).collect()
-    if strangers := sorted({row["source"] for row in seen} - set(lake.stream(stream).sources)):
-        raise NeedsOperator(
-            f"stream {stream!r} has records of {', '.join(strangers)}, which its 'sources' do not name",
-            hint="Add them to the stream's sources in the lake's file: a source is shown up to its committed position.",
-        )
+    held = dict.fromkeys({row["source"] for row in seen} - set(lake.stream(stream).sources), _STRANGER)
     announced = [row for row in seen if row["table"] and row["first"] and not row["changed"]]
     if not announced:
-        return committed, {}
-    held = offsets.read(spark, bronze_job.table_path(lake, stream), version)
-    unread = find_unread(lake, stream, {row["table"] for row in announced}, held)
-    first: dict[str, str] = {}
-    for row in announced:
-        if row["table"] in unread:
-            first[row["source"]] = min(row["first"], first.get(row["source"], row["first"]))
-    limited, problems = dict(committed), {}
-    for source, position in first.items():
-        own = new.filter((F.col("source") == source) & (F.col("position") < position)).agg(F.max("position")).first()
+        return committed, held
+    in_bronze = offsets.read(spark, bronze_job.table_path(lake, stream), version)
+    unread = find_unread(lake, stream, {row["table"] for row in announced}, in_bronze)
+    limited = dict(committed)
+    for source in sorted({row["source"] for row in announced if row["table"] in unread}):
+        tables = {row["table"]: row["first"] for row in announced if row["source"] == source and row["table"] in unread}
+        first = min(tables.values())
+        own = new.filter((F.col("source") == source) & (F.col("position") < first)).agg(F.max("position")).first()
         assert own is not None
         limited[source] = max(own[0] or "", before.positions.get(source, ""))
         if not limited[source]:
             # Nothing at all: no position would be no limit.
             del limited[source]
-    for table, topic in unread.items():
-        sources = sorted(row["source"] for row in announced if row["table"] == table)
-        problems[table] = (
-            f"{table} has changes that are in no topic that the lake sees: {topic}. {', '.join(sources)}, which sends it, is "
-            f"held before position {first[sources[0]]}; other sources go on. {_UNREAD}"
+        topics = ", ".join(f"{table} ({unread[table]})" for table in sorted(tables))
+        held[source] = (
+            f"from position {first} on it has changes in topics that the lake does not see: {topics}. {_UNREAD}"
         )
-    return limited, problems
+    return limited, held
 
 
+_STRANGER = (
+    "the stream's 'sources' do not name it. Add it there in the lake's file: it is shown up to its committed position"
+)
 _UNREAD = (
-    "Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the lake's file with the "
-    "bridge's: the next load takes what is there."
+    "Other sources go on. Let the lake's user read all topics that begin with the stream's prefix, and compare 'prefix' in the "
+    "lake's file with the bridge's: the next load takes what is there."
 )
 
 

@@ -185,6 +185,8 @@ class Beyond:
     changes: int
     #: Position of the last record.
     upto: str
+    #: Why none of it is shown until somebody acts; None where it waits for the end of a transaction.
+    problem: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +210,15 @@ class BatchProfile:
         return {profile.table for profile in self.seen} | {
             record.table for record in self.records if record.mark is not None
         }
+
+    def holding(self, problems: Mapping[str, str]) -> "BatchProfile":
+        """Return what is there with why sources that it ends ahead of something go no further."""
+        held = {
+            source: replace(self.beyond[source], problem=problems[source])
+            for source in problems
+            if source in self.beyond
+        }
+        return replace(self, beyond=self.beyond | held)
 
     def without(self, names: Collection[str]) -> "BatchProfile":
         """Return what is there for other tables than some."""

@@ -43,6 +43,8 @@ class LoadContext:
     removed: Positions = field(default_factory=dict)
     #: Whether nothing of the stream was published before it.
     first: bool = False
+    #: Sources that go no further until somebody acts.
+    held_sources: frozenset[str] = frozenset()
     #: Id by which this load finds its own commits.
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: The rows of bronze that came after a point, where they are held for all tables; None when they are not.

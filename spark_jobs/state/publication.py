@@ -174,6 +174,7 @@ def read_moved(
 def _note(lake: LakeFile, done: Published, attempt: str, moved: delta_log.Note) -> str:
     """Return what a look without Spark must know: whether the next load has anything to do, and which tables went on."""
     whole = all(table.problem is None and table.positions == done.positions for table in done.tables.values())
+    whole = whole and not done.held
     there = [published.folder(name) for name, table in done.tables.items() if table.version is not None]
     return delta_log.write(
         NOTE,

@@ -223,7 +223,8 @@ def known_versions(spark: SparkSession, path: str, state: Published) -> Publishe
 def without_versions(state: Published) -> Published:
     """Return what is published, of which no version of bronze is known."""
     tables = {name: replace(table, bronze_after=None) for name, table in state.tables.items()}
-    return replace(state, bronze_version=None, bronze_commit=None, bronze_done=None, unfinished={}, tables=tables)
+    held = {source: replace(rest, after=-1) for source, rest in state.unfinished.items() if rest.problem is not None}
+    return replace(state, bronze_version=None, bronze_commit=None, bronze_done=None, unfinished=held, tables=tables)
 
 
 def refuse_removed(low: Mapping[str, str], removed: Mapping[str, str], what: str) -> None:

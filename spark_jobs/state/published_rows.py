@@ -17,7 +17,7 @@ COLUMNS = (
     "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
     "bronze_commit string, bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
     "held_back map<string, struct<`at`: string, reason: string>>, "
-    "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string>>, "
+    "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string, problem: string>>, "
     "partitions map<string, map<string, string>>, failures int, dropped timestamp, bronze_removed map<string, string>, "
     "quality array<struct<expectation: string, expression: string, version: bigint, checked: bigint, failing: bigint, "
     "total: bigint, total_failing: bigint, problem: string>>"
@@ -52,6 +52,8 @@ class Unfinished:
     changes: int
     #: Position of the last record.
     upto: str
+    #: Why the source goes no further, where that is no transaction that has not ended: somebody has to act.
+    problem: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +167,11 @@ class Published:
     tables: dict[str, Table] = field(default_factory=dict)
     #: Tables whose records loads pass over, by name.
     dropped: dict[str, Dropped] = field(default_factory=dict)
+
+    @property
+    def held(self) -> dict[str, str]:
+        """Why sources go no further until somebody acts, by source."""
+        return {source: rest.problem for source, rest in self.unfinished.items() if rest.problem is not None}
 
 
 def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] = ()) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import Retryable
+from headrace.errors import NeedsOperator, Retryable
 from headrace.position import Position, commit_text
 from headrace.schema import TableSchema
 from headrace.verify import canonical
@@ -81,6 +81,8 @@ class LakeAt:
         began = time.monotonic()
         place = database.place
         assert place is not None, "a snapshot without a place"
+        if (problem := self._state.held.get(source)) is not None:
+            raise NeedsOperator(f"{source} goes no further in the lake than it is published: {problem}")
         while not (reached := self._reached(source, place, database)).proven:
             on_progress(f"{source}: the lake is at {reached.newest or 'the beginning'}, to come to {place.text}")
             passed = time.monotonic() - began

@@ -1,11 +1,17 @@
-"""A source with which a table of several cannot be is held back in it alone: the others go on, in that table too."""
+"""A source that cannot go on is held alone: in a table that it does not fit, or, out of order, in all; the others go on."""
 
+import shutil
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from headrace.errors import NotConnected
+from headrace.errors import NeedsOperator, NotConnected
+from spark_jobs import preflight
+from spark_jobs.bronze import load as bronze
+from spark_jobs.load import Report
+from spark_jobs.maintenance import replay
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import rebuild
@@ -31,6 +37,105 @@ def shared(logged_lake, settings=""):
 
 def table(lake, name=ACCOUNTS):
     return published.latest(lake.spark, lake.file, "bank").tables[name]
+
+
+def moved(source, partition=7):
+    """Let what waits of a source come in another partition; return it."""
+    waiting = [(topic, partition, *rest) for topic, _, *rest in source.waiting]
+    source.waiting = []
+    return waiting
+
+
+def test_a_source_that_is_out_of_order_is_held_alone_until_a_replay_takes_it_by_its_positions(spark, logged_lake):
+    # given
+    lake, jakarta, london = shared(logged_lake)
+    # when a load has what a source wrote to two partitions at once
+    jakarta.commit(jakarta.update(id=1, name="b", balance="1.00"))
+    early = moved(jakarta, 0)
+    jakarta.commit(jakarta.update(id=1, name="c", balance="1.00"))
+    between = moved(jakarta)
+    jakarta.commit(jakarta.update(id=1, name="d", balance="1.00"))
+    jakarta.waiting = [*early, *between, *jakarta.waiting]
+    london.commit(london.insert(id=2, name="a", balance="1.00"))
+    report = lake.load()
+    # then the other one goes on, and it stays as it was, which everybody is told who asks
+    assert (report.changes, report.problems, report.waiting) == ({ACCOUNTS: 1}, {}, {J: 3})
+    assert "several partitions at once" in report.held[J]
+    with pytest.raises(NeedsOperator, match=f"1 source.* held, the others are loaded: source {J}: its records"):
+        Report(silver=report).check()
+    before = [(J, 1, "a"), (L, 1, "a"), (L, 2, "a")]
+    assert lake.rows("id", "name") == before
+    assert lake.load().held == report.held
+    assert not preflight.whole(lake.file, "bank")
+    (listed,) = published_tables.list_tables(spark, lake.file, ["bank"], rows=False)
+    assert (listed.state, f"rows of {J} stay as they were" in listed.reason) == ("stopped", True)
+    with pytest.raises(NeedsOperator, match=f"{J} goes no further"):
+        LakeAt(spark, lake.file, "bank").advance(J, SimpleNamespace(place=1), seconds=0, on_progress=print)
+    # and so it stays in later loads, whatever came of it since alone would be
+    jakarta.commit(jakarta.insert(id=3, name="a", balance="1.00"))
+    jakarta.waiting = moved(jakarta)
+    london.commit(london.insert(id=4, name="a", balance="1.00"))
+    report = lake.load()
+    assert (report.changes, list(report.held), report.waiting) == ({ACCOUNTS: 1}, [J], {J: 4})
+    assert lake.rows("id", "name") == [*before, (L, 4, "a")]
+    # and a replay takes all of it
+    replay.of_silver(spark, lake.file, "bank")
+    assert lake.rows("id", "name") == [(J, 1, "d"), (J, 3, "a"), (L, 1, "a"), (L, 2, "a"), (L, 4, "a")]
+    jakarta.commit(jakarta.insert(id=5, name="a", balance="1.00"))
+    jakarta.waiting = moved(jakarta)
+    report = lake.load()
+    assert (report.changes, report.held, report.waiting) == ({ACCOUNTS: 1}, {}, {})
+    assert preflight.whole(lake.file, "bank")
+    # and what is out of order after that is seen again
+    jakarta.commit(jakarta.insert(id=6, name="a", balance="1.00"))
+    late = moved(jakarta, 0)
+    jakarta.commit(jakarta.insert(id=7, name="a", balance="1.00"))
+    jakarta.waiting = [*late, *moved(jakarta)]
+    assert lake.load().held == {}
+    jakarta.commit(jakarta.insert(id=8, name="a", balance="1.00"))
+    late = moved(jakarta, 0)
+    jakarta.commit(jakarta.insert(id=9, name="a", balance="1.00"))
+    jakarta.waiting = moved(jakarta)
+    assert lake.load().held == {}
+    jakarta.waiting = late
+    assert list(lake.load().held) == [J]
+    assert (J, 9) in lake.rows("id")
+    # whatever happens to bronze, and to the versions that are known of it
+    shutil.rmtree(Path(bronze.table_path(lake.file, "bank")))
+    jakarta.commit(jakarta.insert(id=10, name="a", balance="1.00"))
+    jakarta.waiting = [*late, *moved(jakarta)]
+    london.commit(london.insert(id=5, name="a", balance="1.00"))
+    report = lake.load()
+    assert list(report.held) == [J]
+    assert [row for row in lake.rows("id") if row in {(J, 8), (J, 10)}] == []
+
+
+def test_a_table_that_a_load_brought_ahead_of_a_source_that_is_held_stops_alone(spark, logged_lake, monkeypatch):
+    # given a load that died ahead of publishing
+    lake, jakarta, london = shared(logged_lake)
+    log = {"entry": ("text", None, None)}
+    london.commit(london.schema(log, (), LOG), london.insert(LOG, entry="a"))
+    lake.load()
+    jakarta.commit(jakarta.insert(id=2, name="a", balance="1.00"))
+    with monkeypatch.context() as patch:
+        patch.setattr(silver.publication, "append", lambda *_, **__: (_ for _ in ()).throw(NotConnected("died")))
+        with pytest.raises(NotConnected, match="died"):
+            lake.load()
+    # when its source turns out to be out of order
+    jakarta.commit(jakarta.insert(id=3, name="a", balance="1.00"))
+    late = moved(jakarta)
+    jakarta.commit(jakarta.insert(id=4, name="a", balance="1.00"))
+    jakarta.waiting = [*late, *jakarta.waiting]
+    jakarta.commit(jakarta.insert(id=5, name="a", balance="1.00"))
+    jakarta.waiting = [*jakarta.waiting[:2], *((t, 7, *rest) for t, _, *rest in jakarta.waiting[2:])]
+    london.commit(london.insert(id=2, name="a", balance="1.00"), london.insert(LOG, entry="b"))
+    report = lake.load()
+    # then that table waits, the others go on, and a replay has all of them
+    assert (list(report.held), list(report.problems)) == ([J], [ACCOUNTS])
+    assert lake.rows("entry", table=LOG) == [(L, "a"), (L, "b")]
+    replay.of_silver(spark, lake.file, "bank")
+    assert lake.rows("id") == [*((J, number) for number in range(1, 6)), (L, 1), (L, 2)]
+    assert (lake.load().held, lake.load().problems) == ({}, {})
 
 
 def test_a_key_or_type_that_does_not_fit_a_shared_table_holds_its_source_back_alone(spark, logged_lake, monkeypatch):
