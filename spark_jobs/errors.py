@@ -33,6 +33,10 @@ _DAMAGED = re.compile(
     r"|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|FileNotFoundException|ChecksumException|JsonParseException|JsonEOFException"
     r"|JsonMappingException|MALFORMED_LOG_FILE|is not a Parquet file|VersionNotFoundException"
 )
+#: What Spark reports of a value, which is the same however often it is computed.
+_OF_VALUES = re.compile(
+    r"((BINARY_)?ARITHMETIC_OVERFLOW|CAST_(OVERFLOW|INVALID_INPUT)\w*|NUMERIC_\w+|DATETIME_OVERFLOW)(\.\w+)*"
+)
 _FILE = re.compile(r"\b[a-z0-9]+:/[^\s,;'\"\])]+")
 #: What `headrace lake serve` refuses, in its own words: from within a query, or as the answer to a request.
 _REFUSAL = re.compile(
@@ -56,6 +60,10 @@ def corrupt(what: str) -> Column:
 def mark(topic: str, partition: str, offset: str, what: str) -> str:
     """Return the text of a failure at a record, by which `explain` recognises it."""
     return f'{_MARK} topic {topic} partition {partition} offset {offset} what "{what}"'
+
+
+class Misfit(NeedsOperator):
+    """What a source sent does not fit its table, or what other sources sent."""
 
 
 class SparkFailed(Retryable):
@@ -108,6 +116,11 @@ def explain(error: Exception, doing: str) -> ReplicationError:
         return ConfigurationError(refusal[1] or refusal[2])
     if storage_error := _of_storage(error, text, doing):
         return storage_error
+    if _OF_VALUES.fullmatch(name := _name(error)):
+        return CorruptInput(
+            f"{doing}: a value is beyond what its type or form can be computed with ({name})",
+            hint="It would be so again. Correct the row at its source, then copy the table again.",
+        )
     if isinstance(error, AnalysisException):
         return NeedsOperator(
             f"{doing}: Spark refuses the statement ({_name(error)})",

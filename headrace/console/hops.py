@@ -181,7 +181,7 @@ def silver(status: SourceStatus, lake: LakeView, stream: str, lag: float | None)
 def _trouble(source: str, lake: LakeView, stream: str, *, copies: bool) -> tuple[str, str] | None:
     """Return a word and a sentence for what is wrong with tables of a source; `copies` that are under way count too."""
     own = lake.tables_of(stream, source)
-    if stopped := [table.table for table in own if table.state == "stopped"]:
+    if stopped := [table.table for table in own if table.is_stopped_for(source)]:
         return "stopped", f"tables that stopped: {_listed(stopped)}"
     verdicts = lake.verdicts_of_source(stream, source)
     if differing := [table for table, found in verdicts.items() if found.verdict == "not equal"]:

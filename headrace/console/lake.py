@@ -243,6 +243,7 @@ def _table(row: Row, stream: StreamPublished, names: dict[tuple[str, str], str])
         keyed=bool(row["keyed"]),
         positions=positions,
         copying=copying,
+        held_back=frozenset(_map(row.get("held_back"))),
         published_at=stream.finished_at,
         # Earlier releases count none.
         expectations=tuple(

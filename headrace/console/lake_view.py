@@ -63,6 +63,8 @@ class TablePublished:
     positions: dict[str, str]
     #: By source: where a copy that is under way began.
     copying: dict[str, str]
+    #: Sources without which it goes on; of one that stopped, none.
+    held_back: frozenset[str] = frozenset()
     #: When its stream was published last.
     published_at: datetime | None
     expectations: tuple[Expectation, ...] = ()
@@ -71,6 +73,10 @@ class TablePublished:
     history: int | None = None
     #: Of the newest schema record of each source, its digest in the lake's table `schemas`.
     schemas: Mapping[str, str] = field(default_factory=dict)
+
+    def is_stopped_for(self, source: str) -> bool:
+        """Whether a source's rows of it go no further."""
+        return self.state == "stopped" and (not self.held_back or source in self.held_back)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,10 +238,11 @@ def sources_of_table(table: TablePublished, lake: LakeView, bridges: BridgesView
     """Return the sources of a table, those first whose last verdict is the worst."""
     verdicts = lake.verdicts_of_table(table.stream, table.table)
     found = []
+    without = table.positions.keys() - table.held_back if table.held_back else set()
     for source, position in table.positions.items():
         seen, lag = bridges.sources.get(source), None
         # What is known of positions is of the whole stream: a table that is behind it lacks more.
-        if seen is not None and table.state == "published":
+        if seen is not None and (table.state == "published" or source in without):
             lag = lake.lag("silver", source, seen.status.position, bridges.at, is_heard=not seen.problem)
         found.append(
             SourceOfTable(

@@ -167,7 +167,7 @@ def _past_stop(table: TablePublished, lake: str) -> str:
     if "on_unsupported" not in table.reason:
         if "edge snapshot" in table.reason and table.positions:
             # Rebuilt from a copy that has to come first.
-            source = shlex.quote(min(table.positions))
+            source = shlex.quote(min(table.held_back or table.positions))
             return f"headrace ask {source} snapshot --replace {name} --config {lake}"
         if "lake replay" in table.reason:
             return f"headrace lake replay {table.stream} --config {lake}"
@@ -178,7 +178,7 @@ def _past_stop(table: TablePublished, lake: str) -> str:
 def _of_lake(row: SourceRow, lake: LakeView, file: str) -> list[Step]:
     path = shlex.quote(file)
     own = lake.tables_of(row.stream, row.source)
-    stopped = (step_of_table(table, Files("", file)) for table in own if table.state == "stopped")
+    stopped = (step_of_table(table, Files("", file)) for table in own if table.is_stopped_for(row.source))
     steps = [step for step in stopped if step is not None]
     if row.stream and any(hop.state == "warn" and hop.word == "behind" for hop in row.hops[5:]):
         steps.append(Step("The lake is behind: load the stream.", f"headrace lake load {row.stream} --config {path}"))

@@ -218,7 +218,9 @@ def of_silver(
                 try:
                     tables[name] = _table(spark.newSession(), lake, context, at, table, f"{aside}/{uuid.uuid4().hex}")
                 except (NeedsOperator, CorruptInput) as error:
-                    tables[name] = replace(table, changes=0, problem=f"{error.message} {error.hint}".strip())
+                    problem = f"{error.message} {error.hint}".strip()
+                    # Of one without some sources the others go on.
+                    tables[name] = replace(table, changes=0, problem=table.problem if table.held_back else problem)
                 if on_progress:
                     on_progress(done, len(at.tables()))
         finally:

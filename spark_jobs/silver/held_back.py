@@ -22,7 +22,7 @@ Called by loads, replays, rebuilds, and where bronze is read beyond what is publ
 
 import hashlib
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -32,6 +32,7 @@ from pyspark.sql import SparkSession
 
 from headrace import __version__
 from headrace.configuration.lake import LakeFile
+from headrace.errors import CorruptInput
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
 from spark_jobs import storage
 from spark_jobs.bronze import increment
@@ -41,8 +42,10 @@ from spark_jobs.silver.profiles import BatchProfile, Missing, TableProfile
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state.published import Positions, Published, Table
-from spark_jobs.state.published_rows import Unfinished
+from spark_jobs.state.published_rows import HeldBack, Unfinished
 
+#: Characters of a reason that are kept: names of columns are as long as their owners like.
+_MOST = 4_000
 #: How often a table is tried, by as many loads, before it stops with what it failed with.
 TRIES = 3
 
@@ -76,7 +79,7 @@ def _lacks_history(table: Table) -> bool:
 
 def stop_table(lake: LakeFile, context: LoadContext, task: TableTask, problem: str) -> Table:
     """Return a table that stops: as it was, with the reason, and what is known of where it goes on."""
-    return replace(_left(context, task), problem=problem, settings=digest_settings(lake, context.stream))
+    return replace(_left(context, task), problem=problem[:_MOST], settings=digest_settings(lake, context.stream))
 
 
 def fail_table(lake: LakeFile, context: LoadContext, task: TableTask, error: str) -> Table:
@@ -89,11 +92,14 @@ def fail_table(lake: LakeFile, context: LoadContext, task: TableTask, error: str
 
 def _left(context: LoadContext, task: TableTask) -> Table:
     """Return a table as it was, with what is known of where it goes on."""
-    table = replace(task.published, held_back={})
+    table = task.published
+    if table.held_back:
+        # The next load tries all of its sources again.
+        table = replace(table, held_back={}, problem=None)
     # All of it came after a version; in the first load of a stream, after none.
     rest = context.rest if task.after is not None else -1 if context.first else None
     # A copy that ended in the range began before it.
-    lagged = table.lags or table.bronze_after is not None
+    lagged = task.published.lags or table.bronze_after is not None
     return replace(table, changes=0, bronze_after=table.bronze_after if lagged else rest)
 
 
@@ -283,19 +289,49 @@ def waits_for_sources(table: Table, published: Positions) -> bool:
     return not stopped and bool(table.waiting) and table.positions == waiting_positions(table, published)
 
 
-def take_back(table: Table) -> Table:
+def take_back(table: Table, lacking: Collection[str] = (), *, lost: bool = False) -> Table:
     """Return a table with the sources that it is without, so that they are tried again.
 
-    One that has lost its folder is made up to where it showed them first: as far it had what they sent.
+    But for those of which bronze is `lacking` records; and one that has lost its folder is made up to where it showed them
+    first: as far it had what they sent.
     """
-    lost = not table.positions
-    return replace(table, held_back={source: held for source, held in table.held_back.items() if lost and held.at})
+    held = {source: of_source for source, of_source in table.held_back.items() if lost or source in lacking}
+    missing = {
+        source: HeldBack(at=table.positions.get(source, ""), reason=_LACKING)
+        for source in lacking
+        if source in table.copying and source not in held
+    }
+    return replace(table, held_back=held | missing, problem=None)
+
+
+#: Why a source is held back whose copy may have ended in records that bronze has no more.
+_LACKING = "bronze lacks records of it that were published"
 
 
 def may_take_back(table: Table, settings: str, records: Sequence[SchemaRecord], seen: Sequence[TableProfile]) -> bool:
-    """Whether a table may have what a source sent that it is without, by its schema records and changes in a range."""
+    """Whether a table may have what a source sent that it is without, by its schema records and changes in a range.
+
+    A schema that its source has already is no reason to read all again.
+    """
+    known = {source: digest_schema(text) for source, text in table.schemas.items()}
+    known |= {source: of_source.schema for source, of_source in table.held_back.items()}
+    described = any(digest_schema(record.value) != known.get(record.source) for record in records)
     truncated = any(profile.source in table.held_back and profile.truncates for profile in seen)
-    return bool(table.held_back) and (table.settings != settings or bool(records) or truncated)
+    copied = any(record.mark == COPY_ENDS and record.source in table.held_back for record in records)
+    lacked = any(of_source.reason == _LACKING for of_source in table.held_back.values())
+    return bool(table.held_back) and (table.settings != settings or described or truncated or copied or lacked)
+
+
+def digest_schema(text: str | None) -> str:
+    """Return a digest of what a schema record says of a table, wherever and whenever it says so; empty for none."""
+    if not text:
+        return ""
+    try:
+        schema = TableSchema.parse(text)
+    except CorruptInput:
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    columns = [msgspec.structs.replace(column, position=0) for column in schema.columns]
+    return hashlib.blake2b(msgspec.json.encode((schema.key, columns)), digest_size=8).hexdigest()
 
 
 def waiting_reason(copying: Mapping[str, str]) -> str:

@@ -13,11 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator
+from headrace.errors import CorruptInput, NeedsOperator
 from spark_jobs import storage
 from spark_jobs.bronze import erased_records
 from spark_jobs.bronze import load as bronze
-from spark_jobs.errors import explained
+from spark_jobs.errors import Misfit, explained
 from spark_jobs.silver import batch_profile, expectations, held_back, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import separate_commit
@@ -26,7 +26,8 @@ from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
 from spark_jobs.state import delta_log, publication, published
-from spark_jobs.state.published import Positions, Table
+from spark_jobs.state.published import Positions, Published, Table
+from spark_jobs.state.published_rows import HeldBack
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +67,19 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             load=before.load + 1,
             removed=before.bronze_removed,
         )
-        whole = replace(before, tables={name: replace(before.tables[name], held_back={})})
-        task = held_back.hold_back(
-            table_task.task_of(lake, whole, name, batch_profile.nothing(before.positions), after=None)
-        )
         published.refuse_lacking(context.rows(spark, None), before)
-        own, begins = from_copies(spark, context, task)
-        done = apply(spark.newSession(), context, own, begins)
+        ways = _held_back(spark, context, before, name)
+        for held in ways:
+            state = replace(before, tables={name: replace(before.tables[name], held_back=held)})
+            nothing = batch_profile.nothing(before.positions)
+            task = held_back.hold_back(table_task.task_of(lake, state, name, nothing, after=None))
+            try:
+                own, begins = from_copies(spark, context, task)
+                done = apply(spark.newSession(), context, own, begins)
+                break
+            except (Misfit, CorruptInput):
+                if held is ways[-1]:
+                    raise
         tables = {other: replace(table, changes=0) for other, table in before.tables.items()} | {name: done}
         after = replace(before, load=context.load, started_at=started, changes=done.changes, tables=tables)
         publication.append(spark, lake, expectations.count(spark, lake, before, after), before=before)
@@ -85,6 +92,18 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
         former=former(context, task) if task.published.version is not None else None,
         seconds=monotonic() - began,
     )
+
+
+def _held_back(spark: SparkSession, context: LoadContext, before: Published, name: str) -> list[dict[str, HeldBack]]:
+    """Return without which sources to build a table: none; or, where others made a copy since they are held back, the rest."""
+    held = before.tables[name].held_back
+    if not held:
+        return [{}]
+    rows = context.rows(spark, None).filter(F.col("table") == name)
+    seen = batch_profile.profile(rows, {}, before.positions).seen
+    copies = {(profile.source, _last_truncate(profile, before.positions) or "") for profile in seen}
+    copied = {source for source, position in copies if source in held and position > held[source].at}
+    return [{}, {source: of for source, of in held.items() if source not in copied}] if copied else [{}]
 
 
 def former(context: LoadContext, task: TableTask) -> str:

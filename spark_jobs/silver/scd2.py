@@ -18,7 +18,7 @@ from delta import DeltaTable
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from headrace.errors import NeedsOperator
+from spark_jobs.errors import Misfit
 from spark_jobs.silver import batch_profile, commit, ordered_apply, profiles, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.changes import OP
@@ -174,7 +174,7 @@ def _keyed(task: TableTask) -> bool:
 def _check_names(target: TargetSchema) -> None:
     own = {name.casefold() for name in (START, END, FROM, UPTO)}
     if taken := sorted(name for name in target.columns if name.casefold() in own):
-        raise NeedsOperator(
+        raise Misfit(
             f"{target.table}: columns {', '.join(taken)} have names that its history uses itself",
             hint="Keep no history of this table (history = false), or rename them at the source.",
         )

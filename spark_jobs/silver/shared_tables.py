@@ -16,12 +16,16 @@ from dataclasses import replace
 
 from headrace.configuration.lake import LakeFile
 from headrace.doors import place_of
-from headrace.errors import CorruptInput, NeedsOperator, ReplicationError
+from headrace.errors import CorruptInput, ReplicationError
 from headrace.schema import TableSchema
+from spark_jobs.errors import Misfit
 from spark_jobs.silver import held_back, table_task, types
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state.published import Positions, Table
 from spark_jobs.state.published_rows import HeldBack
+
+#: Characters of a reason that are kept: names of columns are as long as their owners like.
+_MOST = 1_000
 
 _log = logging.getLogger(__name__)
 
@@ -62,11 +66,15 @@ def apply(
     positions = reached()
     try:
         done = attempt(_without(task, reasons, positions))
-    except (NeedsOperator, CorruptInput):
+    except (Misfit, CorruptInput):
         raise whole from None
     limited = _without(task, reasons, positions)
     held = task.published.held_back | {
-        source: HeldBack(at=limited.high.get(source, ""), reason=f"{error.message} {error.hint}".strip())
+        source: HeldBack(
+            at=limited.high.get(source, ""),
+            reason=f"{error.message} {error.hint}".strip()[:_MOST],
+            schema=held_back.digest_schema(table_task.newest_schemas(task).get(source)),
+        )
         for source, error in reasons.items()
     }
     # What is known of where a stopped table goes on holds for these sources.
@@ -84,11 +92,11 @@ def _sources(task: TableTask) -> list[str]:
     return sorted(sources, key=lambda source: (-alike[forms.get(source)], source))
 
 
-def _form(schema: TableSchema | None) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]] | None:
+def _form(schema: TableSchema | None) -> tuple[tuple[str, ...], frozenset[tuple[str, str]]] | None:
     """Return what has to fit of a schema; None of a record that is none."""
     if schema is None:
         return None
-    return tuple(schema.key), tuple((column.name, types.of(column).simpleString()) for column in schema.columns)
+    return tuple(schema.key), frozenset((column.name, types.of(column).simpleString()) for column in schema.columns)
 
 
 def _without(task: TableTask, sources: Collection[str], reached: Positions) -> TableTask:
@@ -100,7 +108,7 @@ def _without(task: TableTask, sources: Collection[str], reached: Positions) -> T
 def _is_of_input(error: Exception, task: TableTask) -> bool:
     """Whether an error may be due to what one source sent; one that nobody expected is tried again by later loads first."""
     if isinstance(error, ReplicationError):
-        return isinstance(error, NeedsOperator | CorruptInput)
+        return isinstance(error, Misfit | CorruptInput)
     return task.published.failures + 1 >= held_back.TRIES
 
 

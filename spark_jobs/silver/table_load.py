@@ -55,7 +55,7 @@ def read_base(
         version=task.published.version,
         load=context.load,
     )
-    commit.check_order(base, task.high, context.held_sources)
+    commit.check_order(base, task.high, context.held_sources | task.published.held_back.keys())
     commit.check_erased(spark, base, context.bronze, context.version)
     if not overwrites:
         commit.check_own(base)

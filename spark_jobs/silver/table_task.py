@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile, TableOptions
-from headrace.errors import NeedsOperator
 from headrace.schema import TableSchema
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
+from spark_jobs.errors import Misfit
 from spark_jobs.silver import batch_profile, changes, profiles, target_schema
 from spark_jobs.silver.profiles import BatchProfile, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
@@ -205,7 +205,7 @@ def newest_schemas(task: TableTask) -> dict[str, str]:
 
 
 def target_of(task: TableTask) -> TargetSchema:
-    """Return the schema that holds all rows of the range; raise NeedsOperator when there is none."""
+    """Return the schema that holds all rows of the range; raise Misfit when there is none."""
     versions = SchemaVersions.read(task.published.schemas, task.records, {})
     target = target_schema.of(task.table, versions.latest(), versions.earlier(), open_names=task.open)
     return replace(
@@ -236,7 +236,7 @@ def steps(
 ) -> Iterator[Step]:
     """Yield what is to be written, by commit: changes before a change of the key are applied by the former key.
 
-    A table that `exists` needs no commit without a change. Raises NeedsOperator where no schema holds the rows of a step, or
+    A table that `exists` needs no commit without a change. Raises Misfit where no schema holds the rows of a step, or
     nobody can know which rows it changes.
 
     The sources' changes of the key are matched from the last one back, since all have one key in the end.
@@ -303,10 +303,10 @@ def refuse(spark: SparkSession, context: LoadContext, step: Step, *, stored: boo
 
 
 def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Positions, task: TableTask) -> None:
-    """Raise NeedsOperator for an update or delete of a table without a key that does not have the whole old row."""
+    """Raise Misfit for an update or delete of a table without a key that does not have the whole old row."""
     for profile in ahead:
         if not target.key and profile.keyless and between(low, profile.keyless, profile.source, task.high):
-            raise NeedsOperator(
+            raise Misfit(
                 f"{task.table} has no key, and {profile.source} updates or deletes rows of it without their old values (from "
                 f"position {profile.keyless} on)",
                 hint="So silver cannot know which row is meant; other tables go on. Let the source log whole rows (alter table … "

@@ -63,10 +63,12 @@ def tasks(
         for name in sorted(names)
     }
     for name, table in to_try(lake, before, lagging, new).items():
-        if any(table.positions.get(source, "") < before.positions[source] for source in lacking):
+        short = {source for source in lacking if table.positions.get(source, "") < before.positions[source]}
+        if short - table.waiting.keys():
             continue
         own = Since.of(table.bronze_after, {})
-        whole = replace(before, tables={name: held_back.take_back(table)})
+        lost = table.version is None and before.tables[name].version is not None
+        whole = replace(before, tables={name: held_back.take_back(table, short, lost=lost)})
         task = table_task.task_of(lake, whole, name, profiled(table, own), after=own)
         by_name[name] = held_back.hold_back(task, rest=table.bronze_after)
     # A table that was dropped before it sent a row is not shown.

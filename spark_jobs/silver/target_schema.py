@@ -1,6 +1,6 @@
 """A silver table's columns and key, from the schema records of all its sources and of every age in the range to load.
 
-Guarantees that every record of the range can be read by the shape, or raises NeedsOperator for this table alone.
+Guarantees that every record of the range can be read by the shape, or raises Misfit for this table alone.
 
 Which name a column has in silver: the source's own, unless SQL could not distinguish it from another one.
 """
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 import msgspec
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from headrace.errors import NeedsOperator
 from headrace.lake.column_names import add_suffix, is_mapped, open_name
 from headrace.schema import Column, TableSchema
+from spark_jobs.errors import Misfit
 from spark_jobs.silver import schema_versions, types
 from spark_jobs.silver.schema_versions import Span
 from spark_jobs.silver.types import recased, rekeyed, retyped
@@ -113,7 +113,7 @@ def of(
     With `open_names` no column has a name for which a new table would map its names.
     """
     if not latest:
-        raise NeedsOperator(
+        raise Misfit(
             f"{table}: no schema record goes ahead of its changes",
             hint="The edge writes one ahead of a table's first change. If retention took it, restart the edge and change a row.",
         )
@@ -123,7 +123,7 @@ def of(
     keys = {tuple(schema.key) for schema in latest}
     former = {tuple(schema.key) for schema in earlier} - keys
     if len(keys) > 1 or (keys == {()} and former):
-        raise NeedsOperator(
+        raise Misfit(
             f"{table}: its key differs between sources, or was dropped: {' and '.join(sorted(map(format_key, keys | former)))}",
             hint="Give the table the same key in every source of the stream: the next load then continues with it.",
         )
@@ -214,8 +214,8 @@ def _may_be_nan(column: Column, columns: dict[str, T.DataType]) -> bool:
     return column.type_name == "numeric" and isinstance(columns[column.name], T.DecimalType)
 
 
-def _formed(table: str, column: Column) -> NeedsOperator:
-    return NeedsOperator(
+def _formed(table: str, column: Column) -> Misfit:
+    return Misfit(
         f"{table}: the edge writes column {column.name} in Debezium's form {str(column.form)[:100]}, which silver does not read",
         hint="From this form the source's value cannot be made again. In the edge's file, set the one of [records] decimal, "
         "time, binary, interval, hstore and types that this type depends on as profile = 'headrace' has it; the others can stay. "

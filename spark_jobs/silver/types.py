@@ -13,9 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from headrace.errors import NeedsOperator
 from headrace.schema import Column as SourceColumn
-from spark_jobs.errors import corrupt
+from spark_jobs.errors import Misfit, corrupt
 
 _LARGEST_PRECISION = 38
 #: What `numeric` holds that no decimal does.
@@ -151,7 +150,7 @@ def _micros(sign: int) -> Column:
     return F.timestamp_micros(F.lit(sign * _FOREVER))
 
 
-class Incompatible(NeedsOperator):
+class Incompatible(Misfit):
     """A table's stored rows, or earlier records, do not fit its present schema: it needs a new copy and a rebuild."""
 
 

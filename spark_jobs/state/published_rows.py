@@ -16,7 +16,7 @@ COLUMNS = (
     "reason string, history bigint, changes bigint, since bigint, keyed boolean, schemas map<string, string>, "
     "warnings map<string, string>, data bigint, started_at timestamp, finished_at timestamp, bronze_version bigint, "
     "bronze_commit string, bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
-    "held_back map<string, struct<`at`: string, reason: string>>, "
+    "held_back map<string, struct<`at`: string, reason: string, `schema`: string>>, "
     "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string, problem: string>>, "
     "partitions map<string, map<string, string>>, failures int, dropped timestamp, bronze_removed map<string, string>, "
     "quality array<struct<expectation: string, expression: string, version: bigint, checked: bigint, failing: bigint, "
@@ -56,6 +56,10 @@ class Unfinished:
     problem: str | None = None
 
 
+#: Sources that are held back of which a table's reason has more than their number.
+_LISTED = 5
+
+
 @dataclass(frozen=True, kw_only=True)
 class HeldBack:
     """A source whose rows of a table wait, because the table cannot have what it sent (silver/shared_tables.py)."""
@@ -63,6 +67,8 @@ class HeldBack:
     #: Position up to which the table shows it; empty where the table has nothing of it.
     at: str
     reason: str
+    #: Digest of its newest schema, with which it was tried last.
+    schema: str = ""
 
 
 #: The state of a table that was dropped from the lake.
@@ -121,13 +127,14 @@ class Table:
 
     def as_going_on(self) -> "Table":
         """Return it without what it stopped or failed with, but for sources that are held back."""
-        held = "; ".join(
+        if not self.held_back:
+            return replace(self, failures=0, problem=None, settings=None)
+        held = [
             f"rows of {source} stay as they were at position {of_source.at or 'none'}: {of_source.reason}"
             for source, of_source in sorted(self.held_back.items())
-        )
-        if not held:
-            return replace(self, failures=0, problem=None, settings=None)
-        return replace(self, failures=0, problem=f"{held} (other sources go on)")
+        ]
+        more = [f"so do those of {len(held) - _LISTED} more"] if len(held) > _LISTED else []
+        return replace(self, failures=0, problem=f"{'; '.join([*held[:_LISTED], *more])} (other sources go on)")
 
 
 @dataclass(frozen=True, kw_only=True)
