@@ -97,7 +97,7 @@ def load(
     return BronzeReport(
         stream=stream,
         topic=there[0].name,
-        ranges=ranges.pop(there[0].name),
+        ranges=ranges.pop(there[0].name, {}),
         tables={name: changed for name, changed in ranges.items() if changed},
         records=sink.records,
         files=sink.files,

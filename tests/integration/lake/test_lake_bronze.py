@@ -51,6 +51,12 @@ def test_second_load_takes_only_what_came_since(spark, feed, lake_file, kafka):
     assert check(lake, "bank")["records"] == 0
 
 
+def test_the_first_load_of_a_topic_without_a_record_has_nothing_to_do(spark, feed, lake_file):
+    source = feed()
+    report = bronze.load(spark, lake_file(bank=source.topic), "bank")
+    assert (report.records, report.ranges) == (0, {})
+
+
 def test_a_table_of_an_earlier_release_and_one_without_a_note_are_gone_on_with(spark, feed, lake_file):
     # given a note as streaming queries wrote it
     source = feed()
