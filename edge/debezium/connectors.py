@@ -204,6 +204,7 @@ class Documents(Unproven):
     @staticmethod
     def rows(key: bytes | None, change: Change, placeholder: str) -> Change:
         """Return a change of a document as one of a row; a document that the log does not carry is the placeholder."""
+        change.source.table = change.source.collection
         row = json.decode(key or b"{}", type=dict[str, str])
         before, after = (None if each is None else row | {_DOCUMENT: each} for each in (change.before, change.after))
         if change.op == "d":

@@ -219,14 +219,10 @@ class Source(msgspec.Struct):
     rs_id: str | None = None
     ssn: int | None = None
     redo_thread: int | None = None
-    collection: str | None = None
+    collection: str = ""
     ord: int | None = None
     lsid: str | None = None
     txnNumber: int | None = None  # noqa: N815 - as above.
-
-    def __post_init__(self) -> None:
-        """Take a collection of MongoDB's for a table."""
-        self.table = self.collection or self.table
 
 
 class Change(msgspec.Struct):

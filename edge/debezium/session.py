@@ -88,16 +88,7 @@ class DebeziumSession:
             no_table=self._rows.connector.table(config.source.name, Source(ts_ms=0)),
             history=history,
         )
-        self._stream = EngineStream(
-            checkpoint.connector,
-            self._folder,
-            checkpoint.position.epoch,
-            checkpoint.confirmed,
-            offset[1],
-            self._rows,
-            writer,
-            self._marks,
-        )
+        self._stream = EngineStream(checkpoint, self._folder, self._rows, writer, self._marks)
         if checkpoint.copy_ahead:
             copied = Rows(checkpoint.connector, config.source.name, policy, placeholder)
             self._stream.write_copy(_copied(self._folder / COPY), offset, copied)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from edge.debezium.checkpoint import BINLOGS, Mark, Marks, has_read, place_of, restart_offset
+from edge.debezium.checkpoint import BINLOGS, DebeziumCheckpoint, Mark, Marks, has_read, place_of, restart_offset
 from edge.debezium.connectors import source_place, was_read
 from edge.debezium.frames import MALFORMED, RECORD, SCHEMA, Change, EngineRecord, FrameFile
 from edge.debezium.rows import Rows, Table
@@ -64,21 +64,15 @@ class EngineStream:
     """Takes frames of one process in their order, and writes transactions in rounds."""
 
     def __init__(
-        self,
-        connector: str,
-        folder: Path,
-        epoch: int,
-        reached: int,
-        offset: str,
-        rows: Rows,
-        writer: TransactionWriter[Any],
-        marks: Marks,
+        self, checkpoint: DebeziumCheckpoint, folder: Path, rows: Rows, writer: TransactionWriter[Any], marks: Marks
     ) -> None:
-        """`reached` is the place from which the log is read, by an offset."""
-        self._connector, self._folder, self._epoch, self._rows, self._writer = connector, folder, epoch, rows, writer
+        """The log is read from the checkpoint on."""
+        assert checkpoint.offset is not None
+        self._connector, self._epoch = checkpoint.connector, checkpoint.position.epoch
+        self._folder, self._rows, self._writer = folder, rows, writer
         self._marks = marks
-        self._is_binlog, self._is_unproven = connector in BINLOGS, connector in UNPROVEN
-        self._offset: dict[str, Any] = msgspec.json.decode(offset)
+        self._is_binlog, self._is_unproven = self._connector in BINLOGS, self._connector in UNPROVEN
+        self._offset: dict[str, Any] = msgspec.json.decode(checkpoint.offset[1])
         #: How many heartbeats came behind the newest change.
         self._heartbeats = 0
         #: Since when nothing has come, and when that was last seen, by the monotonic clock.
@@ -88,7 +82,7 @@ class EngineStream:
         self._open: Opened | None = None
         self._writing: Iterator[int] | None = None
         #: Where all is read and in the batcher.
-        self.reached = self._began = reached
+        self.reached = self._began = checkpoint.confirmed
         #: When what is written was read, in milliseconds since 1970.
         self.now_ms = 0
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from edge.debezium.checkpoint import Marks, place_of
+from edge.debezium.checkpoint import DebeziumCheckpoint, Marks, place_of
 from edge.debezium.frames import EngineRecord, FrameReader, read_frames
 from edge.debezium.rows import Rows
 from edge.debezium.stream import EngineStream
@@ -38,7 +38,9 @@ class Stream:
             records=Records(),
             no_table=Table(source="a/b", database="", schema="", table=""),
         )
-        self.stream = EngineStream(connector, folder, 1, reached, offset, self.rows, writer, self.marks)
+        fields = {"acknowledged": str(Position.start(1)), "confirmed_place": reached, "offset": ("k", offset)}
+        checkpoint = DebeziumCheckpoint(source="a/b", stage="made", connector=connector, **fields)
+        self.stream = EngineStream(checkpoint, folder, self.rows, writer, self.marks)
         for content in wire.schemas(columns, key):
             self.rows.add_schema(content)
 
