@@ -37,6 +37,8 @@ PART_CHARACTERS = 24_000
 #: No answer is longer in all, in characters, and so none has more parts.
 LARGEST_ANSWER = 8_000_000
 MOST_PARTS = -(-LARGEST_ANSWER // PART_CHARACTERS)
+#: Characters that are kept for one request: an answer of the edge's, and one of a bridge's in its place.
+_MOST_CHARACTERS = 2 * LARGEST_ANSWER
 #: No deadline is later, in milliseconds since 1970, whatever the clocks: the end of the year 9999.
 _LAST_DEADLINE = 253_402_300_799_999
 
@@ -237,6 +239,7 @@ class Collector:
         #: Contents by part, for each that answers: an edge and a bridge may do so both.
         self._contents: dict[tuple[str, Outcome], dict[int, str]] = {}
         self._last: dict[tuple[str, Outcome], int] = {}
+        self._characters = 0
 
     def add(self, part: Part) -> Content | None:
         """Add a part; return the content once it is whole, and raise what the answer means where it is no content.
@@ -252,7 +255,11 @@ class Collector:
             return None
         responder = (part.by, part.outcome)
         contents = self._contents.setdefault(responder, {})
-        contents.setdefault(part.part, part.content)
+        if part.part not in contents:
+            contents[part.part] = part.content
+            self._characters += len(part.content)
+            if self._characters > _MOST_CHARACTERS:
+                raise CorruptInput(f"{part.source}: the parts that came are more than an answer")
         if part.last:
             self._last[responder] = part.part
         last = self._last.get(responder)

@@ -273,7 +273,10 @@ class Links:
 
         A peer is who has a certificate, else a connection: many links of one, each with little, push nobody else's out.
         """
-        arriving = [(feed, each.size) for feed in self.credit.all() if (each := self._arriving.get(feed.number))]
+        sizes = ((feed, self._arriving.get(feed.number)) for feed in self.credit.all())
+        arriving = [(feed, each.size) for feed, each in sizes if each is not None and each.size]
+        if not arriving:
+            return
         of_peers: dict[Any, int] = {}
         for feed, size in arriving:
             of_peers[_peer(feed)] = of_peers.get(_peer(feed), 0) + size

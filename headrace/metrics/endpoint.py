@@ -5,6 +5,7 @@ path, and shows no row and no secret. Made by the edge's and the bridge's `run` 
 """
 
 import http.server
+import ipaddress
 import logging
 import socket
 import sys
@@ -27,6 +28,8 @@ _log = logging.getLogger(__name__)
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _JSON = "application/json"
 
+#: What is said of an address that is not this machine's own alone.
+_OPEN = ", which others can reach, and has no password and no TLS: let none but your monitoring reach it"
 #: A client that sends or reads nothing for so long, in seconds, is disconnected.
 _TIMEOUT = 5.0
 #: Connections at once: one that sends a byte now and then is not silent.
@@ -110,7 +113,12 @@ class Endpoint:
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, name="endpoint", daemon=True)
         self._thread.start()
-        _log.info("metrics, health and status on http://%s:%d", host or "0.0.0.0", self.port)
+        _log.info(
+            "metrics, health and status on http://%s:%d%s",
+            host or "0.0.0.0",
+            self.port,
+            "" if ipaddress.ip_address(str(self._server.server_address[0])).is_loopback else _OPEN,
+        )
 
     def stop(self) -> None:
         """Listen no more."""

@@ -29,6 +29,8 @@ from headrace.status.table import screen
 from headrace.terminal import Terminal
 
 _TIMEOUT = 5.0
+#: What answers with more bytes than this is no part: a bridge of thousands of sources needs a third of it.
+_LARGEST_ANSWER = 32 << 20
 #: The state of a source that another bridge serves.
 _ELSEWHERE = "elsewhere"
 #: The state of a source that the bridge itself serves.
@@ -131,7 +133,8 @@ def answer_of(listen: str, timeout: float = _TIMEOUT) -> tuple[Answer | None, st
     connection = http.client.HTTPConnection(host, int(port), timeout=timeout)
     try:
         connection.request("GET", "/status")
-        answer = msgspec.json.decode(connection.getresponse().read(), type=Answer)
+        # What is cut is no JSON.
+        answer = msgspec.json.decode(connection.getresponse().read(_LARGEST_ANSWER), type=Answer)
     except OSError as error:
         return None, f"nobody answers at {host}:{port}: {error.strerror or error}"
     except (http.client.HTTPException, *UNREADABLE):

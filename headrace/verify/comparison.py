@@ -189,6 +189,10 @@ class Place(NamedTuple):
     text: str
 
 
+#: How long a statement without a limit of its own may take, in seconds, and how much later its answer is there.
+_LONGEST_SECONDS, _BEYOND_SECONDS = 86_400.0, 120.0
+
+
 class Reading(NamedTuple):
     """How a database is read: by whom it is asked, and within which bounds."""
 
@@ -198,6 +202,11 @@ class Reading(NamedTuple):
     statement_seconds: int = 0
     #: Seconds after which the server itself ends a transaction in which nothing is asked, 0 for never.
     idle_seconds: int = 0
+
+    @property
+    def answer_seconds(self) -> float:
+        """Seconds after which an answer does not come any more: a server's own limit is none for who sends it."""
+        return (self.statement_seconds or _LONGEST_SECONDS) + _BEYOND_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)

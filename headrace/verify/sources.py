@@ -39,8 +39,8 @@ _KEEP_SECONDS, _CLOSE_SECONDS = IDLE_SECONDS / 4, 10.0
 #: How long a session may last, in seconds: the longest statement that an edge's file may allow. And how often an edge is asked
 #: whether it still works, at most.
 _LONGEST_SECONDS, _WORKING_SECONDS = 86_400.0, 1.0
-#: Columns of all tables that an edge may name.
-_MOST_COLUMNS = 1_000_000
+#: Names of tables and columns that an edge may list, and the bytes of all that it lists.
+_MOST_NAMES, _MOST_BYTES = 300_000, 32 << 20
 #: An edge that is at another verification is asked again after so long, in seconds.
 _AGAIN_SECONDS = 3.0
 #: Text of hashes in one answer, at most, about: an answer has a limit.
@@ -151,14 +151,18 @@ class RemoteDatabase:
     def tables(self) -> list[SourceTable]:
         """Return the tables that can be captured, by name; raise CorruptInput for more than a database has."""
         tables: list[SourceTable] = []
-        columns = 0
+        names = size = 0
         while True:
             page = self.do(contract.Tables(start=len(tables)), Listed)
             tables += page.tables
-            columns += sum(1 + len(table.columns) for table in page.tables)
-            if columns > _MOST_COLUMNS:
+            names += sum(
+                1 + len(table.columns) + len(table.treated) + len(table.key) + len(table.partition_of)
+                for table in page.tables
+            )
+            size += len(msgspec.json.encode(page.tables))
+            if names > _MOST_NAMES or size > _MOST_BYTES:
                 raise CorruptInput(
-                    f"{self._source}: the edge names more than {_MOST_COLUMNS} tables and columns",
+                    f"{self._source}: the edge names more than {_MOST_NAMES} tables and columns",
                     hint=f"Is it the edge that you think? {_DIRECT}",
                 )
             if page.sequences:

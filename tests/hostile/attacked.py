@@ -105,7 +105,7 @@ class WatchedConsole:
     """`headrace console` as a process, with a token, and visitors that have none."""
 
     def __init__(self, folder, bridge_file, *options):
-        self.port = free_port()
+        self.port, self.token = free_port(), _TOKEN
         (folder / "token").write_text(_TOKEN)
         arguments = ["--config", str(bridge_file), "--listen", f"127.0.0.1:{self.port}", *options]
         with (folder / "console.log").open("ab") as log:
@@ -219,7 +219,11 @@ def refusals(prefix, text, door, sender):
 
 def most_memory(pid):
     """Return the most that a process has needed, in bytes."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return peak_in(Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
+
+
+def peak_in(status):
+    """Return that of a process by its status, as the system has it."""
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) << 10
 
 

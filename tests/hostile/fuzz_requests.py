@@ -1,9 +1,7 @@
-"""Requests as they come to an edge, and what it does of their arguments; its answers as headquarters reads them; and what an edge
-keeps of requests and snapshots in its state folder.
-"""
+"""Requests as they come to an edge, what it does of their arguments, and what its state folder holds of them and of snapshots."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +16,29 @@ from edge.snapshot import store
 from edge.snapshot.plan import LogTable, Plan, TablePlan
 from edge.snapshot.store import SnapshotStore
 from headrace.configuration.edge import EdgeFile
-from headrace.errors import NotConnected
-from headrace.requests import Content, content_of, decode_part, decode_request, encode, new_request, parts
+from headrace.requests import (
+    Content,
+    content_of,
+    decode_part,
+    decode_request,
+    new_request,
+    parts,
+)
 from headrace.schema import Column, TableSchema
 from headrace.verify import contract
 from headrace.verify.canonical import SilverType, SourceType
-from headrace.verify.comparison import Row, RowHash, SourceTable, grid, hashes, keys
+from headrace.verify.comparison import SourceTable, grid, hashes, keys
 from headrace.verify.contract import ComparedColumn, ComparedTable
-from headrace.verify.sources import RemoteDatabase, forms
+from headrace.verify.sources import forms
 from tests.hostile.spoiling import FaultError, expected, folder_in_memory, json_of, packed, spoil, spoil_bytes
 
 SOURCE = "a/one"
 _SPAN = keys(1, 900)
 assert _SPAN is not None
-_GRID = grid(_SPAN, 16)
+GRID = grid(_SPAN, 16)
 
 
-def _spoiled(value: Any, chance: random.Random, share: float = 0.5) -> bytes:
+def spoiled(value: Any, chance: random.Random, share: float = 0.5) -> bytes:
     """Return a value as JSON, spoiled in its bytes or in its values."""
     if chance.random() < share:
         return spoil_bytes(msgspec.json.encode(value), chance)
@@ -47,7 +51,7 @@ def request_input(chance: random.Random) -> bytes:
     value: Any = request
     if chance.random() < 0.5:
         (value,) = parts(request, "done", Content(data={"rows": [1, 2]}))
-    return _spoiled(value, chance)
+    return spoiled(value, chance)
 
 
 def feed_request(data: bytes) -> None:
@@ -65,7 +69,7 @@ def feed_request(data: bytes) -> None:
 
 # Arguments.
 
-_TABLE = ComparedTable(
+TABLE = ComparedTable(
     name="public.t",
     columns=[
         ComparedColumn(name="id", in_silver=SilverType(name="integer")),
@@ -73,18 +77,18 @@ _TABLE = ComparedTable(
     ],
     key=["id"],
 )
-_HASH = "0123456789abcdef" * 2
+HASH = "0123456789abcdef" * 2
 _STEPS: list[contract.Step] = [
-    contract.Open(), contract.Tables(start=3), contract.Measure(table=_TABLE), contract.Count(table=_TABLE),
-    contract.Digests(table=_TABLE, grid=_GRID, cells=[0, 3]), contract.Hashes(table=_TABLE, grid=_GRID, cells=[1], most=10),
-    contract.Rows(table=_TABLE, grid=grid(hashes(), 4, within=(_SPAN,)), cells=[1], key_hashes=[_HASH]),
+    contract.Open(), contract.Tables(start=3), contract.Measure(table=TABLE), contract.Count(table=TABLE),
+    contract.Digests(table=TABLE, grid=GRID, cells=[0, 3]), contract.Hashes(table=TABLE, grid=GRID, cells=[1], most=10),
+    contract.Rows(table=TABLE, grid=grid(hashes(), 4, within=(_SPAN,)), cells=[1], key_hashes=[HASH]),
     contract.Idle(commit=7), contract.Keep(), contract.Close(),
 ]  # fmt: skip
 _SNAPSHOTS: list[dict[str, Any]] = [
     {"do": "copy", "tables": ["public.t", '"a"."b""c"'], "replace": True}, {"do": "status", "width": 80},
     {"do": "cancel", "tables": ["public.t"]}, {"do": "pause"},
 ]  # fmt: skip
-_AT_SOURCE = SourceTable(
+AT_SOURCE = SourceTable(
     schema="public",
     name="t",
     columns={"id": SourceType(name="int4"), "note": SourceType(name="text")},
@@ -121,8 +125,8 @@ def feed_arguments(data: bytes) -> None:
             what.grid.cell(cell).condition("x")
             what.grid.cut(cell, 16)
     if isinstance(what, contract.Measure | contract.Count | contract.Digests | contract.Hashes | contract.Rows):
-        expected(lambda: contract.columns_of(what.table, _AT_SOURCE, forms("postgresql")))
-        expected(lambda: contract.columns_of(what.table, _AT_SOURCE, forms("mysql")))
+        expected(lambda: contract.columns_of(what.table, AT_SOURCE, forms("postgresql")))
+        expected(lambda: contract.columns_of(what.table, AT_SOURCE, forms("mysql")))
 
 
 def _config(folder: str) -> EdgeFile:
@@ -132,81 +136,6 @@ def _config(folder: str) -> EdgeFile:
         "state": {"folder": folder},
     }
     return msgspec.convert(content, EdgeFile)
-
-
-# Answers of a verification.
-
-_RESULTS: list[tuple[str, Any]] = [
-    ("open", contract.Opened(engine="postgresql", commit=7, place="LSN 0/7")),
-    ("tables", contract.Listed(tables=[_AT_SOURCE], total=1, sequences=["public.s"])),
-    ("about", contract.Measured(about=9, bounds=(1, 9))),
-    ("count", 9),
-    ("digests", [(0, 5, "12", "34"), (3, 4, "5", "6")]),
-    ("hashes", [RowHash(_HASH, _HASH)]),
-    ("rows", [Row(key_hash=_HASH, key=("1", None), columns=(_HASH, _HASH))]),
-    ("idle", True),
-]
-
-
-def verification_input(chance: random.Random) -> bytes:
-    """Return an answer to a step of a verification."""
-    step, result = chance.choice(_RESULTS)
-    reply = contract.Reply(state="done", rows=4, result=result)
-    if chance.random() < 0.2:
-        failure = contract.Failure(kind="NotConnected", message="no database", hint="Start it.")
-        reply = contract.Reply(state="failed", failure=failure)
-    return packed((step, _spoiled(reply, chance, 0.2)))
-
-
-class _Topics:
-    """An edge whose answer to everything is one content, and that is gone then."""
-
-    def __init__(self, data: bytes) -> None:
-        self._text = (b'{"data":%b}' % data).decode(errors="replace")
-        self._answers: list[bytes] = []
-        self._asked = 0
-
-    def send(self, _key: str, value: bytes, _seconds: float) -> None:
-        self._asked += 1
-        if self._asked > 3:
-            raise NotConnected("gone")
-        (part,) = parts(decode_request(value), "done", Content())
-        self._answers.append(encode(msgspec.structs.replace(part, content=self._text)))
-
-    def read(self, _seconds: float) -> Iterator[bytes]:
-        answers, self._answers = self._answers, []
-        yield from answers
-
-
-def feed_verification(data: bytes) -> None:
-    """An answer is what its step is answered with, and can be compared, or the verification fails with the edge's name."""
-    step, content = msgspec.msgpack.decode(data)
-    if len(content) > 20_000:
-        # Several parts, which answers have together.
-        return
-    database = RemoteDatabase(SOURCE, _Topics(content), 5.0)
-    side = database.side(_AT_SOURCE, [], [])
-    result = expected(
-        {
-            "open": lambda: database.do(contract.Open(placed=True), contract.Opened),
-            "tables": database.tables,
-            "about": side.bounds,
-            "count": side.count,
-            "digests": lambda: side.digests(_GRID, [0, 3]),
-            "hashes": lambda: side.hashes(_GRID, [1], 10),
-            "rows": lambda: side.rows(_GRID, [1], [_HASH]),
-            "idle": lambda: database.do(contract.Idle(commit=7), bool),
-        }[step]
-    )
-    if step == "digests" and result:
-        for digest in result.values():
-            digest.plus(digest)
-    if step == "tables":
-        for table in result or []:
-            expected(lambda table=table: contract.columns_of(_TABLE, table, forms("postgresql")))
-    if step == "rows":
-        for row in result or []:
-            _ = row.hash
 
 
 # The state folder.
@@ -243,7 +172,7 @@ def snapshot_input(chance: random.Random) -> bytes:
     """Return the files of a state folder, one of them spoiled."""
     files = {name: msgspec.json.encode(value) for name, value in _FILES.items()}
     name = chance.choice(list(files))
-    return packed(files | {name: _spoiled(_FILES[name], chance)})
+    return packed(files | {name: spoiled(_FILES[name], chance)})
 
 
 def feed_snapshot(data: bytes) -> None:
@@ -289,6 +218,5 @@ Target = tuple[Callable[[random.Random], bytes], Callable[[bytes], None]]
 TARGETS: dict[str, Target] = {
     "request": (request_input, feed_request),
     "arguments": (arguments_input, feed_arguments),
-    "verification": (verification_input, feed_verification),
     "snapshot": (snapshot_input, feed_snapshot),
 }

@@ -65,3 +65,11 @@ def test_an_answer_that_fails_is_logged_by_its_place_alone(caplog):
     made.stop()
     assert "ValueError at tests/hostile/test_endpoint.py" in caplog.text
     assert "a secret" not in caplog.text
+
+
+@pytest.mark.parametrize(("listen", "others"), [("127.0.0.1:0", False), ("localhost:0", False), (":0", True)])
+def test_an_address_that_others_can_reach_is_named_as_such_in_the_log(caplog, listen, others):
+    caplog.set_level("INFO", endpoint._log.name)
+    Endpoint(listen, SimpleNamespace()).stop()
+    (message,) = [each for each in caplog.messages if each.startswith("metrics, health and status on http://")]
+    assert ("no password and no TLS" in message) == others

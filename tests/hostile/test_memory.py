@@ -4,13 +4,15 @@ Their most is, for each, a large body that does not shrink, and small ones that 
 most once it is decoded, or is as large as a message may be.
 """
 
+import contextlib
+import http.server
 import random
-import re
+import socket
 import threading
 import tracemalloc
 from functools import partial
-from pathlib import Path
 
+import msgspec
 import pytest
 from proton import Delivery
 
@@ -19,9 +21,20 @@ from headrace.amqp.links import Accept, Release
 from headrace.amqp.transport import Message
 from headrace.batch import CONTENT_ENCODING, MOST_RECORDS
 from headrace.position import Position
-from headrace.requests import LARGEST_REQUEST, encode, new_request
+from headrace.requests import (
+    LARGEST_REQUEST,
+    decode_part,
+    encode,
+    new_request,
+)
+from headrace.status.answer import Answer, SourceStatus
 from tests.amqp.peer import Peer
+from tests.bridge.asked_edges import AskedTopics
+from tests.bridge.bridge_file import bridge_file
+from tests.hostile.attacked import WatchedConsole, most_memory
 from tests.hostile.bodies import BATCHES, EPOCH, body, properties
+from tests.integration.requests.deliveries import produce
+from tests.kafka.reading import values
 from tests.rules.waiting import eventually
 
 pytest_plugins = ["tests.bridge.fix_bridge"]
@@ -140,12 +153,6 @@ def batch(number, values, segments=None):
     return properties(count=len(values)) | {name: str(each) for name, each in ends.items()}, content
 
 
-def most_memory(pid):
-    """Return the most that a process has needed, in bytes."""
-    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-    return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) << 10
-
-
 @pytest.fixture
 def crowds():
     """Yield a function that starts a crowd."""
@@ -194,6 +201,86 @@ def test_300_sources_that_send_their_most_at_once_stay_within_the_budget_of_a_br
     assert {condition for crowd in groups for _, condition in crowd.closed} <= {"amqp:resource-limit-exceeded"}
     assert memory < _MEMORY
     assert bridge.terminate() == 0
+
+
+def test_requests_that_an_edge_is_sent_at_once_cost_it_and_its_bridge_bounded_memory(
+    database, edges, outside, kafka, topic
+):
+    """S8, measured: the largest requests of each kind, more than either may hold, to an edge as a process."""
+    topics = AskedTopics(topic)
+    bridge = outside(kafka.bootstrap, {"jakarta/bank": [0]}, topic=topic(), more=topics.section)
+    database.execute("create table t (id int primary key)")
+    kinds = ["status", "doctor", "verify", "snapshot"]
+    edge = edges(database, f"amqp://127.0.0.1:{bridge.port}", rest=f"[requests]\nallow = {kinds}\n")
+    edge.init()
+    edge.start()
+    largest = {"x": "y" * (LARGEST_REQUEST - 1000)}
+    requests = [new_request("jakarta/bank", kind, "ann", 300, largest) for _ in range(150) for kind in kinds]
+    produce(kafka.bootstrap, topics.names.requests, [(b"jakarta/bank", encode(each)) for each in requests])
+    ids = {each.id for each in requests}
+    eventually(
+        lambda: ids <= {decode_part(each).id for each in values(kafka.bootstrap, topics.names.answers)},
+        300,
+        every=1,
+        saying="each has an answer",
+    )
+    edge_memory, bridge_memory = most_memory(edge.process.pid), most_memory(bridge.pid)
+    print(f"--- most memory: edge {edge_memory >> 20} MB, bridge {bridge_memory >> 20} MB")
+    assert edge_memory < _MEMORY // 2
+    assert bridge_memory < _MEMORY
+    assert edge.terminate() == bridge.terminate() == 0
+
+
+class _Bridge(http.server.BaseHTTPRequestHandler):
+    """A bridge's endpoint, of 300 sources that say as much as a bridge takes of them."""
+
+    status = b""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("content-length", str(len(self.status)))
+        self.end_headers()
+        self.wfile.write(self.status)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_visitors_and_sources_that_send_their_most_cost_a_console_bounded_memory(tmp_path):
+    """As many visitors as it serves send what is refused and never end, and others ask for pages that they do not read."""
+    sources = [f"crowd/s{number}" for number in range(_SOURCES)]
+    told = [
+        SourceStatus(source=each, state="serving", warnings=["w" * 2000] * 20, reason="r" * 2000, position="p" * 40)
+        for each in sources
+    ]
+    _Bridge.status = msgspec.json.encode(Answer(part="bridge", running=True, version="0.2.0", ready=True, sources=told))
+    endpoint = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Bridge)
+    threading.Thread(target=endpoint.serve_forever, daemon=True).start()
+    metrics = f"127.0.0.1:{endpoint.server_address[1]}"
+    file = bridge_file(
+        tmp_path, "127.0.0.1:1", {each: [n] for n, each in enumerate(sources)}, topic="t", metrics=metrics
+    )
+    console, visitors = WatchedConsole(tmp_path, file), []
+    try:
+        eventually(lambda: sources[0] in console.page(), saying="it shows all sources")
+        visitors += console.attack()
+        for number in range(400):
+            visitors.append(socket.create_connection(("127.0.0.1", console.port)))
+            begun = b"GET / HTTP/1.1\r\nhost: localhost\r\n" + b"".join(
+                b"a%d: %b\r\n" % (n, b"x" * 1000) for n in range(60)
+            )
+            wanted = b"GET / HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer %b\r\n\r\n" % console.token.encode()
+            with contextlib.suppress(OSError):
+                visitors[-1].sendall(begun if number % 2 else wanted * 50)
+        assert sources[0] in eventually(console.page, 120, saying="others are served")
+        memory = most_memory(console.process.pid)
+        print(f"--- most memory: {memory >> 20} MB")
+        assert memory < _MEMORY // 2
+    finally:
+        for each in visitors:
+            each.close()
+        console.close()
+        endpoint.shutdown()
 
 
 def test_a_flood_of_the_largest_requests_costs_an_edge_bounded_memory(tmp_path):

@@ -11,7 +11,7 @@ from headrace.configuration.sections import Client
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.receive import receiver
 from headrace.waiting import Backoff
-from tests.amqp.interconnect_ends import SOURCE, Edge, sealed
+from tests.amqp.interconnect_ends import SOURCE, Edge, Far, at, sealed
 from tests.amqp.peer import Listener
 from tests.hostile import peers
 from tests.rules.waiting import eventually
@@ -48,6 +48,74 @@ def test_a_condition_that_cannot_be_read_does_not_end_an_edge(spoil):
     finally:
         edge.close()
         bridge.close()
+
+
+class FloodingBridge(RogueBridge):
+    """Takes links of requests too, and says on each what it says."""
+
+    def __init__(self, flood):
+        super().__init__(flood)
+        self.flooded = 0
+
+    def on_link_opening(self, event):
+        event.link.source.copy(event.link.remote_source)
+        event.link.target.copy(event.link.remote_target)
+
+    def on_link_opened(self, event):
+        super().on_link_opened(event)
+        self.flooded += 1
+
+
+def _send(*bodies):
+    """Return what sends these as requests, whatever the credit."""
+
+    def act(opened):
+        if opened.link.is_sender:
+            for number, data in enumerate(bodies):
+                opened.link.delivery(str(number))
+                opened.link.stream(data)
+                opened.link.advance()
+
+    return act
+
+
+def _open_many_sessions(opened):
+    for _ in range(1000):
+        opened.connection.session().open()
+
+
+#: What floods an edge, by the door that counts it; none where it is the rogue's own connection alone.
+FLOODS = {
+    "10,000 links": (peers.attach_many, None),
+    "1,000 sessions": (_open_many_sessions, None),
+    "bytes that are no messages": (_send(*peers.MESSAGES.values()), doors.MESSAGE),
+    "a request of 40 MB": (_send(bytes(40 << 20)), doors.MEMORY),
+    "20,000 requests that are none": (_send(*[b"\x00\x53\x75\xa0\x01x"] * 20_000), doors.REQUEST),
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_bridge_that_floods_an_edge_does_not_end_it_and_the_next_one_is_served(name, tmp_path):
+    flood, door = FLOODS[name]
+    before = sum(door.refused.values()) if door is not None else 0
+    bridge = FloodingBridge(flood)
+    port = bridge.port
+    edge = Edge(f"amqp://127.0.0.1:{port}", requests=RequestService(SOURCE, (), {}, KnownRequests(tmp_path)))
+    honest = None
+    try:
+        edge.put(sealed(1, 5))
+        eventually(
+            lambda: bridge.flooded and (door is None or sum(door.refused.values()) > before), saying="it is flooded"
+        )
+        bridge.close()
+        honest = Far(listen=f"127.0.0.1:{port}")
+        edge.acknowledged(at(5))
+    finally:
+        edge.close()
+        if honest is None:
+            bridge.close()
+        else:
+            honest.close()
 
 
 class RejectingBridge(Listener):

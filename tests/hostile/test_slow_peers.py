@@ -19,7 +19,10 @@ from headrace.errors import NotConnected
 from headrace.metrics import endpoint as endpoints
 from headrace.metrics.endpoint import Endpoint
 from headrace.status.answer import Health
+from headrace.verify import comparison
+from headrace.verify.comparison import Reading
 from headrace.verify.mysql.database import MysqlDatabase
+from headrace.verify.postgres.database import SourceDatabase
 from tests.amqp.interconnect_ends import Edge, Far, at, pem, sealed
 from tests.amqp.peer import Listener
 from tests.hostile import slow_wire
@@ -275,6 +278,23 @@ def test_a_mariadb_that_is_slow_in_its_handshake_is_one_that_cannot_be_reached(m
             connect(config)
         assert wire.dripped
         assert wire.closed.wait(60)
+
+
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+def test_a_verification_ends_where_a_server_is_slow_in_its_answers(database, maria, wires, monkeypatch, engine):
+    """Its limits are the server's own: an edge was at that verification for ever, and did no other."""
+    monkeypatch.setattr(comparison, "_BEYOND_SECONDS", 1.0)
+    reading = Reading(statement_seconds=1)
+    if engine == "postgresql":
+        connected = SourceDatabase.connect(SLOW, slow_database(database, wires, b"slowly"), reading=reading)
+        slowly = "select 'slowly' || repeat('x', 100000)"
+    else:
+        wire = wires(maria.server.port, b"slowly", backwards=True)
+        config = Mysql(host="127.0.0.1", port=wire.port, user="root", server_id=9, sslmode="disable")
+        connected = MysqlDatabase.connect(SLOW, config, reading=reading)
+        slowly = "select concat('slow', 'ly', repeat('x', 100000))"
+    with connected as asked, pytest.raises(NotConnected):
+        asked.query(slowly, "the test")
 
 
 def test_a_broker_of_kafka_s_that_is_slow_is_one_that_cannot_be_reached(kafka, wires):

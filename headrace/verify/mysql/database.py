@@ -23,7 +23,7 @@ from headrace.verify.canonical import Column, SourceType
 from headrace.verify.comparison import Forms, Place, Reading, SourceTable
 from headrace.verify.mysql import canonical, side
 from headrace.verify.mysql.side import MysqlSide
-from headrace.waiting import connecting_within
+from headrace.waiting import connecting_within, hanging_up
 
 _log = logging.getLogger(__name__)
 
@@ -184,11 +184,14 @@ class MysqlDatabase:
     def query(self, statement: str, about: str) -> list[tuple[Any, ...]]:
         """Return a statement's rows; an error names the statement's purpose, never a row's values."""
         try:
-            with self._connection.cursor() as cursor:
+            with hanging_up(self._reading.answer_seconds, self._descriptor), self._connection.cursor() as cursor:
                 cursor.execute(statement)
                 return list(cursor.fetchall())
         except pymysql.MySQLError as error:
             raise side.reading(self._source, self._address, about, _number(error)) from error
+
+    def _descriptor(self) -> int:
+        return int(self._connection._sock.fileno())  # noqa: SLF001 - the driver gives its socket no other way.
 
     def _begin(self, *, placed: bool) -> None:
         if not placed:

@@ -24,6 +24,7 @@ from headrace.verify.canonical import Column, SourceType
 from headrace.verify.comparison import Forms, Place, Reading, SourceTable
 from headrace.verify.postgres import side
 from headrace.verify.postgres.side import PostgresSide
+from headrace.waiting import hanging_up
 
 _log = logging.getLogger(__name__)
 
@@ -166,7 +167,7 @@ class SourceDatabase:
     ) -> list[tuple[Any, ...]]:
         """Return a statement's rows; an error names the statement's purpose, never a row's values."""
         try:
-            with self._connection.cursor() as cursor:
+            with hanging_up(self._reading.answer_seconds, self._descriptor), self._connection.cursor() as cursor:
                 # A statement that fails is undone alone: the snapshot goes on.
                 cursor.execute("SAVEPOINT query")
                 try:
@@ -179,6 +180,9 @@ class SourceDatabase:
         except psycopg.Error as error:
             lost = self._connection.closed or error.sqlstate is None
             raise side.reading(self._source, self._address, about, None if lost else error.sqlstate) from error
+
+    def _descriptor(self) -> int:
+        return self._connection.pgconn.socket
 
 
 def _connect(

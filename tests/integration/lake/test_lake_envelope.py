@@ -1,6 +1,7 @@
 """The envelope's fields beside a record: the same from its end as from its JSON, for all that edges and others write."""
 
 import json
+import random
 from datetime import UTC, datetime
 
 import pytest
@@ -14,6 +15,7 @@ from edge.postgres import envelope as debezium
 from edge.postgres import envelope as postgres
 from edge.records.envelope import END, LAST_END
 from spark_jobs.bronze import avro_records, envelope
+from tests.hostile.spoiling import json_of, spoil, spoil_bytes
 
 POSITION = "692010c0/0000000001a00000/00000003"
 STAMP = 1769850900250
@@ -201,6 +203,22 @@ def test_s3_s4_what_is_no_record_and_what_is_another_sources_is_divided_from_the
     with pytest.raises(PySparkException) as refused:
         envelope.rows(records, {0: ("a/b",)}).collect()
     assert envelope.is_refused(refused.value)
+
+
+def test_s3_s4_of_what_is_spoiled_inside_an_envelope_each_is_a_row_or_is_divided_from_the_rest(kafka_records):
+    """As `make fuzz` spoils, in one job: of each run by another seed."""
+    seed = random.SystemRandom().getrandbits(32)
+    print(f"seed {seed}")
+    chance, valid = random.Random(seed), [*EDGES.values(), *OF_DEBEZIUM.values(), *OTHERS.values()]
+    values = []
+    for _ in range(3000):
+        good = chance.choice(valid) or b"null"
+        values.append(spoil_bytes(good, chance) if chance.random() < 0.5 else json_of(spoil(json.loads(good), chance)))
+    rows, apart = envelope.divided(kafka_records(values), {0: (WHOLE["source"]["name"],)})
+    offsets = [{row["offset"] for row in each.collect()} for each in (rows, apart)]
+    assert offsets[0] & offsets[1] == set()
+    assert offsets[0] | offsets[1] == set(range(len(values)))
+    assert all(offsets)
 
 
 def test_s4_a_key_in_avro_beside_a_value_in_json_is_refused_and_a_tombstone_in_avro_waits_for_its_schema(kafka_records):

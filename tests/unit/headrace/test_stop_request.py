@@ -1,9 +1,15 @@
 """A process that is told to stop while it waits for that stops: no lock of its own keeps it."""
 
+import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import bridge
+import edge
+import headrace
+import spark_jobs
 from headrace.waiting import StopRequest
 
 #: A signal at each moment of a wait, thousands of times: with threading.Event this hangs within a second.
@@ -34,3 +40,20 @@ def test_a_wait_ends_when_its_time_is_over_or_the_request_is_made():
     began = time.monotonic()
     assert stop.wait(60)
     assert time.monotonic() - began < 30
+
+
+#: A handler of signals that makes a request, and what its name is bound to.
+_HANDLER = re.compile(r"signal\.signal\([^\n]*?(\w+)\.set\(\)")
+
+
+def test_what_a_handler_of_signals_sets_has_no_lock():
+    """The rule behind it: `threading.Event` in any part's handler would bring the hang back."""
+    handlers = 0
+    for package in (headrace, bridge, edge, spark_jobs):
+        for path in Path(package.__file__).parent.rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            for name in _HANDLER.findall(text):
+                handlers += 1
+                assert not re.search(rf"\b{name}\s*(:[^=\n]*)?=\s*(threading\.)?(Event|Condition|Lock)\(", text), path
+                assert "StopRequest" in text, path
+    assert handlers >= 3

@@ -3,6 +3,7 @@
 import http.server
 import threading
 
+import msgspec
 import pytest
 
 from headrace.errors import ConfigurationError
@@ -39,14 +40,15 @@ def edge(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def stranger():
-    """Yield the address of a server that answers something else."""
+def stranger(request):
+    """Yield the address of a server that answers something else, or what the test names."""
+    body = getattr(request, "param", b"hello")
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(b"hello")
+            self.wfile.write(body)
 
         def log_message(self, *_):
             pass
@@ -116,6 +118,16 @@ def test_of_bridges_that_share_sources_what_a_sender_had_refused_is_added():
 
 
 def test_an_answer_of_something_else_is_not_taken_for_one(edge, stranger):
+    answer = command.fetch(edge(), (stranger,))
+    assert not answer.running
+    assert "is no part of Headrace" in answer.reason
+
+
+@pytest.mark.parametrize("stranger", [msgspec.json.encode(Answer(part="bridge", running=True))], indirect=True)
+def test_an_answer_that_is_too_large_is_not_read_whole(edge, stranger, monkeypatch):
+    """S8: whoever answers at the address could have a console keep any number of bytes."""
+    assert command.fetch(edge(), (stranger,)).running
+    monkeypatch.setattr(command, "_LARGEST_ANSWER", 20)
     answer = command.fetch(edge(), (stranger,))
     assert not answer.running
     assert "is no part of Headrace" in answer.reason

@@ -81,7 +81,7 @@ def test_an_edge_that_is_never_done_is_given_up(monkeypatch):
 
 
 def test_an_edge_that_names_tables_without_end_is_given_up(monkeypatch):
-    monkeypatch.setattr(sources, "_MOST_COLUMNS", 10)
+    monkeypatch.setattr(sources, "_MOST_NAMES", 10)
     table = {"schema": "a", "name": "b", "columns": {"id": {"name": "int4"}}, "key": ["id"]}
     page = Reply(state="done", result={"tables": [table], "total": 1 << 40})
     context, _ = opened(OPENED, *[page] * 10)
