@@ -30,7 +30,7 @@ from spark_jobs.kafka import topics
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.query import overlay_databases, published_tables, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
-from spark_jobs.silver import batch_profile, commit, expectations, rebuild, scd2, table_load, table_task
+from spark_jobs.silver import batch_profile, commit, expectations, rebuild, scd2, source_order, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.load import SilverReport
 from spark_jobs.silver.tables_load import OnProgress
@@ -245,7 +245,7 @@ def of_silver(
 
 def _take_in_order(spark: SparkSession, lake: LakeFile, before: Published) -> Published:
     """Return what is published with all of sources whose order was not known: who asks for a replay knows that it is there."""
-    sources = [source for source, why in before.held.items() if why == batch_profile.DISORDERED]
+    sources = [source for source, why in before.held.items() if why == source_order.DISORDERED]
     if not sources:
         return before
     path = bronze.table_path(lake, before.stream)

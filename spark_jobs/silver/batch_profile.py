@@ -7,7 +7,6 @@ tables have topics of their own, a transaction counts as whole up to where all t
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import CorruptInput
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
+from spark_jobs.silver import source_order
 from spark_jobs.silver.profiles import BatchProfile, Beyond, Reached, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.state.published import Positions
@@ -44,7 +44,7 @@ def profile(
     """
     groups = _groups(bronze, low, committed, late=applied is not None)
     new = [row for row in groups if row["new"]]
-    disordered = find_disordered(bronze, groups, applied or {}) if upto is None else set()
+    disordered = source_order.find_disordered(bronze, groups, applied or {}) if upto is None else set()
     profiles = [_seen(row) for row in _joined(new) if row["changes"]]
     sources, described = _sources(new), sum(row["schemas"] for row in new)
     moving = {name: source for name, source in sources.items() if name not in disordered}
@@ -59,7 +59,7 @@ def profile(
     for name in disordered:
         # Of some there is nothing but what came too late.
         rest = beyond.get(name, Beyond(changes=0, upto=ends.get(name, "")))
-        beyond[name] = replace(rest, problem=DISORDERED)
+        beyond[name] = replace(rest, problem=source_order.DISORDERED)
     times = {
         name: source.last_ms
         for name, source in sources.items()
@@ -167,62 +167,6 @@ def _groups(
         .collect()
     )
     return [row.asDict() for row in rows]
-
-
-#: Why nothing of a source is shown that came since.
-DISORDERED = (
-    "its records are in several partitions at once, so their order is not known. Other sources go on. Let it own one partition "
-    "of its stream in the bridge's file; once it does, and all that it wrote is loaded into bronze, run 'headrace lake replay "
-    "STREAM', which takes it in the order of its positions."
-)
-
-
-def find_disordered(
-    bronze: DataFrame, groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]
-) -> set[str]:
-    """Return the sources whose partitions overlap in their positions, or which have changes before others' that were applied.
-
-    A source that was moved to another partition has all that is in the former one before all that is in the new one. What was
-    applied of a partition, or taken by a replay, is judged no more.
-    """
-    suspects = find_suspects(groups, applied)
-    known = sorted(suspects & applied.keys())
-    if not known:
-        return suspects
-    # From here on by the rows that are beyond what is known of their own partition.
-    beyond = F.lit(True)
-    for source in known:
-        for partition, upto in sorted(applied[source].items()):
-            own = (F.col("source") == source) & (F.col("partition") == int(partition))
-            beyond &= ~own | (F.col("position") > upto)
-    changes = bronze.filter(F.col("source").isin(*known) & F.col("op").isNotNull() & F.col("position").isNotNull())
-    rows = changes.filter(beyond).groupBy("source", "partition").agg(F.min("position"), F.max("position")).collect()
-    ranges: dict[str, list[tuple[str, str]]] = {}
-    for source, _, first, final in rows:
-        ranges.setdefault(source, []).append((first, final))
-    last = {source: max(applied[source].values(), default="") for source in known}
-    return (suspects - set(known)) | {s for s, of_source in ranges.items() if overlap([("", last[s]), *of_source])}
-
-
-def overlap(ranges: Sequence[tuple[str, str]]) -> bool:
-    """Whether ranges of positions, each with its first and last one, have something in common."""
-    return any(following[0] <= former[1] for former, following in pairwise(sorted(ranges)))
-
-
-def find_suspects(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]) -> set[str]:
-    """Return the sources that may be out of order, all that are among them, by what each has in each partition."""
-    ranges: dict[str, dict[int, tuple[str, str]]] = {}
-    suspects = set()
-    for row in groups:
-        if not row["changes"]:
-            continue
-        source, partition = row["source"], row["partition"]
-        if row["new"]:
-            first, final = ranges.setdefault(source, {}).get(partition, (row["first"], row["final"]))
-            ranges[source][partition] = min(first, row["first"]), max(final, row["final"])
-        elif source in applied and row["final"] > applied[source].get(str(partition), ""):
-            suspects.add(source)
-    return suspects | {source for source, of_source in ranges.items() if overlap(list(of_source.values()))}
 
 
 def take_in_order(

@@ -1,9 +1,9 @@
 """Partitions of a source: several are fine as long as one has all that is before the other (L39)."""
 
-from spark_jobs.silver import batch_profile
+from spark_jobs.silver import batch_profile, source_order
 from spark_jobs.silver.profiles import TableProfile, Truncate
 
-suspects = batch_profile.find_suspects
+suspects = source_order.find_suspects
 J, L = "jakarta/bank", "london/bank"
 
 

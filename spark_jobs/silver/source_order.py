@@ -1,0 +1,68 @@
+"""Whether a source's records are in order, where they are in several partitions.
+
+A source that was moved to another partition has all that is in the former one before all that is in the new one. Where its partitions
+overlap in their positions, or one has something before what was applied of another, more of it may come late, and be skipped:
+nothing of it is shown then, until an operator who knows that all of it is there has it replayed by its positions. Called for each
+range of bronze that a load reads.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
+
+#: Why nothing of a source is shown that came since.
+DISORDERED = (
+    "its records are in several partitions at once, so their order is not known. Other sources go on. Let it own one partition "
+    "of its stream in the bridge's file; once it does, and all that it wrote is loaded into bronze, run 'headrace lake replay "
+    "STREAM', which takes it in the order of its positions."
+)
+
+
+def find_disordered(
+    bronze: DataFrame, groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]
+) -> set[str]:
+    """Return the sources whose partitions overlap in their positions, or which have changes before others' that were applied.
+
+    What was applied of a partition, or taken by a replay, is judged no more.
+    """
+    suspects = find_suspects(groups, applied)
+    known = sorted(suspects & applied.keys())
+    if not known:
+        return suspects
+    # From here on by the rows that are beyond what is known of their own partition.
+    beyond = F.lit(True)
+    for source in known:
+        for partition, upto in sorted(applied[source].items()):
+            own = (F.col("source") == source) & (F.col("partition") == int(partition))
+            beyond &= ~own | (F.col("position") > upto)
+    changes = bronze.filter(F.col("source").isin(*known) & F.col("op").isNotNull() & F.col("position").isNotNull())
+    rows = changes.filter(beyond).groupBy("source", "partition").agg(F.min("position"), F.max("position")).collect()
+    ranges: dict[str, list[tuple[str, str]]] = {}
+    for source, _, first, final in rows:
+        ranges.setdefault(source, []).append((first, final))
+    last = {source: max(applied[source].values(), default="") for source in known}
+    return (suspects - set(known)) | {s for s, of_source in ranges.items() if overlap([("", last[s]), *of_source])}
+
+
+def overlap(ranges: Sequence[tuple[str, str]]) -> bool:
+    """Whether ranges of positions, each with its first and last one, have something in common."""
+    return any(following[0] <= former[1] for former, following in pairwise(sorted(ranges)))
+
+
+def find_suspects(groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the sources that may be out of order, all that are among them, by what each has in each partition."""
+    ranges: dict[str, dict[int, tuple[str, str]]] = {}
+    suspects = set()
+    for row in groups:
+        if not row["changes"]:
+            continue
+        source, partition = row["source"], row["partition"]
+        if row["new"]:
+            first, final = ranges.setdefault(source, {}).get(partition, (row["first"], row["final"]))
+            ranges[source][partition] = min(first, row["first"]), max(final, row["final"])
+        elif source in applied and row["final"] > applied[source].get(str(partition), ""):
+            suspects.add(source)
+    return suspects | {source for source, of_source in ranges.items() if overlap(list(of_source.values()))}
