@@ -1,9 +1,9 @@
 """Whether a source's records are in order, where they are in several partitions.
 
-A source that was moved to another partition has all that is in the former one before all that is in the new one. Where its partitions
-overlap in their positions, or one has something before what was applied of another, more of it may come late, and be skipped:
-nothing of it is shown then, until an operator who knows that all of it is there has it replayed by its positions. Called for each
-range of bronze that a load reads.
+A source that was moved to another partition has all that is in the former one before all that is in the new one. Where its
+partitions overlap in their positions, or one has something before what was applied of another, more may come late, and be
+skipped: nothing of it is shown then, until an operator who knows that all of it is there has it replayed by its positions. Called
+for each range of bronze that a load reads.
 """
 
 from collections.abc import Mapping, Sequence
