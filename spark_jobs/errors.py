@@ -116,7 +116,7 @@ def explain(error: Exception, doing: str) -> ReplicationError:
         return ConfigurationError(refusal[1] or refusal[2])
     if storage_error := _of_storage(error, text, doing):
         return storage_error
-    if _OF_VALUES.fullmatch(name := _name(error)):
+    if doing.startswith("silver ") and _OF_VALUES.fullmatch(name := _name(error)):
         return CorruptInput(
             f"{doing}: a value is beyond what its type or form can be computed with ({name})",
             hint="It would be so again. Correct the row at its source, then copy the table again.",

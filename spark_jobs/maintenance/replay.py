@@ -32,12 +32,13 @@ from spark_jobs.query import overlay_databases, published_tables, snapshot
 from spark_jobs.query.snapshot import StreamSnapshot
 from spark_jobs.silver import batch_profile, commit, expectations, rebuild, scd2, source_order, table_load, table_task
 from spark_jobs.silver import merge as write
-from spark_jobs.silver.load import SilverReport
+from spark_jobs.silver.load import SilverReport, wait_for_topics
 from spark_jobs.silver.tables_load import OnProgress
 from spark_jobs.silver.types import Incompatible
-from spark_jobs.state import delta_log, offsets, publication, published
+from spark_jobs.state import delta_log, names, offsets, publication, published
 from spark_jobs.state.offsets import Held, Progress
 from spark_jobs.state.published import Positions, Published, Table
+from spark_jobs.state.published_rows import NEW
 
 
 def of_bronze(spark: SparkSession, lake: LakeFile, stream: str, since: str | None) -> BronzeReport:
@@ -199,12 +200,12 @@ def of_silver(
         before = published.known_versions(spark, bronze_path, published_tables.positions(spark, lake, stream))
         nothing = Published(stream=stream, dropped=before.dropped, bronze_removed=before.bronze_removed)
         base = nothing if since is None else _base(spark, lake, stream, since)
-        taken = _take_in_order(spark, lake, before)
+        taken = _take_in_order(spark, lake, before, base)
         at = snapshot.moment(spark, lake, base, taken.positions)
         assert at is not None, "what is published came from bronze"
         published.refuse_lacking(increment.rows(spark, bronze_path, None, at.version), before)
         aside = f"{storage.scratch_root(lake)}/{storage.new_scratch_name()}"
-        tables = dict(before.tables)
+        tables, failed = dict(before.tables), dict[str, str]()
         context = table_task.LoadContext(
             stream=stream,
             bronze=bronze_path,
@@ -212,19 +213,30 @@ def of_silver(
             load=before.load + 1,
             removed=before.bronze_removed,
         )
+        former = [(state.stream, name) for state in published.latest_of_all(spark, lake) for name in state.tables]
+        names.record(spark, lake, former, [(stream, name) for name in at.tables()])
         try:
-            for done, name in enumerate(at.tables(), 1):
+            # Those first that may fail again: what is overwritten ahead of that waits for the next replay.
+            stopped = {name for name, table in before.tables.items() if table.problem is not None}
+            for done, name in enumerate(sorted(at.tables(), key=lambda name: name not in stopped), 1):
                 table = before.tables.get(name, Table(table=name))
                 try:
                     tables[name] = _table(spark.newSession(), lake, context, at, table, f"{aside}/{uuid.uuid4().hex}")
                 except (NeedsOperator, CorruptInput) as error:
-                    problem = f"{error.message} {error.hint}".strip()
+                    if before.disordered - taken.disordered:
+                        # Later it would go on behind what came late.
+                        raise
+                    failed[name] = f"{error.message} {error.hint}".strip()
                     # Of one without some sources the others go on.
-                    tables[name] = replace(table, changes=0, problem=table.problem if table.held_back else problem)
+                    problem = table.problem if table.held_back else failed[name]
+                    tables[name] = replace(table, changes=0, problem=problem)
                 if on_progress:
                     on_progress(done, len(at.tables()))
         finally:
             storage.delete(spark, aside)
+        if before.disordered - taken.disordered:
+            # What was published before is without what came late: no state of then is begun with.
+            tables = {name: replace(table, since=NEW) for name, table in tables.items()}
         after = replace(
             taken,
             load=context.load,
@@ -238,21 +250,32 @@ def of_silver(
         load=after.load,
         ranges={source: (base.positions.get(source, ""), cut) for source, cut in taken.positions.items()},
         changes={name: table.changes for name, table in tables.items() if table.changes},
-        problems={name: table.problem for name, table in tables.items() if table.problem is not None},
+        problems={name: table.problem for name, table in tables.items() if table.problem is not None} | failed,
+        held=after.held,
         seconds=monotonic() - began,
     )
 
 
-def _take_in_order(spark: SparkSession, lake: LakeFile, before: Published) -> Published:
-    """Return what is published with all of sources whose order was not known: who asks for a replay knows that it is there."""
-    sources = [source for source, why in before.held.items() if why == source_order.DISORDERED]
-    if not sources:
-        return before
+def _take_in_order(spark: SparkSession, lake: LakeFile, before: Published, base: Published) -> Published:
+    """Return what is published with all of sources whose order was not known: who asks for a replay knows that it is there.
+
+    Raises NeedsOperator where the `base` that the replay begins with is not before all that came since.
+    """
     path = bronze.table_path(lake, before.stream)
     version = delta_log.version(spark, path)
-    reached = bronze.reach(spark, lake, before.stream, version)
-    rows = increment.rows(spark, path, None, version)
+    reached, rows = bronze.reach(spark, lake, before.stream, version), increment.rows(spark, path, None, version)
+    sources = before.disordered
+    if not sources:
+        return before
+    reached, waiting = wait_for_topics(spark, lake, before, rows, reached, version)
+    sources -= waiting.keys()
     whole, partitions, ends = batch_profile.take_in_order(rows, sources, reached)
+    for source, first in source_order.find_first(rows, {s: before.partitions.get(s, {}) for s in sources}).items():
+        if base.positions.get(source, "") >= first:
+            raise NeedsOperator(
+                f"what came of {source} while it was held begins at position {first}, and this replay would begin behind that",
+                hint=f"Name an earlier point, such as --from {source}={first}; or do all of it again, without --from.",
+            )
     positions = before.positions | {s: max(p, before.positions.get(s, "")) for s, p in whole.items()}
     unfinished = {source: rest for source, rest in before.unfinished.items() if source not in sources}
     for source, end in ends.items():
@@ -297,7 +320,7 @@ def _table(
     finally:
         snapshot.forget(spark, scratch)
     return replace(
-        replace(table, held_back=task.published.held_back).as_going_on(),
+        replace(table, held_back=task.published.held_back, copying=task.published.copying).as_going_on(),
         version=version,
         changes=sum(profile.changes for profile in task.seen),
         positions=task.high,

@@ -120,8 +120,7 @@ def moment(
         raw = increment.rows(spark, path, since, version)
     try:
         committed = bronze.reach(spark, lake, base.stream, version)
-        applied = held_back.known_partitions(base, since) if base.held else None
-        new = batch_profile.profile(raw, base.positions, upto, committed=committed, applied=applied).without(
+        new = batch_profile.profile(raw, base.positions, upto, committed=committed, held=base.held).without(
             base.dropped
         )
     except Exception:

@@ -34,20 +34,22 @@ def profile(
     *,
     committed: Mapping[str, str] | None = None,
     applied: Mapping[str, Mapping[str, str]] | None = None,
+    held: Collection[str] = (),
 ) -> BatchProfile:
     """Return what there is to apply: up to the given high watermarks, else up to each source's last whole transaction.
 
     `committed` is the position up to which all of each source is in bronze, where that is not all that is there. `applied` is
     up to which position each partition of a source was applied: given where all rows came lately, so none may be before that.
 
-    Of a source whose partitions are not in order nothing is shown, unless high watermarks are given.
+    Of a source whose partitions are not in order, or that is `held`, nothing is shown, unless high watermarks are given.
     """
     groups = _groups(bronze, low, committed, late=applied is not None)
     new = [row for row in groups if row["new"]]
     disordered = source_order.find_disordered(bronze, groups, applied or {}) if upto is None else set()
+    stay = disordered | set(held) if upto is None else set()
     profiles = [_seen(row) for row in _joined(new) if row["changes"]]
     sources, described = _sources(new), sum(row["schemas"] for row in new)
-    moving = {name: source for name, source in sources.items() if name not in disordered}
+    moving = {name: source for name, source in sources.items() if name not in stay}
     ends = high_watermarks(moving, low) if upto is None else dict(upto)
     seen, waiting = split(bronze, profiles, low, ends)
     # A schema record may be there ahead of its change.
@@ -56,10 +58,10 @@ def profile(
         for name, source in sources.items()
         if source.final > ends.get(name, "")
     }
-    for name in disordered:
+    for name in stay:
         # Of some there is nothing but what came too late.
         rest = beyond.get(name, Beyond(changes=0, upto=ends.get(name, "")))
-        beyond[name] = replace(rest, problem=source_order.DISORDERED)
+        beyond[name] = replace(rest, problem=source_order.PROBLEM)
     times = {
         name: source.last_ms
         for name, source in sources.items()
@@ -68,9 +70,10 @@ def profile(
     records = schemas(bronze, low, ends, repeated=described > _MANY_RECORDS) if described else []
     partitions: dict[str, dict[str, str]] = {}
     for row in new:
-        if row["needed"] and row["source"] not in disordered and (end := ends.get(row["source"])):
+        # A schema record has the position of its change, which may come later.
+        if row["final"] and row["source"] not in stay and (end := ends.get(row["source"])):
             of_source = partitions.setdefault(row["source"], {})
-            last = min(row["needed"], end)
+            last = min(row["final"], end)
             of_source[str(row["partition"])] = max(last, of_source.get(str(row["partition"]), ""))
     return BatchProfile(high=ends, seen=seen, committed_ms=times, beyond=beyond, records=records, partitions=partitions)
 
@@ -177,9 +180,9 @@ def take_in_order(
     reached = _sources(rows)
     partitions: dict[str, dict[str, str]] = {}
     for row in rows:
-        if row["needed"]:
+        if row["final"]:
             of_source = partitions.setdefault(row["source"], {})
-            of_source[str(row["partition"])] = max(row["needed"], of_source.get(str(row["partition"]), ""))
+            of_source[str(row["partition"])] = max(row["final"], of_source.get(str(row["partition"]), ""))
     return high_watermarks(reached, {}), partitions, {name: source.final for name, source in reached.items()}
 
 

@@ -120,7 +120,9 @@ def digest_settings(lake: LakeFile, stream: str) -> str:
 
 def unpublished_since(state: Published, sources: Iterable[str] | None = None) -> Since | None:
     """Return the point in bronze after which all came that is not published: of some sources, or all, what is unfinished too."""
-    back = state.unfinished if sources is None else {name: state.unfinished[name] for name in sources}
+    # One that only a replay lets go on is read by that.
+    chosen = set(state.unfinished if sources is None else sources) - state.disordered
+    back = {name: state.unfinished[name] for name in chosen}
     return Since.of(state.bronze_done, {source: waiting.after for source, waiting in back.items()})
 
 
@@ -133,7 +135,7 @@ def choose_since(
     """
     if before.bronze_done is None or not increment.is_readable_after(spark, path, before.bronze_done):
         return None
-    if not before.unfinished or reached is not None:
+    if not before.unfinished.keys() - before.disordered or reached is not None:
         return unpublished_since(before)
     return unpublished_since(
         before, increment.ended(increment.rows(spark, path, unpublished_since(before, ()), version), before.unfinished)
@@ -145,13 +147,6 @@ def unpublished_after(state: Published) -> int | None:
     if state.bronze_done is None:
         return None
     return min([state.bronze_done, *(waiting.after for waiting in state.unfinished.values())])
-
-
-def known_partitions(state: Published, since: Since | None) -> dict[str, dict[str, str]] | None:
-    """Return what is known of the partitions of sources where bronze is read after a point: of held ones, where all of it is."""
-    if since is not None:
-        return state.partitions
-    return {source: state.partitions[source] for source in state.held if source in state.partitions} or None
 
 
 def unfinished_changes(state: Published, since: Since | None) -> int:

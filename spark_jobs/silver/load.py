@@ -147,8 +147,10 @@ def _load_part(
                 # All tables read these rows.
                 raw = persist(raw.coalesce(1))
             committed, waiting = wait_for_topics(spark, lake, before, raw, committed, version)
-            applied = held_back.known_partitions(before, since)
-            new = batch_profile.profile(raw, before.positions, committed=committed, applied=applied).holding(waiting)
+            applied = before.partitions if since is not None else None
+            new = batch_profile.profile(
+                raw, before.positions, committed=committed, applied=applied, held=before.disordered
+            ).holding(waiting)
             if passed_over := new.tables() & before.dropped.keys():
                 _log.info(
                     "stream %s: records of %s are in bronze alone, since the table was dropped from the lake",
@@ -167,7 +169,9 @@ def _load_part(
                 load=before.load + 1,
                 rest=held_back.unpublished_after(before),
                 first=not before.load,
-                held_sources=frozenset(source for source, rest in new.beyond.items() if rest.problem is not None),
+                held_sources=frozenset(
+                    before.disordered | {s for s, rest in new.beyond.items() if rest.problem is not None}
+                ),
                 removed=before.bronze_removed,
                 held=held,
             )

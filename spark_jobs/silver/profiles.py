@@ -214,9 +214,9 @@ class BatchProfile:
     def holding(self, problems: Mapping[str, str]) -> "BatchProfile":
         """Return what is there with why sources that it ends ahead of something go no further."""
         held = {
-            source: replace(self.beyond[source], problem=problems[source])
-            for source in problems
-            if source in self.beyond
+            source: replace(self.beyond[source], problem=why)
+            for source, why in problems.items()
+            if source in self.beyond and self.beyond[source].problem is None
         }
         return replace(self, beyond=self.beyond | held)
 

@@ -97,7 +97,7 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
 def _held_back(spark: SparkSession, context: LoadContext, before: Published, name: str) -> list[dict[str, HeldBack]]:
     """Return without which sources to build a table: none; or, where others made a copy since they are held back, the rest."""
     held = before.tables[name].held_back
-    if not held:
+    if not held or before.tables[name].history is not None:
         return [{}]
     rows = context.rows(spark, None).filter(F.col("table") == name)
     seen = batch_profile.profile(rows, {}, before.positions).seen

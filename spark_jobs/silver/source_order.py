@@ -13,11 +13,13 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
+from spark_jobs.state.published_rows import DISORDERED
+
 #: Why nothing of a source is shown that came since.
-DISORDERED = (
-    "its records are in several partitions at once, so their order is not known. Other sources go on. Let it own one partition "
-    "of its stream in the bridge's file; once it does, and all that it wrote is loaded into bronze, run 'headrace lake replay "
-    "STREAM', which takes it in the order of its positions."
+PROBLEM = (
+    f"{DISORDERED}, so their order is not known. Other sources go on. Let it own one partition of its stream in the bridge's "
+    "file; once it does, and all that it wrote is loaded into bronze, run 'headrace lake replay STREAM', which takes it in the "
+    "order of its positions"
 )
 
 
@@ -33,18 +35,30 @@ def find_disordered(
     if not known:
         return suspects
     # From here on by the rows that are beyond what is known of their own partition.
-    beyond = F.lit(True)
-    for source in known:
-        for partition, upto in sorted(applied[source].items()):
-            own = (F.col("source") == source) & (F.col("partition") == int(partition))
-            beyond &= ~own | (F.col("position") > upto)
-    changes = bronze.filter(F.col("source").isin(*known) & F.col("op").isNotNull() & F.col("position").isNotNull())
-    rows = changes.filter(beyond).groupBy("source", "partition").agg(F.min("position"), F.max("position")).collect()
+    changes = _beyond(bronze, {source: applied[source] for source in known})
+    rows = changes.groupBy("source", "partition").agg(F.min("position"), F.max("position")).collect()
     ranges: dict[str, list[tuple[str, str]]] = {}
     for source, _, first, final in rows:
         ranges.setdefault(source, []).append((first, final))
     last = {source: max(applied[source].values(), default="") for source in known}
     return (suspects - set(known)) | {s for s, of_source in ranges.items() if overlap([("", last[s]), *of_source])}
+
+
+def find_first(bronze: DataFrame, applied: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the first position of each source that is beyond what was applied of its own partition."""
+    rows = _beyond(bronze, applied).groupBy("source").agg(F.min("position").alias("first")).collect() if applied else []
+    return {row["source"]: row["first"] for row in rows}
+
+
+def _beyond(bronze: DataFrame, applied: Mapping[str, Mapping[str, str]]) -> DataFrame:
+    """Return the changes of sources that are beyond what was applied of their own partition."""
+    beyond = F.lit(True)
+    for source, of_source in sorted(applied.items()):
+        for partition, upto in sorted(of_source.items()):
+            own = (F.col("source") == source) & (F.col("partition") == int(partition))
+            beyond &= ~own | (F.col("position") > upto)
+    changes = bronze.filter(F.col("source").isin(*applied) & F.col("op").isNotNull() & F.col("position").isNotNull())
+    return changes.filter(beyond)
 
 
 def overlap(ranges: Sequence[tuple[str, str]]) -> bool:

@@ -71,6 +71,8 @@ class HeldBack:
     schema: str = ""
 
 
+#: What the problem of a source begins with whose order is not known.
+DISORDERED = "its records are in several partitions at once"
 #: The state of a table that was dropped from the lake.
 DROPPED = "dropped"
 #: In place of the number of the load that publishes a table whose folder it has made.
@@ -179,6 +181,11 @@ class Published:
     def held(self) -> dict[str, str]:
         """Why sources go no further until somebody acts, by source."""
         return {source: rest.problem for source, rest in self.unfinished.items() if rest.problem is not None}
+
+    @property
+    def disordered(self) -> set[str]:
+        """Sources whose order is not known: only a replay lets them go on."""
+        return {source for source, why in self.held.items() if why.startswith(DISORDERED)}
 
 
 def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] = ()) -> list[dict[str, Any]]:

@@ -109,6 +109,9 @@ def test_a_source_that_is_out_of_order_is_held_alone_until_a_replay_takes_it_by_
     jakarta.waiting = late
     assert list(lake.load().held) == [J]
     assert (J, 9) in lake.rows("id")
+    # which a replay from behind it would not have
+    with pytest.raises(NeedsOperator, match=f"of {J} while it was held begins at position"):
+        replay.of_silver(spark, lake.file, "bank", published.latest(spark, lake.file, "bank").positions)
     # whatever happens to bronze, and to the versions that are known of it
     shutil.rmtree(Path(bronze.table_path(lake.file, "bank")))
     jakarta.commit(jakarta.insert(id=10, name="a", balance="1.00"))
