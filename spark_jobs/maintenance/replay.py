@@ -308,9 +308,9 @@ def _table(
     """Overwrite one table; return its state. The session is this table's own."""
     task = snapshot.task_of(spark, lake, at, table.table)
     if not at.base.load:
-        return _from_bronze(
-            spark, context, replace(task, published=replace(table, schemas={}, positions={}, held_back={}))
-        )
+        # Of the table as it is published nothing is kept, not even what it waits for.
+        anew = replace(table, schemas={}, positions={}, held_back={}, copying=task.published.copying, bronze_after=None)
+        return _from_bronze(spark, context, replace(task, published=anew))
     try:
         base = table_load.read_base(spark, context, replace(task, published=table), overwrites=True)
         rows = spark.sql(snapshot.sql(spark, lake, at, table.table, scratch))

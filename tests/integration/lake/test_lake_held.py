@@ -122,6 +122,30 @@ def test_a_source_that_is_out_of_order_is_held_alone_until_a_replay_takes_it_by_
     assert [row for row in lake.rows("id") if row in {(J, 8), (J, 10)}] == []
 
 
+def test_a_copy_that_a_replay_takes_to_its_end_is_under_way_no_more(spark, logged_lake):
+    # given a source that is copied
+    lake, jakarta, london = shared(logged_lake)
+    jakarta.commit(jakarta.copy_begins(), jakarta.truncate())
+    lake.load()
+    assert list(table(lake).copying) == [J]
+    # when it is out of order, and its copy ends
+    parts = []
+    for number, partition in ((1, 0), (2, 7), (3, 0)):
+        jakarta.commit(jakarta.read(id=number, name="new", balance="1.00"))
+        parts += moved(jakarta, partition)
+    jakarta.commit(jakarta.copy_ends())
+    jakarta.waiting = [*parts, *jakarta.waiting]
+    assert list(lake.load().held) == [J]
+    assert lake.rows("id", "name") == [(J, 1, "a"), (L, 1, "a")]
+    # then a replay has all of it, and loads go on
+    replay.of_silver(spark, lake.file, "bank")
+    assert table(lake).copying == {}
+    london.commit(london.insert(id=2, name="a", balance="1.00"))
+    report = lake.load()
+    assert (report.changes, report.held, report.problems) == ({ACCOUNTS: 1}, {}, {})
+    assert lake.rows("id", "name") == [*((J, number, "new") for number in (1, 2, 3)), (L, 1, "a"), (L, 2, "a")]
+
+
 def test_a_table_that_a_load_brought_ahead_of_a_source_that_is_held_stops_alone(spark, logged_lake, monkeypatch):
     # given a load that died ahead of publishing
     lake, jakarta, london = shared(logged_lake)
