@@ -89,7 +89,7 @@ class KafkaProducer:
         A busy broker takes one partition after the other, and a frozen one none: both are no fault of those that still wait.
         """
         began = moved = time.monotonic()
-        taken, looked, answers = 0, False, False
+        taken, looked, answers, silent = 0, False, False, False
         slow = _SLOW_SECONDS + _SLOW_PARTITION_SECONDS * len(self._pending)
         while not self._is_flushed():
             now = time.monotonic()
@@ -112,6 +112,10 @@ class KafkaProducer:
                 )
             # Every partition may be reported while the client still waits for the broker: then none is stuck.
             answers = bool(self._pending) and self._answers()
+            if answers and silent:
+                # It was frozen until now: its partitions get their time again.
+                moved, answers = time.monotonic(), False
+            silent = bool(self._pending) and not answers and moved <= now
         return self._ends
 
     def commit(self, positions: Sequence[PositionCommit], group: GroupMetadata, seconds: float) -> None:
