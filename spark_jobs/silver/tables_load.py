@@ -64,10 +64,11 @@ def tasks(
     }
     for name, table in to_try(lake, before, lagging, new).items():
         short = {source for source in lacking if table.positions.get(source, "") < before.positions[source]}
-        if short - table.waiting.keys():
+        lost = table.version is None and name in before.tables and before.tables[name].version is not None
+        # One whose folder is lost needs them from the beginning, others up to where a source waits.
+        if short and (lost or short - table.waiting.keys()):
             continue
         own = Since.of(table.bronze_after, {})
-        lost = table.version is None and before.tables[name].version is not None
         whole = replace(before, tables={name: held_back.take_back(table, short, lost=lost)})
         task = table_task.task_of(lake, whole, name, profiled(table, own), after=own)
         by_name[name] = held_back.hold_back(task, rest=table.bronze_after)

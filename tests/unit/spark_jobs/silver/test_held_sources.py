@@ -131,3 +131,18 @@ def test_who_has_the_schema_that_most_have_is_tried_first():
     records = [record("a", other), record("l", schema), record("m", schema), record("n", None)]
     task = TableTask(table=T, path="", published=Table(table=T), high={}, seen=[], records=records)
     assert shared_tables._sources(task) == ["l", "m", "a", "n"]
+
+
+def test_a_table_whose_folder_is_lost_is_not_made_while_bronze_lacks_records_of_its_sources():
+    world = without_jakarta()
+    world.write(L, T, COPY_BEGINS)
+    load(world)
+    for source in (J, L):
+        world.write(source, "public.b", "c")
+    load(world)
+    # Bronze was put back from before any record of it.
+    del world.folders[T]
+    world.bronze = [("older", [])]
+    world.load()
+    assert T not in world.folders
+    assert world.published.tables[T].version is not None
