@@ -309,8 +309,10 @@ def _table(
     task = snapshot.task_of(spark, lake, at, table.table)
     if not at.base.load:
         # Of the table as it is published nothing is kept, not even what it waits for.
-        anew = replace(table, schemas={}, positions={}, held_back={}, copying=task.published.copying, bronze_after=None)
-        return _from_bronze(spark, context, replace(task, published=anew))
+        empty = replace(
+            table, schemas={}, positions={}, held_back={}, copying=task.published.copying, bronze_after=None
+        )
+        return _from_bronze(spark, context, replace(task, published=empty))
     try:
         base = table_load.read_base(spark, context, replace(task, published=table), overwrites=True)
         rows = spark.sql(snapshot.sql(spark, lake, at, table.table, scratch))

@@ -34,17 +34,21 @@ def profile(
     *,
     committed: Mapping[str, str] | None = None,
     applied: Mapping[str, Mapping[str, str]] | None = None,
+    all_read: bool = False,
     held: Collection[str] = (),
 ) -> BatchProfile:
     """Return what there is to apply: up to the given high watermarks, else up to each source's last whole transaction.
 
     `committed` is the position up to which all of each source is in bronze, where that is not all that is there. `applied` is
-    up to which position each partition of a source was applied: given where all rows came lately, so none may be before that.
+    up to which position each partition of a source was applied: none may be before that, unless `all_read`, where it is of a
+    partition of which that is not known.
 
     Of a source whose partitions are not in order, or that is `held`, nothing is shown, unless high watermarks are given.
     """
     groups = _groups(bronze, low, committed, late=applied is not None)
     new = [row for row in groups if row["new"]]
+    if all_read:
+        applied = source_order.fill(applied or {}, groups, low)
     disordered = source_order.find_disordered(bronze, groups, applied or {}) if upto is None else set()
     stay = disordered | set(held) if upto is None else set()
     profiles = [_seen(row) for row in _joined(new) if row["changes"]]

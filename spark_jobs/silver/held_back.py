@@ -308,9 +308,9 @@ def may_take_back(table: Table, settings: str, records: Sequence[SchemaRecord], 
 
     A schema that its source has already is no reason to read all again.
     """
-    known = {source: digest_schema(text) for source, text in table.schemas.items()}
-    known |= {source: of_source.schema for source, of_source in table.held_back.items()}
-    described = any(digest_schema(record.value) != known.get(record.source) for record in records)
+    former = {source: digest_schema(text) for source, text in table.schemas.items()}
+    former |= {source: of_source.schema for source, of_source in table.held_back.items()}
+    described = any(digest_schema(record.value) != former.get(record.source) for record in records)
     truncated = any(profile.source in table.held_back and profile.truncates for profile in seen)
     copied = any(record.mark == COPY_ENDS and record.source in table.held_back for record in records)
     lacked = any(of_source.reason == _LACKING for of_source in table.held_back.values())
@@ -318,14 +318,15 @@ def may_take_back(table: Table, settings: str, records: Sequence[SchemaRecord], 
 
 
 def digest_schema(text: str | None) -> str:
-    """Return a digest of what a schema record says of a table, wherever and whenever it says so; empty for none."""
+    """Return a digest of what has to fit of a schema record, its key and its columns in any order; empty for none."""
     if not text:
         return ""
     try:
         schema = TableSchema.parse(text)
     except CorruptInput:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    columns = [msgspec.structs.replace(column, position=0) for column in schema.columns]
+    declared = [(column.name, column.type_name, column.length, column.scale, column.form) for column in schema.columns]
+    columns = sorted(declared, key=str)
     return hashlib.blake2b(msgspec.json.encode((schema.key, columns)), digest_size=8).hexdigest()
 
 

@@ -147,9 +147,13 @@ def _load_part(
                 # All tables read these rows.
                 raw = persist(raw.coalesce(1))
             committed, waiting = wait_for_topics(spark, lake, before, raw, committed, version)
-            applied = before.partitions if since is not None else None
             new = batch_profile.profile(
-                raw, before.positions, committed=committed, applied=applied, held=before.disordered
+                raw,
+                before.positions,
+                committed=committed,
+                applied=before.partitions,
+                all_read=since is None,
+                held=before.disordered,
             ).holding(waiting)
             if passed_over := new.tables() & before.dropped.keys():
                 _log.info(

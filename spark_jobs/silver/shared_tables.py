@@ -1,10 +1,10 @@
-"""A table of several sources goes on without those with which it cannot be: whose key, types or values do not fit.
+"""A table of several sources goes on without those that do not fit it: by their key, their types or their values.
 
-No region may stop a table for the others. What is whole is tried first; where that fails, the sources are tried in halves, those
+No region may stop a table for the others. The whole is tried first. Where that fails, the sources are tried in halves, those
 whose schema most of them have first, each with all that went well before it. One that fails alone is held back: its rows stay as
-they were, at a position and with a reason that are published. It is tried again once a schema record of the table comes, of any
-source (all may have to change their key), or a truncate of its own, as with a new copy, or the lake's file changes. A table that
-would be left without a source stops, as one that a single source sends does.
+they were, at a position and with a reason that are published. It is tried again once a source describes the table otherwise (all
+may have to change their key), once it truncates or copies the table, and when the lake's file changes. A table that would be
+left without a source stops, as one that a single source sends does.
 
 Each try is an ordinary load of the table, which begins where the one before it ended. Called for each table of a load.
 """
@@ -17,9 +17,8 @@ from dataclasses import replace
 from headrace.configuration.lake import LakeFile
 from headrace.doors import place_of
 from headrace.errors import CorruptInput, ReplicationError
-from headrace.schema import TableSchema
 from spark_jobs.errors import Misfit
-from spark_jobs.silver import held_back, table_task, types
+from spark_jobs.silver import held_back, table_task
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.state.published import Positions, Table
 from spark_jobs.state.published_rows import HeldBack
@@ -42,61 +41,75 @@ def apply(
     `reached` returns the positions that its commits show, and its history's. Raises what `attempt` raised for the whole where no
     source is the reason, or none would be left.
     """
-    groups, reasons, done = [_sources(task)], dict[str, ReplicationError](), None
-    whole: Exception | None = None
-    while groups:
-        group = groups.pop(0)
-        left = [*reasons, *(source for other in groups for source in other)]
-        try:
-            done = attempt(_without(task, left, reached()) if left else task)
-        except Exception as error:
-            if not _is_of_input(error, task) or not task.is_shared:
-                raise
-            whole = whole or error
-            if len(group) == 1:
-                reasons[group[0]] = _explain(task, error)
-            else:
-                half = len(group) // 2
-                groups[:0] = [group[:half], group[half:]]
-    if whole is None:
-        assert done is not None, "the whole was tried"
-        return done
+    try:
+        return attempt(task)
+    except Exception as error:
+        if not (task.is_shared and _is_of_input(error, task)):
+            raise
+        whole = error
+    reasons = _find_misfits(task, whole, attempt, reached)
     if task.published.held_back.keys() | reasons.keys() >= task.sources:
         raise whole
-    positions = reached()
+    rest = _without(task, reasons, reached())
     try:
-        done = attempt(_without(task, reasons, positions))
+        done = attempt(rest)
     except (Misfit, CorruptInput):
         raise whole from None
-    limited = _without(task, reasons, positions)
+    schemas = table_task.newest_schemas(task)
     held = task.published.held_back | {
         source: HeldBack(
-            at=limited.high.get(source, ""),
-            reason=f"{error.message} {error.hint}".strip()[:_MOST],
-            schema=held_back.digest_schema(table_task.newest_schemas(task).get(source)),
+            at=rest.high.get(source, ""), reason=reason[:_MOST], schema=held_back.digest_schema(schemas.get(source))
         )
-        for source, error in reasons.items()
+        for source, reason in reasons.items()
     }
     # What is known of where a stopped table goes on holds for these sources.
     stopped = held_back.stop_table(lake, context, task, "")
     return replace(done, held_back=held, settings=stopped.settings, bronze_after=stopped.bronze_after).as_going_on()
 
 
+def _find_misfits(
+    task: TableTask, whole: Exception, attempt: Callable[[TableTask], Table], reached: Callable[[], Positions]
+) -> dict[str, str]:
+    """Return the sources that fail alone, once all others are in, and what they fail with; `whole` is what all failed with."""
+    reasons: dict[str, str] = {}
+    groups = _halves(_sources(task)) or [_sources(task)]
+    while groups:
+        group = groups.pop(0)
+        left = [*reasons, *(source for other in groups for source in other)]
+        error: Exception | None = whole
+        if left:
+            error = _try(task, _without(task, left, reached()), attempt)
+        if error is None:
+            continue
+        if halves := _halves(group):
+            groups = [*halves, *groups]
+        else:
+            reasons[group[0]] = _explain(task, error)
+    return reasons
+
+
+def _try(task: TableTask, part: TableTask, attempt: Callable[[TableTask], Table]) -> Exception | None:
+    """Return what a part of the work fails with for what a source sent; None where it goes well."""
+    try:
+        attempt(part)
+    except Exception as error:
+        if not _is_of_input(error, task):
+            raise
+        return error
+    return None
+
+
+def _halves(sources: list[str]) -> list[list[str]]:
+    half = len(sources) // 2
+    return [sources[:half], sources[half:]] if half else []
+
+
 def _sources(task: TableTask) -> list[str]:
     """Return the sources of which there is something to do, those first that have the schema which most of the table's have."""
-    schemas = {source: TableSchema.parse(text) for source, text in task.published.schemas.items()}
-    newest = schemas | {record.source: record.schema for record in task.records}
-    forms = {source: _form(schema) for source, schema in newest.items()}
-    alike = Counter(forms.values())
+    schemas = {source: held_back.digest_schema(text) for source, text in table_task.newest_schemas(task).items()}
+    alike = Counter(schemas.values())
     sources = {profile.source for profile in task.seen} | {record.source for record in task.records}
-    return sorted(sources, key=lambda source: (-alike[forms.get(source)], source))
-
-
-def _form(schema: TableSchema | None) -> tuple[tuple[str, ...], frozenset[tuple[str, str]]] | None:
-    """Return what has to fit of a schema; None of a record that is none."""
-    if schema is None:
-        return None
-    return tuple(schema.key), frozenset((column.name, types.of(column).simpleString()) for column in schema.columns)
+    return sorted(sources, key=lambda source: (-alike[schemas.get(source, "")], source))
 
 
 def _without(task: TableTask, sources: Collection[str], reached: Positions) -> TableTask:
@@ -112,10 +125,10 @@ def _is_of_input(error: Exception, task: TableTask) -> bool:
     return task.published.failures + 1 >= held_back.TRIES
 
 
-def _explain(task: TableTask, error: Exception) -> ReplicationError:
+def _explain(task: TableTask, error: Exception) -> str:
     if isinstance(error, ReplicationError):
-        return error
+        return f"{error.message} {error.hint}".strip()
     # Its text may hold what came in.
-    unexpected = CorruptInput(f"{task.table}: unexpected {type(error).__name__} at {place_of(error)}: report this line")
-    _log.error("%s", unexpected.message)
-    return unexpected
+    text = f"unexpected {type(error).__name__} at {place_of(error)}: report this line"
+    _log.error("silver %s: %s", task.table, text)
+    return text

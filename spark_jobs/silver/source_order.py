@@ -44,6 +44,17 @@ def find_disordered(
     return (suspects - set(known)) | {s for s, of_source in ranges.items() if overlap([("", last[s]), *of_source])}
 
 
+def fill(
+    applied: Mapping[str, Mapping[str, str]], groups: Sequence[Mapping[str, Any]], low: Mapping[str, str]
+) -> dict[str, dict[str, str]]:
+    """Return up to where each partition was applied, with those of which an earlier release noted nothing."""
+    filled = {source: dict(of_source) for source, of_source in applied.items()}
+    for row in groups:
+        if row["source"] in filled:
+            filled[row["source"]].setdefault(str(row["partition"]), low.get(row["source"], ""))
+    return filled
+
+
 def find_first(bronze: DataFrame, applied: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the first position of each source that is beyond what was applied of its own partition."""
     rows = _beyond(bronze, applied).groupBy("source").agg(F.min("position").alias("first")).collect() if applied else []

@@ -249,11 +249,13 @@ class _Bridge(http.server.BaseHTTPRequestHandler):
 def test_visitors_and_sources_that_send_their_most_cost_a_console_bounded_memory(tmp_path):
     """As many visitors as it serves send what is refused and never end, and others ask for pages that they do not read."""
     sources = [f"crowd/s{number}" for number in range(_SOURCES)]
-    told = [
+    statuses = [
         SourceStatus(source=each, state="serving", warnings=["w" * 2000] * 20, reason="r" * 2000, position="p" * 40)
         for each in sources
     ]
-    _Bridge.status = msgspec.json.encode(Answer(part="bridge", running=True, version="0.2.0", ready=True, sources=told))
+    _Bridge.status = msgspec.json.encode(
+        Answer(part="bridge", running=True, version="0.2.0", ready=True, sources=statuses)
+    )
     endpoint = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Bridge)
     threading.Thread(target=endpoint.serve_forever, daemon=True).start()
     metrics = f"127.0.0.1:{endpoint.server_address[1]}"

@@ -266,7 +266,7 @@ HANDSHAKE = {
 
 @pytest.mark.parametrize("place", HANDSHAKE)
 def test_a_mariadb_that_is_slow_in_its_handshake_is_one_that_cannot_be_reached(maria, wires, place):
-    """The edge, and `headrace verify` where it connects itself, waited for each byte anew."""
+    """The edge, and `headrace verify` where it connects itself, began to wait again with each byte."""
     mark, sslmode = HANDSHAKE[place]
     for connect in (
         lambda config: mysql.Database(config, SLOW),

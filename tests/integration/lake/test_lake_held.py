@@ -67,7 +67,7 @@ def test_a_source_that_is_out_of_order_is_held_alone_until_a_replay_takes_it_by_
     jakarta.waiting = [*early, *between, *jakarta.waiting]
     london.commit(london.insert(id=2, name="a", balance="1.00"))
     report = lake.load()
-    # then the other one goes on, and it stays as it was, which everybody is told who asks
+    # then the other one goes on, and it stays as it was, and whoever asks learns why
     assert (report.changes, report.problems, report.waiting) == ({ACCOUNTS: 1}, {}, {J: 3})
     assert "several partitions at once" in report.held[J]
     with pytest.raises(NeedsOperator, match=f"1 source.* held, the others are loaded: source {J}: its records"):
@@ -120,6 +120,24 @@ def test_a_source_that_is_out_of_order_is_held_alone_until_a_replay_takes_it_by_
     report = lake.load()
     assert list(report.held) == [J]
     assert [row for row in lake.rows("id") if row in {(J, 8), (J, 10)}] == []
+
+
+def test_what_came_late_is_seen_where_all_of_bronze_is_read(logged_lake):
+    # given a source of which something is on its way when what follows it is published
+    lake, jakarta, london = shared(logged_lake)
+    jakarta.commit(jakarta.insert(id=2, name="late", balance="1.00"))
+    late = moved(jakarta, 0)
+    jakarta.commit(jakarta.insert(id=3, name="a", balance="1.00"))
+    jakarta.waiting = moved(jakarta)
+    assert lake.load().held == {}
+    # when bronze is made again, and has it
+    shutil.rmtree(Path(bronze.table_path(lake.file, "bank")))
+    jakarta.waiting = late
+    jakarta.commit(jakarta.insert(id=4, name="a", balance="1.00"))
+    london.commit(london.insert(id=2, name="a", balance="1.00"))
+    # then it is not passed over
+    assert list(lake.load().held) == [J]
+    assert lake.rows("id") == [(J, 1), (J, 3), (L, 1), (L, 2)]
 
 
 def test_a_copy_that_a_replay_takes_to_its_end_is_under_way_no_more(spark, logged_lake):
@@ -187,7 +205,7 @@ def test_a_key_or_type_that_does_not_fit_a_shared_table_holds_its_source_back_al
         with pytest.raises(NotConnected, match="died"):
             lake.load()
     report = lake.load()
-    # then it alone stays as it was, in that table alone, and who asks is told
+    # then it alone stays as it was, in that table alone, and whoever asks learns why
     assert lake.rows("id") == [(J, 1), (L, 1), (L, 2)]
     assert lake.rows("entry", table=LOG) == [(J, "a")]
     assert list(report.problems) == [ACCOUNTS]

@@ -156,7 +156,7 @@ def test_a_source_waits_for_a_topic_that_is_not_seen_and_others_go_on(
             report.check()
         other.commit(other.insert(ACCOUNTS, id=number, name="l", balance="1.00"))
     loaded(lake)
-    # and so it is told where nothing is new
+    # and a load that finds nothing new reports it too
     assert list(load.run(spark, lake, "bank").silver.held) == [J]
     assert names(spark, lake, ACCOUNTS) == (["l", "l", "l"] if is_first else ["a", "l", "l", "l"])
     # then it goes on where the topic is seen, in batches that end within it

@@ -1,11 +1,14 @@
 """Sources that a table of several is without: what happens to it, and to them, when something else happens (plan_model.py)."""
 
-from headrace.schema import TableSchema
+import json
+
+from headrace.schema import COPY_BEGINS, COPY_ENDS
 from spark_jobs.silver import held_back, shared_tables
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.state.published_rows import HeldBack, Table
-from tests.unit.spark_jobs.silver.plan_model import COPY_BEGINS, COPY_ENDS, World, schema_text
+from tests.unit.spark_jobs.silver.plan_model import World
+from tests.unit.spark_jobs.silver.plan_records import schema_text
 
 J, L, T = "jakarta/bank", "london/bank", "public.a"
 
@@ -121,14 +124,19 @@ def test_reasons_are_bounded_however_long_names_are():
     assert "so do those of 295 more" in problem
 
 
-def test_who_has_the_schema_that_most_have_is_tried_first():
-    text, schema = schema_text(L, T, "false")
-    other = TableSchema.parse(text.replace("int8", "text"))
+def test_who_has_the_schema_that_most_have_is_tried_first_whatever_the_order_of_its_columns():
+    def record(source, *columns):
+        described = [
+            {"name": name, "typeName": kind, "position": number, "optional": True}
+            for number, (name, kind) in enumerate(columns, 1)
+        ]
+        value = json.loads(schema_text(source, T, "false")[0])
+        value["tableChanges"][0]["table"]["columns"] = described
+        text = json.dumps(value) if columns else "none"
+        return SchemaRecord(source=source, table=T, position="1", value=text, schema=None)
 
-    def record(source, own):
-        return SchemaRecord(source=source, table=T, position="1", value=text, schema=own)
-
-    records = [record("a", other), record("l", schema), record("m", schema), record("n", None)]
+    number, note = ("id", "int8"), ("note", "text")
+    records = [record("a", ("id", "text"), note), record("l", number, note), record("m", note, number), record("n")]
     task = TableTask(table=T, path="", published=Table(table=T), high={}, seen=[], records=records)
     assert shared_tables._sources(task) == ["l", "m", "a", "n"]
 

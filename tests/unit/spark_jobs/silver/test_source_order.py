@@ -33,3 +33,8 @@ def test_it_stays_so_where_bronze_is_another_one_and_whatever_else_holds_it():
     assert without_versions(STATE).unfinished == {J: Unfinished(after=-1, changes=1, upto="7", problem=HELD.problem)}
     new = replace(batch_profile.nothing({J: "5"}), beyond={J: Beyond(changes=1, upto="9", problem="x")})
     assert new.holding({J: "a topic", L: "a topic"}).beyond[J].problem == "x"
+
+
+def test_of_a_partition_of_which_nothing_was_noted_what_is_published_was_applied():
+    groups = [{"source": J, "partition": 0}, {"source": J, "partition": 7}, {"source": L, "partition": 1}]
+    assert source_order.fill({J: {"0": "5"}}, groups, {J: "9", L: "3"}) == {J: {"0": "5", "7": "9"}}
