@@ -68,17 +68,21 @@ class RecordSettings:
         """
         former = self.read(self._path.parent)
         was_clean = acknowledged.is_start or (former is not None and former.stopped_at == str(acknowledged))
-        noted: int | msgspec.UnsetType = former.sent_until if former is not None else msgspec.UNSET
+        noted: int | msgspec.UnsetType = msgspec.UNSET
         if not self._names_end:
-            end = noted = noted or (acknowledged.commit + 1 if was_clean else _BEYOND_ALL)
-            log_end = lambda: end  # noqa: E731
+            noted = former.sent_until if former is not None else noted
+            noted = noted or (acknowledged.commit + 1 if was_clean else _BEYOND_ALL)
+
+        def find_end() -> int:
+            return noted or log_end()
+
         if self._sent_until is None:
-            self._sent_until = 0 if was_clean else log_end()
+            self._sent_until = 0 if was_clean else find_end()
         until = former.others_until if former is not None and former.settings == self._settings else None
         if acknowledged.is_start:
             until = 0
         elif until is None:
-            until = acknowledged.commit if was_clean else log_end()
+            until = acknowledged.commit if was_clean else find_end()
             _log.info(
                 "records are written by other settings than before: schema records go ahead of each change for a while"
             )

@@ -165,7 +165,7 @@ def _load_part(
             if many and not few:
                 # So that a table reads its own rows: they are next to each other, and what is held has statistics.
                 raw = persist(raw.sortWithinPartitions("table"))
-            held = (since, raw) if few or many else None
+            persisted = (since, raw) if few or many else None
             context = table_task.LoadContext(
                 stream=stream,
                 bronze=path,
@@ -177,7 +177,7 @@ def _load_part(
                     before.disordered | {s for s, rest in new.beyond.items() if rest.problem is not None}
                 ),
                 removed=before.bronze_removed,
-                held=held,
+                persisted=persisted,
             )
             profiled = partial(_profiled, spark, context, new.high)
             lacking = published.find_lacking(raw, before)

@@ -48,12 +48,12 @@ class LoadContext:
     #: Id by which this load finds its own commits.
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
     #: The rows of bronze that came after a point, where they are held for all tables; None when they are not.
-    held: tuple[Since | None, DataFrame] | None = None
+    persisted: tuple[Since | None, DataFrame] | None = None
 
     def rows(self, spark: SparkSession, after: Since | None) -> DataFrame:
         """Return the rows of bronze that came after a point, or all, up to the version that the load reads."""
-        if self.held is not None and self.held[0] == after:
-            return self.held[1]
+        if self.persisted is not None and self.persisted[0] == after:
+            return self.persisted[1]
         return increment.rows(spark, self.bronze, after, self.version)
 
 
