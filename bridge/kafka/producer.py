@@ -94,7 +94,7 @@ class KafkaProducer:
         while not self._is_flushed():
             now = time.monotonic()
             if len(self._ends) > taken:
-                taken, moved, answers = len(self._ends), now, False
+                taken, moved, answers, silent = len(self._ends), now, False, False
             if now - began > slow and not looked:
                 looked = True
                 if without := self._without_leader():

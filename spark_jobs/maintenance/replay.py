@@ -201,6 +201,12 @@ def of_silver(
         nothing = Published(stream=stream, dropped=before.dropped, bronze_removed=before.bronze_removed)
         base = nothing if since is None else _base(spark, lake, stream, since)
         taken = _take_in_order(spark, lake, before, base)
+        sources = before.disordered - taken.disordered
+        # Those are read from where they began to wait.
+        waiting = {
+            source: replace(base.unfinished[source], problem=None) for source in sources & base.unfinished.keys()
+        }
+        base = replace(base, unfinished=base.unfinished | waiting)
         at = snapshot.moment(spark, lake, base, taken.positions)
         assert at is not None, "what is published came from bronze"
         published.refuse_lacking(increment.rows(spark, bronze_path, None, at.version), before)
@@ -221,10 +227,13 @@ def of_silver(
             for done, name in enumerate(sorted(at.tables(), key=lambda name: name not in stopped), 1):
                 table = before.tables.get(name, Table(table=name))
                 try:
-                    tables[name] = _table(spark.newSession(), lake, context, at, table, f"{aside}/{uuid.uuid4().hex}")
+                    with explained(f"silver {name}"):
+                        tables[name] = _table(
+                            spark.newSession(), lake, context, at, table, f"{aside}/{uuid.uuid4().hex}"
+                        )
                 except (NeedsOperator, CorruptInput) as error:
-                    if before.disordered - taken.disordered:
-                        # Later it would go on behind what came late.
+                    if sources & (table.schemas.keys() | {profile.source for profile in at.new.of_table(name)[0]}):
+                        # A later load would pass over what came late.
                         raise
                     failed[name] = f"{error.message} {error.hint}".strip()
                     # Of one without some sources the others go on.
@@ -234,9 +243,8 @@ def of_silver(
                     on_progress(done, len(at.tables()))
         finally:
             storage.delete(spark, aside)
-        if before.disordered - taken.disordered:
-            # What was published before is without what came late: no state of then is begun with.
-            tables = {name: replace(table, since=NEW) for name, table in tables.items()}
+        # What was published before of these is without what came late: no state of then is begun with.
+        tables |= {name: replace(table, since=NEW) for name, table in tables.items() if sources & table.schemas.keys()}
         after = replace(
             taken,
             load=context.load,
@@ -270,7 +278,9 @@ def _take_in_order(spark: SparkSession, lake: LakeFile, before: Published, base:
     reached, waiting = wait_for_topics(spark, lake, before, rows, reached, version)
     sources -= waiting.keys()
     whole, partitions, ends = batch_profile.take_in_order(rows, sources, reached)
-    for source, first in source_order.find_first(rows, {s: before.partitions.get(s, {}) for s in sources}).items():
+    for source, first in source_order.find_first_beyond(
+        rows, {s: before.partitions.get(s, {}) for s in sources}
+    ).items():
         if base.positions.get(source, "") >= first:
             raise NeedsOperator(
                 f"what came of {source} while it was held begins at position {first}, and this replay would begin behind that",

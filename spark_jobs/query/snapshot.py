@@ -207,7 +207,10 @@ def task_of(spark: SparkSession, lake: LakeFile, at: StreamSnapshot, name: str) 
     ):
         return held_back.hold_back(table_task.task_of(lake, at.base, name, at.new, after=at.after))
     new = batch_profile.profile(_whole(spark, lake, at).filter(F.col("table") == name), table.positions, at.new.high)
-    return held_back.hold_back(table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None))
+    task = table_task.task_of(lake, replace(at.base, tables={name: table}), name, new, after=None)
+    removed = {s: cut for s, cut in at.base.bronze_removed.items() if s in table_task.newest_schemas(task)}
+    published.refuse_removed(table.positions, removed, name)
+    return held_back.hold_back(task)
 
 
 def _whole(spark: SparkSession, lake: LakeFile, at: StreamSnapshot) -> DataFrame:

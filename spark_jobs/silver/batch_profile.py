@@ -40,16 +40,16 @@ def profile(
     """Return what there is to apply: up to the given high watermarks, else up to each source's last whole transaction.
 
     `committed` is the position up to which all of each source is in bronze, where that is not all that is there. `applied` is
-    up to which position each partition of a source was applied: none may be before that, unless `all_read`, where it is of a
-    partition of which that is not known.
+    up to which position each partition of a source was applied. Where `all_read`, rows are there too of partitions that a source
+    had before that was noted.
 
     Of a source whose partitions are not in order, or that is `held`, nothing is shown, unless high watermarks are given.
     """
     groups = _groups(bronze, low, committed, late=applied is not None)
     new = [row for row in groups if row["new"]]
     if all_read:
-        applied = source_order.fill(applied or {}, groups, low)
-    disordered = source_order.find_disordered(bronze, groups, applied or {}) if upto is None else set()
+        applied = source_order.fill_unnoted(applied or {}, groups, low)
+    disordered = source_order.find_disordered(bronze, groups, low, applied or {}) if upto is None else set()
     stay = disordered | set(held) if upto is None else set()
     profiles = [_seen(row) for row in _joined(new) if row["changes"]]
     sources, described = _sources(new), sum(row["schemas"] for row in new)
@@ -72,7 +72,7 @@ def profile(
         if source.last == ends.get(name) and source.last_ms is not None
     }
     records = schemas(bronze, low, ends, repeated=described > _MANY_RECORDS) if described else []
-    partitions: dict[str, dict[str, str]] = {}
+    partitions = {source: dict(of_source) for source, of_source in (applied or {}).items()} if all_read else {}
     for row in new:
         # A schema record has the position of its change, which may come later.
         if row["final"] and row["source"] not in stay and (end := ends.get(row["source"])):

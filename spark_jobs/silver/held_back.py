@@ -120,7 +120,7 @@ def digest_settings(lake: LakeFile, stream: str) -> str:
 
 def unpublished_since(state: Published, sources: Iterable[str] | None = None) -> Since | None:
     """Return the point in bronze after which all came that is not published: of some sources, or all, what is unfinished too."""
-    # One that only a replay lets go on is read by that.
+    # Only a replay reads those that are out of order.
     chosen = set(state.unfinished if sources is None else sources) - state.disordered
     back = {name: state.unfinished[name] for name in chosen}
     return Since.of(state.bronze_done, {source: waiting.after for source, waiting in back.items()})

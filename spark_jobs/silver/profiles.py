@@ -214,9 +214,9 @@ class BatchProfile:
     def holding(self, problems: Mapping[str, str]) -> "BatchProfile":
         """Return what is there with why sources that it ends ahead of something go no further."""
         held = {
-            source: replace(self.beyond[source], problem=why)
+            source: replace(own, problem=why if own.problem is None else f"{own.problem}. Also, {why}")
             for source, why in problems.items()
-            if source in self.beyond and self.beyond[source].problem is None
+            if (own := self.beyond.get(source)) is not None
         }
         return replace(self, beyond=self.beyond | held)
 

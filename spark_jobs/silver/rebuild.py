@@ -74,8 +74,9 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             nothing = batch_profile.nothing(before.positions)
             task = held_back.hold_back(table_task.task_of(lake, state, name, nothing, after=None))
             try:
-                own, begins = from_copies(spark, context, task)
-                done = apply(spark.newSession(), context, own, begins)
+                with explained(f"silver {name}"):
+                    own, begins = from_copies(spark, context, task)
+                    done = apply(spark.newSession(), context, own, begins)
                 break
             except (Misfit, CorruptInput):
                 if held is ways[-1]:

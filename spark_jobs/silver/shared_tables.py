@@ -47,7 +47,10 @@ def apply(
         if not (task.is_shared and _is_of_input(error, task)):
             raise
         whole = error
-    reasons = _find_misfits(task, whole, attempt, reached)
+    sources = _order_sources(task)
+    if not sources:
+        raise whole
+    reasons = _find_misfits(task, sources, whole, attempt, reached)
     if task.published.held_back.keys() | reasons.keys() >= task.sources:
         raise whole
     rest = _without(task, reasons, reached())
@@ -68,21 +71,28 @@ def apply(
 
 
 def _find_misfits(
-    task: TableTask, whole: Exception, attempt: Callable[[TableTask], Table], reached: Callable[[], Positions]
+    task: TableTask,
+    sources: list[str],
+    whole: Exception,
+    attempt: Callable[[TableTask], Table],
+    reached: Callable[[], Positions],
 ) -> dict[str, str]:
     """Return the sources that fail alone, once all others are in, and what they fail with; `whole` is what all failed with."""
     reasons: dict[str, str] = {}
-    groups = _halves(_sources(task)) or [_sources(task)]
+    groups = _halve(sources)
     while groups:
         group = groups.pop(0)
         left = [*reasons, *(source for other in groups for source in other)]
         error: Exception | None = whole
         if left:
             error = _try(task, _without(task, left, reached()), attempt)
+        elif len(sources) > 1 and not isinstance(whole, ReplicationError):
+            # It may have passed since.
+            error = _try(task, task, attempt)
         if error is None:
             continue
-        if halves := _halves(group):
-            groups = [*halves, *groups]
+        if len(group) > 1:
+            groups = [*_halve(group), *groups]
         else:
             reasons[group[0]] = _explain(task, error)
     return reasons
@@ -99,12 +109,12 @@ def _try(task: TableTask, part: TableTask, attempt: Callable[[TableTask], Table]
     return None
 
 
-def _halves(sources: list[str]) -> list[list[str]]:
+def _halve(sources: list[str]) -> list[list[str]]:
     half = len(sources) // 2
-    return [sources[:half], sources[half:]] if half else []
+    return [part for part in (sources[:half], sources[half:]) if part]
 
 
-def _sources(task: TableTask) -> list[str]:
+def _order_sources(task: TableTask) -> list[str]:
     """Return the sources of which there is something to do, those first that have the schema which most of the table's have."""
     schemas = {source: held_back.digest_schema(text) for source, text in table_task.newest_schemas(task).items()}
     alike = Counter(schemas.values())

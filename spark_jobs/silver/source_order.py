@@ -24,38 +24,50 @@ PROBLEM = (
 
 
 def find_disordered(
-    bronze: DataFrame, groups: Sequence[Mapping[str, Any]], applied: Mapping[str, Mapping[str, str]]
+    bronze: DataFrame,
+    groups: Sequence[Mapping[str, Any]],
+    low: Mapping[str, str],
+    applied: Mapping[str, Mapping[str, str]],
 ) -> set[str]:
-    """Return the sources whose partitions overlap in their positions, or which have changes before others' that were applied.
+    """Return the sources whose partitions overlap in their positions, or which have changes before what is published.
 
     What was applied of a partition, or taken by a replay, is judged no more.
     """
     suspects = find_suspects(groups, applied)
-    known = sorted(suspects & applied.keys())
-    if not known:
+    noted = sorted(suspects & applied.keys())
+    if not noted:
         return suspects
-    # From here on by the rows that are beyond what is known of their own partition.
-    changes = _beyond(bronze, {source: applied[source] for source in known})
+    # From here on by the rows that are beyond what was noted of their own partition.
+    changes = _beyond(bronze, {source: applied[source] for source in noted})
     rows = changes.groupBy("source", "partition").agg(F.min("position"), F.max("position")).collect()
-    ranges: dict[str, list[tuple[str, str]]] = {}
+    ranges = {source: [("", max(low.get(source, ""), *applied[source].values()))] for source in noted}
     for source, _, first, final in rows:
-        ranges.setdefault(source, []).append((first, final))
-    last = {source: max(applied[source].values(), default="") for source in known}
-    return (suspects - set(known)) | {s for s, of_source in ranges.items() if overlap([("", last[s]), *of_source])}
+        ranges[source].append((first, final))
+    return (suspects - set(noted)) | {source for source, of_source in ranges.items() if overlap(of_source)}
 
 
-def fill(
+def fill_unnoted(
     applied: Mapping[str, Mapping[str, str]], groups: Sequence[Mapping[str, Any]], low: Mapping[str, str]
 ) -> dict[str, dict[str, str]]:
-    """Return up to where each partition was applied, with those of which an earlier release noted nothing."""
+    """Return up to where each partition was applied, with those that a source had before an earlier release noted any.
+
+    They end before the others begin.
+    """
     filled = {source: dict(of_source) for source, of_source in applied.items()}
+    ranges: dict[tuple[str, str], tuple[str, str]] = {}
     for row in groups:
-        if row["source"] in filled:
-            filled[row["source"]].setdefault(str(row["partition"]), low.get(row["source"], ""))
+        if row["source"] in filled and row["changes"]:
+            place = row["source"], str(row["partition"])
+            first, final = ranges.get(place, (row["first"], row["final"]))
+            ranges[place] = min(first, row["first"]), max(final, row["final"])
+    for (source, partition), (_, final) in ranges.items():
+        later = [first for (name, other), (first, _) in ranges.items() if name == source and other in applied[source]]
+        if partition not in applied[source] and final <= low.get(source, "") and all(final < first for first in later):
+            filled[source][partition] = final
     return filled
 
 
-def find_first(bronze: DataFrame, applied: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def find_first_beyond(bronze: DataFrame, applied: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the first position of each source that is beyond what was applied of its own partition."""
     rows = _beyond(bronze, applied).groupBy("source").agg(F.min("position").alias("first")).collect() if applied else []
     return {row["source"]: row["first"] for row in rows}

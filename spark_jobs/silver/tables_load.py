@@ -65,7 +65,7 @@ def tasks(
     for name, table in to_try(lake, before, lagging, new).items():
         short = {source for source in lacking if table.positions.get(source, "") < before.positions[source]}
         lost = table.version is None and name in before.tables and before.tables[name].version is not None
-        # One whose folder is lost needs them from the beginning, others up to where a source waits.
+        # A table whose folder is lost needs all records of its sources. Others need those of sources that do not wait.
         if short and (lost or short - table.waiting.keys()):
             continue
         own = Since.of(table.bronze_after, {})

@@ -138,7 +138,7 @@ def test_who_has_the_schema_that_most_have_is_tried_first_whatever_the_order_of_
     number, note = ("id", "int8"), ("note", "text")
     records = [record("a", ("id", "text"), note), record("l", number, note), record("m", note, number), record("n")]
     task = TableTask(table=T, path="", published=Table(table=T), high={}, seen=[], records=records)
-    assert shared_tables._sources(task) == ["l", "m", "a", "n"]
+    assert shared_tables._order_sources(task) == ["l", "m", "a", "n"]
 
 
 def test_a_table_whose_folder_is_lost_is_not_made_while_bronze_lacks_records_of_its_sources():

@@ -32,9 +32,15 @@ def test_what_comes_of_it_waits_with_it():
 def test_it_stays_so_where_bronze_is_another_one_and_whatever_else_holds_it():
     assert without_versions(STATE).unfinished == {J: Unfinished(after=-1, changes=1, upto="7", problem=HELD.problem)}
     new = replace(batch_profile.nothing({J: "5"}), beyond={J: Beyond(changes=1, upto="9", problem="x")})
-    assert new.holding({J: "a topic", L: "a topic"}).beyond[J].problem == "x"
+    assert new.holding({J: "a topic", L: "a topic"}).beyond[J].problem == "x. Also, a topic"
 
 
-def test_of_a_partition_of_which_nothing_was_noted_what_is_published_was_applied():
-    groups = [{"source": J, "partition": 0}, {"source": J, "partition": 7}, {"source": L, "partition": 1}]
-    assert source_order.fill({J: {"0": "5"}}, groups, {J: "9", L: "3"}) == {J: {"0": "5", "7": "9"}}
+def test_partitions_that_a_source_had_before_any_was_noted_were_applied():
+    def group(partition, first, final, source=J):
+        return {"source": source, "partition": partition, "changes": 1, "first": first, "final": final}
+
+    groups = [group(0, "1", "3"), group(7, "4", "6"), group(7, "8", "9"), group(1, "1", "2", L)]
+    assert source_order.fill_unnoted({J: {"7": "6"}}, groups, {J: "6", L: "3"}) == {J: {"7": "6", "0": "3"}}
+    # But what came late in another one was not.
+    late = [group(7, "4", "6"), group(8, "5", "5")]
+    assert source_order.fill_unnoted({J: {"7": "6"}}, late, {J: "6"}) == {J: {"7": "6"}}
