@@ -92,6 +92,7 @@ OUTSIDE = {
     "spark_jobs/serve/server.py:Follower.answer": "what a session asked ends its question",
     "spark_jobs/silver/expectations.py:_count": "no load fails because of an expectation",
     "spark_jobs/silver/shared_tables.py:apply": "what one source sent decides: the table's others go on, or it fails alone",
+    "spark_jobs/silver/shared_tables.py:_try": "what a part of the sources sent decides which of them are held back",
     "spark_jobs/silver/tables_load.py:run.apply": "a table fails alone: its sources decide what is in it",
     "spark_jobs/verify/command.py:_connect_all": "one source's verdict",
     "spark_jobs/verify/command.py:verify": "one source's verdict",
