@@ -115,6 +115,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, example: Callable[[str], Any
         stack.delete()
 
 
+@pytest.mark.long
 def test_each_fraud_alerts_once_at_its_branch_while_job_bridge_broker_and_receivers_are_killed(whole: Whole) -> None:
     bridge, branch, job = (whole.parts[name].kill for name in ("bridge", "branch-jakarta", "job"))
     whole.write(seconds=4, rate=30, frauds=5)

@@ -168,10 +168,10 @@ def test_ten_thousand_links_of_one_connection_end_it(far, rogue):
 
 
 def flood(data):
-    """Return what sends bytes as 100,000 deliveries, whatever the credit."""
+    """Return what sends bytes as 20,000 deliveries, whatever the credit."""
 
     def act(peer):
-        for number in range(100_000):
+        for number in range(20_000):
             peer.link.delivery(str(number))
             peer.link.stream(data)
             peer.link.advance()
@@ -179,7 +179,7 @@ def flood(data):
     return act
 
 
-def test_of_100_000_transfers_that_are_none_and_that_nobody_settles_the_bridge_holds_none(far, rogue):
+def test_of_20_000_transfers_that_are_none_and_that_nobody_settles_the_bridge_holds_none(far, rogue):
     credit = far.receiver.links.credit
     link = credit.of(ROGUE).link
     rogue.act(flood(b"x"))
@@ -195,7 +195,7 @@ def test_of_100_000_transfers_that_are_none_and_that_nobody_settles_the_bridge_h
         is_answered, saying="its credit is answered", progress=lambda: (rogue.link.unsettled, len(rogue.rejected))
     )
     eventually(
-        lambda: rogue.link.unsettled == 100_000, saying="all of it is sent", progress=lambda: rogue.link.unsettled
+        lambda: rogue.link.unsettled == 20_000, saying="all of it is sent", progress=lambda: rogue.link.unsettled
     )
     # Whatever is open at the other end: no more was here at once than it had credit for, and what was answered is gone.
     assert held <= 256
@@ -203,7 +203,7 @@ def test_of_100_000_transfers_that_are_none_and_that_nobody_settles_the_bridge_h
     assert (credit.bytes, len(credit._unsettled), far.receiver.links._bytes_arriving) == (0, 0, 0)
 
 
-def test_of_100_000_transfers_that_nobody_takes_the_bridge_holds_those_that_it_gave_credit_for():
+def test_of_20_000_transfers_that_nobody_takes_the_bridge_holds_those_that_it_gave_credit_for():
     """A peer that has more to send than credit, and settles nothing, at a bridge whose lanes are busy with others."""
     far = Far((ROGUE,), reads=False)
     rogue = Rogue(far.receiver.port, f"cdc/{ROGUE}").attached()
@@ -214,7 +214,7 @@ def test_of_100_000_transfers_that_nobody_takes_the_bridge_holds_those_that_it_g
         rogue.act(flood(message.encode()))
         credit = far.receiver.links.credit
         eventually(
-            lambda: len(credit._unsettled) == 256 and rogue.link.queued == 100_000 - 256,
+            lambda: len(credit._unsettled) == 256 and rogue.link.queued == 20_000 - 256,
             saying="its credit is used up",
             progress=lambda: rogue.link.queued,
         )

@@ -66,6 +66,7 @@ def volume(tmp_path_factory):
         yield made
 
 
+@pytest.mark.long
 def test_nothing_is_lost_or_repeated_while_kafka_stands_still_has_a_full_disk_dies_and_comes_back_at_another_address(
     volume, private_kafka, outside
 ):

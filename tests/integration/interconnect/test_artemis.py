@@ -68,6 +68,7 @@ def batches(epoch, first, last, source="jakarta/bank", *, size=0):
     return [sealed(number, number, epoch=epoch, source=source, size=size) for number in range(first, last + 1)]
 
 
+@pytest.mark.long
 def test_what_is_sent_before_a_bridge_is_there_outlives_a_kill_of_the_broker(artemis, ends, epoch):
     # given two sources whose batches the broker has, more of them than its memory takes
     for source in SOURCES:

@@ -100,6 +100,7 @@ def test_a_dropped_table_is_shown_nowhere_and_comes_back_with_what_came_since(la
     assert frame.count() == 3
 
 
+@pytest.mark.long
 def test_files_of_a_dropped_table_go_after_keep_days_and_it_is_built_from_bronze_when_taken_back(lake, monkeypatch):
     drop.drop(lake.spark, lake.file, "bank", OTHER)
     # as if the days had passed

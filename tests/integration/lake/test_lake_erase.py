@@ -114,6 +114,7 @@ def test_s18_an_erasure_keeps_the_note_by_which_loads_go_on(lake):
     assert not sink.is_old(delta_log.noted_at(lake.spark, path, offsets.NOTE))
 
 
+@pytest.mark.long
 def test_s18_replays_and_rebuilds_keep_a_row_erased_until_its_source_sends_it_again(lake):
     feed = lake.feeds[0]
     states = lake.spark.read.format("delta").load(published.path(lake.file)).filter("`table` IS NULL").orderBy("load")

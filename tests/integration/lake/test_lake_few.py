@@ -7,6 +7,8 @@ import shutil
 from decimal import Decimal
 from unittest.mock import patch
 
+import pytest
+
 from spark_jobs.bronze import increment
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import engine
@@ -21,6 +23,7 @@ def share_bronze(lake, *others):
         shutil.copytree(bronze.table_path(lake.file, "bank"), bronze.table_path(other.file, "bank"), dirs_exist_ok=True)
 
 
+@pytest.mark.long
 def test_few_changes_and_many_end_at_the_same_rows(spark, logged_lake):
     # given lakes of one bronze with two sources: changes are few in one, and never in the others
     lakes = {name: logged_lake() for name in ("few", "many", "once")}

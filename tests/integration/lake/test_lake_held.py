@@ -140,6 +140,7 @@ def test_what_came_late_is_seen_where_all_of_bronze_is_read(logged_lake):
     assert lake.rows("id") == [(J, 1), (J, 3), (L, 1), (L, 2)]
 
 
+@pytest.mark.long
 def test_a_copy_that_a_replay_takes_to_its_end_is_under_way_no_more(spark, logged_lake):
     # given a source that is copied
     lake, jakarta, london = shared(logged_lake)
@@ -237,6 +238,7 @@ def test_a_key_or_type_that_does_not_fit_a_shared_table_holds_its_source_back_al
     assert lake.load().problems == {}
 
 
+@pytest.mark.long
 def test_a_key_that_all_regions_change_one_after_the_other_is_taken_once_all_have_it(logged_lake):
     # given
     lake, jakarta, london = shared(logged_lake)
@@ -257,7 +259,9 @@ def test_a_key_that_all_regions_change_one_after_the_other_is_taken_once_all_hav
     assert lake.rows("id", "name") == [(J, 1, "a"), (J, 1, "b"), (L, 1, "a"), (L, 2, "a"), (L, 2, "b")]
 
 
-@pytest.mark.parametrize("history", ["", "history = true\n"], ids=["rows", "with history"])
+@pytest.mark.parametrize(
+    "history", ["", pytest.param("history = true\n", marks=pytest.mark.long)], ids=["rows", "with history"]
+)
 def test_a_value_that_is_not_of_its_type_holds_its_source_back_alone(spark, logged_lake, history):
     # given
     lake, jakarta, london = shared(logged_lake, history)

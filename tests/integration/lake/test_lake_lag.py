@@ -65,6 +65,7 @@ def test_l6_silver_resumes_when_bronze_has_no_files_of_the_time_when_it_stopped(
     assert lake.rows("entry", table="public.log") == expected
 
 
+@pytest.mark.long
 def test_l6_an_unfinished_transaction_holds_up_its_source_alone(spark, logged_lake):
     # given
     lake = logged_lake()

@@ -42,6 +42,7 @@ def bank(loaded_bank, tmp_path):
     return loaded_bank.copy_to(tmp_path / "bank")
 
 
+@pytest.mark.long
 def test_load_that_died_before_publishing_is_done_again_without_harm(bank):
     # given a load whose tables are written and whose row is not
     source, _ = bank.feeds

@@ -113,6 +113,7 @@ def test_without_a_c_compiler_the_sdist_is_installed_as_pure_python(made, tmp_pa
     assert shown.split() == ["None", str(tmp_path / "edge" / "compiled" / "__init__.py")]
 
 
+@pytest.mark.long
 def test_a_release_takes_the_place_of_another_one_and_of_that_for_another_system(made, tmp_path, monkeypatch):
     for file in made:
         shutil.copy(file, tmp_path)

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 from tests.amqp.interconnect_ends import pem
 from tests.integration.requests.deliveries import is_all_committed, produce, section
 from tests.rules.waiting import eventually
@@ -19,6 +21,7 @@ def receive(artemis, name, *arguments):
     return subprocess.run([*command, *arguments], capture_output=True, timeout=300, check=False)
 
 
+@pytest.mark.long
 def test_what_is_delivered_while_a_branch_is_offline_outlives_the_broker_and_comes_in_order(
     kafka, topic, inside, artemis
 ):
