@@ -148,6 +148,22 @@ class Since:
         return None if version is None else cls(version, tuple(sorted(back.items())))
 
 
+@dataclass(frozen=True)
+class Bronze:
+    """A stream's bronze as a load reads it."""
+
+    path: str
+    version: int
+    #: The rows that came after a point, where they are held for all tables; None when they are not.
+    persisted: tuple[Since | None, DataFrame] | None = None
+
+    def rows(self, spark: SparkSession, after: Since | None) -> DataFrame:
+        """Return the rows that came after a point, or all, up to the version."""
+        if self.persisted is not None and self.persisted[0] == after:
+            return self.persisted[1]
+        return rows(spark, self.path, after, self.version)
+
+
 def rows(spark: SparkSession, path: str, since: Since | None, upto: int) -> DataFrame:
     """Return the rows after a point, up to and including a version; all up to it when the point is None."""
     if since is None or (since.version < upto and not is_readable_after(spark, path, since.version)):

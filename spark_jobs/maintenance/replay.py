@@ -214,8 +214,7 @@ def of_silver(
         tables, failed = dict(before.tables), dict[str, str]()
         context = table_task.LoadContext(
             stream=stream,
-            bronze=bronze_path,
-            version=at.version,
+            bronze=increment.Bronze(bronze_path, at.version),
             load=before.load + 1,
             removed=before.bronze_removed,
         )

@@ -168,8 +168,7 @@ def _load_part(
             persisted = (since, raw) if few or many else None
             context = table_task.LoadContext(
                 stream=stream,
-                bronze=path,
-                version=version,
+                bronze=increment.Bronze(path, version, persisted),
                 load=before.load + 1,
                 rest=held_back.unpublished_after(before),
                 first=not before.load,
@@ -177,7 +176,6 @@ def _load_part(
                     before.disordered | {s for s, rest in new.beyond.items() if rest.problem is not None}
                 ),
                 removed=before.bronze_removed,
-                persisted=persisted,
             )
             profiled = partial(_profiled, spark, context, new.high)
             lacking = published.find_lacking(raw, before)
@@ -248,7 +246,7 @@ def _profiled(
     spark: SparkSession, context: table_task.LoadContext, high: Positions, table: Table, since: Since | None
 ) -> BatchProfile:
     """Return what bronze has of a table after its own positions, up to the load's high watermarks."""
-    rows = increment.rows(spark, context.bronze, since, context.version)
+    rows = increment.rows(spark, context.bronze.path, since, context.bronze.version)
     return batch_profile.profile(rows.filter(F.col("table") == table.table), table.positions, high)
 
 

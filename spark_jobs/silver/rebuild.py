@@ -17,6 +17,7 @@ from headrace.errors import CorruptInput, NeedsOperator
 from spark_jobs import storage
 from spark_jobs.bronze import erased_records
 from spark_jobs.bronze import load as bronze
+from spark_jobs.bronze.increment import Bronze
 from spark_jobs.errors import Misfit, explained
 from spark_jobs.silver import batch_profile, expectations, held_back, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
@@ -62,12 +63,11 @@ def rebuild(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> Rebu
             raise NeedsOperator(f"stream {stream!r} has no table {name}", hint=f"Tables that are published: {listed}.")
         context = LoadContext(
             stream=stream,
-            bronze=path,
-            version=delta_log.version(spark, path),
+            bronze=Bronze(path, delta_log.version(spark, path)),
             load=before.load + 1,
             removed=before.bronze_removed,
         )
-        published.refuse_lacking(context.rows(spark, None), before)
+        published.refuse_lacking(context.bronze.rows(spark, None), before)
         ways = _held_back(spark, context, before, name)
         for held in ways:
             state = replace(before, tables={name: replace(before.tables[name], held_back=held)})
@@ -100,7 +100,7 @@ def _held_back(spark: SparkSession, context: LoadContext, before: Published, nam
     held = before.tables[name].held_back
     if not held or before.tables[name].history is not None:
         return [{}]
-    rows = context.rows(spark, None).filter(F.col("table") == name)
+    rows = context.bronze.rows(spark, None).filter(F.col("table") == name)
     seen = batch_profile.profile(rows, {}, before.positions).seen
     copies = {(profile.source, _last_truncate(profile, before.positions) or "") for profile in seen}
     copied = {source for source, position in copies if source in held and position > held[source].at}
@@ -117,7 +117,7 @@ def from_copies(spark: SparkSession, context: LoadContext, task: TableTask) -> t
 
     Raises Incompatible, naming sources that need a newer copy, where the schemas since then do not fit together.
     """
-    rows = context.rows(spark, None).filter(F.col("table") == task.table)
+    rows = context.bronze.rows(spark, None).filter(F.col("table") == task.table)
     whole = batch_profile.profile(rows, {}, task.high)
     copies = {
         profile.source: last for profile in whole.seen if (last := _last_truncate(profile, task.high)) is not None

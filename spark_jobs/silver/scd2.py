@@ -27,7 +27,7 @@ from spark_jobs.silver.ordered_apply import KEY, SEED
 from spark_jobs.silver.profiles import Truncate
 from spark_jobs.silver.table_task import LoadContext, Step, TableTask
 from spark_jobs.silver.target_schema import COMMIT_TIME, POSITION, SOURCE, TargetSchema
-from spark_jobs.state import log_files
+from spark_jobs.state import log_files, published
 from spark_jobs.state.published import Positions, Table
 from spark_jobs.storage import name as _q
 
@@ -133,7 +133,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | N
     if table_task.ahead_of(own, low) or not base.exists:
         if not _keyed(own):
             return None
-        for step in table_task.steps(spark, context, own, low, exists=base.exists):
+        for step in table_task.steps(spark, context, own, low, exists=base.exists, history=True):
             base = _write(spark, context, step, base, "change" if base.exists else "create")
     return base.current
 
@@ -145,12 +145,12 @@ def rebuild(
     task = replace(task, soft=False)
     if low is None and task.published.history is not None:
         # One that is turned on later begins with what bronze has.
-        table_task.refuse_removed(context, task, {})
+        published.refuse_removed({}, table_task.find_removed(context, task), task.table)
     own = _from(spark, context, task, {}) if low is None else task
     if not _keyed(own):
         return replace(done, history=None)
     base = read_base(spark, context, task, overwrites=True)
-    for number, step in enumerate(table_task.steps(spark, context, own, low or {}, exists=False)):
+    for number, step in enumerate(table_task.steps(spark, context, own, low or {}, exists=False, history=True)):
         base = _write(spark, context, step, base, "change" if number else "replace")
     return replace(done, history=base.current)
 
@@ -182,7 +182,7 @@ def _check_names(target: TargetSchema) -> None:
 
 def _from(spark: SparkSession, context: LoadContext, task: TableTask, low: Positions) -> TableTask:
     """Return the work that begins at positions of its own."""
-    rows = context.rows(spark, None)
+    rows = context.bronze.rows(spark, None)
     new = batch_profile.profile(rows.filter(F.col("table") == task.table), low, task.high)
     table = replace(task.published, schemas=task.published.schemas if low else {})
     return replace(task, published=table, seen=new.seen, records=new.records, after=None)

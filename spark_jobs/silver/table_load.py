@@ -26,7 +26,6 @@ from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import Base
 from spark_jobs.silver.ordered_apply import Persist
 from spark_jobs.silver.profiles import Missing, TableProfile, Truncate
-from spark_jobs.silver.schema_versions import SchemaVersions
 from spark_jobs.silver.table_task import LoadContext, Step, TableTask
 from spark_jobs.state import delta_log
 from spark_jobs.state.published import Positions, Table
@@ -56,7 +55,7 @@ def read_base(
         load=context.load,
     )
     commit.check_order(base, task.high, context.held_sources | task.published.held_back.keys())
-    commit.check_erased(spark, base, context.bronze, context.version)
+    commit.check_erased(spark, base, context.bronze.path, context.bronze.version)
     if not overwrites:
         commit.check_own(base)
     return base
@@ -78,14 +77,11 @@ def build(spark: SparkSession, context: LoadContext, task: TableTask, low: Posit
 
 
 def _done(task: TableTask, version: int | None, missing: Sequence[Missing] = ()) -> Table:
-    schemas = table_task.newest_schemas(task)
     # Those that a former attempt, or a task of the table's group, committed and that are not published count too.
     count = sum(profile.changes for profile in table_task.ahead_of(task, task.published.positions))
-    every = table_task.find_truncates(task, task.seen, {})
-    versions = SchemaVersions.read(task.published.schemas, task.records, {})
-    cleared = profiles.last_truncates(every)
+    schemas = table_task.newest_schemas(task)
     former_warnings = dict(task.published.warnings) | held_back.warn_of_missing(task.table, missing)
-    warnings = held_back.copy_warnings(task.table, former_warnings, versions, cleared)
+    warnings = held_back.copy_warnings(task.table, former_warnings, task.versions, task.truncated)
     return replace(
         task.published.as_going_on(),
         version=version,
@@ -108,7 +104,6 @@ def _write(
 ) -> Base:
     """Write what a step brings; return the table as it is then, with the rows without a key that it lacked."""
     task, target, cleared, exists = step.task, step.target, step.truncates, how == "change"
-    table_task.refuse(spark, context, step, stored=exists)
     own = commit.begin(spark, base, context.attempt)
     if exists:
         target = write.fit(spark, base.path, target, is_open=task.open)
@@ -184,18 +179,19 @@ def rows(
     """
     # What is truncated is gone before anything is parsed, unless it stays, marked.
     inside = changed if target.soft else changes.without_truncated(changed, profiles.last_truncates(cleared))
-    if silver is not None and not target.soft:
-        silver = profiles.drop_removed(silver, cleared)
-    if not target.key and any(profile.rewrites for profile in ahead):
-        return bag.apply_changes(inside, target, silver, persist, cleared)
-    if not target.key:
-        frame = changes.parse(inside, target)
-        return profiles.mark_deleted(frame, cleared) if target.soft else frame, bag.NOTHING
     partial = any(profile.partial for profile in ahead)
     ended = target.soft and (cleared or any(profile.deletes for profile in ahead))
-    if partial or ended or not target.canonical_key or any(profile.rekeyed for profile in ahead):
-        return ordered_apply.latest_rows(inside, target, silver, persist, cleared, partial=partial), bag.NOTHING
-    newest = changes.newest(
-        inside, hot=sum(profile.changes for profile in ahead) > _HOT * sum(profile.keys for profile in ahead)
-    )
-    return changes.parse(newest if silver is not None else newest.filter(newest["op"] != "d"), target), bag.NOTHING
+    in_order = partial or ended or not target.canonical_key or any(profile.rekeyed for profile in ahead)
+    if target.key and not in_order:
+        newest = changes.newest(
+            inside, hot=sum(profile.changes for profile in ahead) > _HOT * sum(profile.keys for profile in ahead)
+        )
+        return changes.parse(newest if silver is not None else newest.filter(newest["op"] != "d"), target), bag.NOTHING
+    if not target.key and not any(profile.rewrites for profile in ahead):
+        frame = changes.parse(inside, target)
+        return profiles.mark_deleted(frame, cleared) if target.soft else frame, bag.NOTHING
+    if silver is not None and not target.soft:
+        silver = profiles.drop_removed(silver, cleared)
+    if not target.key:
+        return bag.apply_changes(inside, target, silver, persist, cleared)
+    return ordered_apply.latest_rows(inside, target, silver, persist, cleared, partial=partial), bag.NOTHING

@@ -14,8 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile, TableOptions
 from headrace.schema import TableSchema
-from spark_jobs.bronze import increment
-from spark_jobs.bronze.increment import Since
+from spark_jobs.bronze.increment import Bronze, Since
 from spark_jobs.errors import Misfit
 from spark_jobs.silver import batch_profile, changes, profiles, target_schema
 from spark_jobs.silver.profiles import BatchProfile, TableProfile, Truncate
@@ -32,9 +31,7 @@ class LoadContext:
     """What all tables of a load have in common."""
 
     stream: str
-    #: The path of bronze, and the version of it that the load reads.
-    bronze: str
-    version: int
+    bronze: Bronze
     #: Number of the load.
     load: int
     #: Version of bronze after which all came that tables lack that are not behind; None when not known.
@@ -47,14 +44,6 @@ class LoadContext:
     held_sources: frozenset[str] = frozenset()
     #: Id by which this load finds its own commits.
     attempt: str = field(default_factory=lambda: uuid.uuid4().hex)
-    #: The rows of bronze that came after a point, where they are held for all tables; None when they are not.
-    persisted: tuple[Since | None, DataFrame] | None = None
-
-    def rows(self, spark: SparkSession, after: Since | None) -> DataFrame:
-        """Return the rows of bronze that came after a point, or all, up to the version that the load reads."""
-        if self.persisted is not None and self.persisted[0] == after:
-            return self.persisted[1]
-        return increment.rows(spark, self.bronze, after, self.version)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +87,16 @@ class TableTask:
         """Whether several sources have rows of it."""
         return len(self.sources) > 1
 
+    @functools.cached_property
+    def versions(self) -> SchemaVersions:
+        """The schemas of its range; raises CorruptInput for a record that is none."""
+        return SchemaVersions.read(self.published.schemas, self.records, {})
+
+    @property
+    def truncated(self) -> Positions:
+        """The position of each source's last truncate in the range."""
+        return profiles.last_truncates(find_truncates(self, self.seen, {}))
+
 
 def folder(lake: LakeFile, stream: str) -> str:
     """Return the folder of a stream's silver tables."""
@@ -139,7 +138,7 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
 
 def from_the_beginning(spark: SparkSession, context: LoadContext, task: TableTask) -> TableTask:
     """Return the work that has all of a table that bronze has, up to the same high watermarks."""
-    rows = context.rows(spark, None)
+    rows = context.bronze.rows(spark, None)
     whole = batch_profile.profile(rows.filter(F.col("table") == task.table), {}, task.high)
     table = replace(task.published, schemas={}, positions={})
     return replace(task, published=table, former_schemas={}, seen=whole.seen, records=whole.records, after=None)
@@ -168,7 +167,7 @@ def describe_unmade(task: TableTask) -> Table:
     """Return a table of which no row came yet, at its high watermarks; what describes it comes once."""
     schemas = newest_schemas(task)
     # What is published is read by everybody.
-    SchemaVersions.read(task.published.schemas, task.records, {})
+    task.versions.latest()
     return replace(task.published.as_going_on(), changes=0, positions=task.high, schemas=schemas)
 
 
@@ -192,11 +191,10 @@ def between(low: Positions, position: str, source: str, high: Positions) -> bool
     return low.get(source, "") < position <= high.get(source, "")
 
 
-def refuse_removed(context: LoadContext, task: TableTask, low: Positions) -> None:
-    """Raise NeedsOperator where a table needs records of its sources, after positions, that bronze has no more."""
+def find_removed(context: LoadContext, task: TableTask) -> Positions:
+    """Return the positions up to which bronze may lack records of the table's sources."""
     sources = newest_schemas(task).keys()
-    removed = {source: cut for source, cut in context.removed.items() if source in sources}
-    published.refuse_removed(low, removed, task.table)
+    return {source: cut for source, cut in context.removed.items() if source in sources}
 
 
 def newest_schemas(task: TableTask) -> dict[str, str]:
@@ -206,7 +204,7 @@ def newest_schemas(task: TableTask) -> dict[str, str]:
 
 def target_of(task: TableTask) -> TargetSchema:
     """Return the schema that holds all rows of the range; raise Misfit when there is none."""
-    versions = SchemaVersions.read(task.published.schemas, task.records, {})
+    versions = task.versions
     target = target_schema.of(task.table, versions.latest(), versions.earlier(), open_names=task.open)
     return replace(
         target,
@@ -232,12 +230,13 @@ class Step:
 
 
 def steps(
-    spark: SparkSession, context: LoadContext, task: TableTask, low: Positions, *, exists: bool
+    spark: SparkSession, context: LoadContext, task: TableTask, low: Positions, *, exists: bool, history: bool = False
 ) -> Iterator[Step]:
     """Yield what is to be written, by commit: changes before a change of the key are applied by the former key.
 
     A table that `exists` needs no commit without a change. Raises Misfit where no schema holds the rows of a step, or
-    nobody can know which rows it changes.
+    nobody can know which rows it changes; NeedsOperator, of a table that is no `history`, where a step cannot be applied to
+    the rows that are stored when it is asked for, or needs records that bronze has no more.
 
     The sources' changes of the key are matched from the last one back, since all have one key in the end.
     """
@@ -247,7 +246,12 @@ def steps(
             continue
         truncates, target = find_truncates(part, ahead, since), target_of(part)
         refuse_keyless(target, ahead, since, part)
-        rows = context.rows(spark, part.after)
+        if not history:
+            removed = find_removed(context, part)
+            if exists:
+                _refuse_rows_without_key(spark, part, target, truncates)
+            published.refuse_removed(since, removed, part.table)
+        rows = context.bronze.rows(spark, part.after)
         changed = changes.of_range(rows, part.table, batch_profile.within(since, part.high))
         yield Step(task=part, low=since, ahead=ahead, target=target, changed=changed, truncates=truncates)
         exists = True
@@ -261,7 +265,7 @@ def _parts(
     rekeyings = SchemaVersions.read(task.published.schemas, task.records, low).key_changes(whole=whole)
     for left in range(max(map(len, rekeyings.values()), default=0), 0, -1):
         ends = [(source, positions[-left]) for source, positions in rekeyings.items() if len(positions) >= left]
-        rows = context.rows(spark, task.after)
+        rows = context.bronze.rows(spark, task.after)
         reached = batch_profile.last_before(rows, task.table, low, ends)
         high = {source: last for (source, _), last in zip(ends, reached, strict=True) if last is not None}
         if high:
@@ -295,13 +299,6 @@ def _settled(task: TableTask, upto: Positions) -> TableTask:
     )
 
 
-def refuse(spark: SparkSession, context: LoadContext, step: Step, *, stored: bool) -> None:
-    """Raise NeedsOperator for a step that cannot be applied, to rows that are stored or to none."""
-    if stored:
-        _refuse_rows_without_key(spark, step)
-    refuse_removed(context, step.task, step.low)
-
-
 def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Positions, task: TableTask) -> None:
     """Raise Misfit for an update or delete of a table without a key that does not have the whole old row."""
     for profile in ahead:
@@ -315,13 +312,14 @@ def refuse_keyless(target: TargetSchema, ahead: Sequence[TableProfile], low: Pos
             )
 
 
-def _refuse_rows_without_key(spark: SparkSession, step: Step) -> None:
+def _refuse_rows_without_key(
+    spark: SparkSession, task: TableTask, target: TargetSchema, truncates: list[Truncate]
+) -> None:
     """Raise Incompatible when the table's key changed, and rows of the table have no value of it: none would be found again."""
-    task, target = step.task, step.target
     former = {tuple(TableSchema.parse(text).key) for text in task.former_schemas.values()} - {target.key}
     if not former or not target.key:
         return
-    stored = profiles.drop_removed(spark.read.format("delta").load(task.path), step.truncates)
+    stored = profiles.drop_removed(spark.read.format("delta").load(task.path), truncates)
     key = target_schema.as_stored(target, stored.columns).key
     missing = [name for name in key if name not in stored.columns]
     lacking = functools.reduce(

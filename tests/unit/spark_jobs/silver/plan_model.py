@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 from headrace.errors import NeedsOperator, Retryable
 from headrace.schema import COPY_BEGINS, COPY_ENDS
+from spark_jobs.bronze.increment import Bronze
 from spark_jobs.errors import Misfit
 from spark_jobs.silver import batch_profile, commit, held_back, shared_tables, table_load, table_task, tables_load
 from spark_jobs.silver.commit import Base
@@ -273,8 +274,7 @@ class World:
         new = profile(self.rows(since, version, True), before.positions)
         context = table_task.LoadContext(
             stream="bank",
-            bronze="",
-            version=version,
+            bronze=Bronze("", version),
             load=before.load + 1,
             rest=held_back.unpublished_after(before),
             first=not before.load,

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema, copy_mark
-from spark_jobs.bronze.increment import Since
+from spark_jobs.bronze.increment import Bronze, Since
 from spark_jobs.silver import held_back, table_task, tables_load
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.schema_versions import SchemaRecord
@@ -110,7 +110,7 @@ def test_a_table_that_waits_for_its_copy_goes_with_the_stream():
 
 
 def context(**changes):
-    return table_task.LoadContext(stream="bank", bronze="/lake/bronze/bank", version=51, load=41, **changes)
+    return table_task.LoadContext(stream="bank", bronze=Bronze("/lake/bronze/bank", 51), load=41, **changes)
 
 
 def task(known, after):
