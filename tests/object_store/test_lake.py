@@ -12,6 +12,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 from psycopg2.extensions import parse_dsn
+from py4j.protocol import Py4JJavaError
 
 from headrace.console.lake import Lake
 from spark_jobs import preflight
@@ -98,6 +99,34 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert preflight.report(lake, "bank") is not None
     assert replay.of_silver(spark, lake, "bank", None).load is not None
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b", "c"]
+
+
+@pytest.mark.timeout(600)
+def test_l41_a_log_is_listed_from_a_name_on_however_long_it_is(spark, s3, settings):
+    """Delta's own listing of this kind fails with this Hadoop; without one each look took a request for each 1,000 files."""
+    log = f"{BUCKET}/long/_delta_log"
+    for number in range(2500):
+        assert requests.put(f"{s3}/{log}/{number:020d}.json", data=b"{}", timeout=30).ok
+    requests.put(f"{s3}/{log}/_sidecars/{'9' * 20}.json", data=b"{}", timeout=30)
+    java = spark._jvm
+    configuration = spark._jsc.hadoopConfiguration()
+    store = java.headrace.ConditionalLogStore(configuration)
+
+    def listed(folder, name):
+        return [
+            file.getPath().getName()
+            for file in store.listFrom(java.org.apache.hadoop.fs.Path(f"s3a://{folder}/{name}"), configuration)
+        ]
+
+    before = int(requests.get(f"{s3}/-/pages", timeout=30).text)
+    expected = [f"{number:020d}.json" for number in range(2497, 2500)]
+    assert [name for name in listed(log, f"{2497:020d}.") if name != "_sidecars"] == expected
+    assert [name for name in listed(log, f"{2497:020d}.json") if name != "_sidecars"] == expected
+    assert int(requests.get(f"{s3}/-/pages", timeout=30).text) - before == 2
+    assert len(listed(log, f"{0:020d}.")) in {2500, 2501}
+    # and where there is no log, that is said
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        listed(f"{BUCKET}/none/_delta_log", f"{0:020d}.")
 
 
 @pytest.mark.timeout(1200)

@@ -23,6 +23,7 @@ COMMANDS = {
     "maintain bank": {KEPT, ERASED, OTHER},
     "load bank --only silver": {KEPT, ERASED, OTHER},
 }
+NAMES = ("erase", "drop", "undo", "rebuild", "replay", "maintain", "load")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def shown(lake):
     return set(lake.rows("id", "name")) if is_there else None
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: "-".join(command.replace("--", "").split()[::2]))
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
 def test_a_command_that_is_killed_behind_each_of_its_commits_is_ended_by_the_next_one(lake, command):
     begin(lake, command)
     rows, kills, came = COMMANDS[command], 0, {(J, 100, "new")}
@@ -90,7 +91,7 @@ def test_a_command_that_is_killed_behind_each_of_its_commits_is_ended_by_the_nex
         assert set(erasing.run(lake, "7").counts.values()) == {0}
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: "-".join(command.replace("--", "").split()[::2]))
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
 def test_two_processes_that_do_the_same_at_once_do_it_once(lake, command):
     begin(lake, command)
     both = [start(lake.file, command) for _ in range(2)]
