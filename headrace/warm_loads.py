@@ -1,9 +1,9 @@
 """Loads in a warm process: how a load is requested from a running `headrace lake serve`, which has a JVM, and what it answers.
 
 Over a socket of this machine, in a folder of the server's user alone. A request is a line of JSON; the answer is lines of
-progress, empty ones while there is none, and a last one with the report. Whoever closes the connection cancels the load, and the
-server closes it once that has ended. Used by the server, the command and Airflow's tasks, which import neither Spark nor the
-lake's file for it.
+progress, empty ones while there is none, and a last one with the report; a load that goes on has a line for each report. Whoever
+closes the connection cancels the load, and the server closes it once that has ended. Used by the server, the command and
+Airflow's tasks, which import neither Spark nor the lake's file for it.
 """
 
 import logging
@@ -48,6 +48,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     check: bool = True
     #: Whether the report is for a terminal.
     styled: bool = False
+    #: Of a load that goes on until its sender goes: seconds from one load of silver to the next.
+    every: int | None = None
 
 
 def request_of(arguments: Sequence[str]) -> Request:
@@ -84,8 +86,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
-    """The end of a load."""
+    """The end of a load, or of one that goes on what it did last."""
 
+    goes_on: bool = False
     report: dict[str, Any] | None = None
     #: The report as the command prints it.
     text: str = ""
@@ -102,6 +105,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
 
 
 OnProgress = Callable[[str, int, int], None]
+OnReport = Callable[[Answer], None]
 
 
 @contextmanager
@@ -139,14 +143,20 @@ def connect(folder: Path) -> socket.socket | None:
     return connection
 
 
-def load(connection: socket.socket, request: Request, on_progress: OnProgress) -> Answer | None:
+def load(
+    connection: socket.socket, request: Request, on_progress: OnProgress, on_report: OnReport | None = None
+) -> Answer | None:
     """Let the server load; None where it refuses, ends or is silent before it answers: then a process of its own can load.
 
-    Raises what `on_progress` raises. Assumes that the caller closes the connection, however this ends.
+    `on_report` receives what a load did that goes on. Raises what both raise. Assumes that the caller closes the connection,
+    however this ends.
     """
     for answer in _answers(connection, request):
         if isinstance(answer, Progress):
             on_progress(answer.step, answer.done, answer.todo)
+        elif answer.goes_on:
+            assert on_report is not None, "only a request of one that goes on has such an answer"
+            on_report(answer)
         elif answer.refused:
             _log.warning("the server does not load %s: %s", request.stream, answer.refused)
             return None

@@ -6,22 +6,23 @@ Spark is started only by what needs it, so `--help`, a wrong file and a failed c
 import json
 import logging
 import signal
+import socket
 import sys
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any
 
 import click
 
 from headrace import warm_loads
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.new import new_lake
-from headrace.errors import NotConnected, Retryable
 from headrace.printable import echo
 from headrace.terminal import Terminal, styled
 from headrace.waiting import StopRequest
-from headrace.warm_loads import OnProgress, Request
+from headrace.warm_loads import Answer, OnProgress, Request
 from spark_jobs import command_options, table_command
 
 _log = logging.getLogger(__name__)
@@ -63,12 +64,20 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
 
     Every load goes on from what the tables themselves were committed with, so it can be interrupted, killed and repeated at
     any moment. Exits with 3 when a table stopped; the other tables are loaded then. A running 'headrace lake serve' does it
-    where [serve] loads is set, without a JVM of its own.
+    where [serve] loads is set, without a JVM of its own; --continuous too, until this command ends.
     """
     if continuous and (only or accept_gap):
         raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
-    file = command_options.file_of(config, stream)
-    if not continuous and load_at_server(file, stream, only, accept_gap=accept_gap, as_json=as_json):
+    file, stopped = command_options.file_of(config, stream), StopRequest()
+    request = Request(
+        config=file.path,
+        stream=stream,
+        only=only,
+        accept_gap=accept_gap,
+        styled=sys.stdout.isatty(),
+        every=every if continuous else None,
+    )
+    if load_at_server(file, request, stopped, as_json=as_json):
         return
     from spark_jobs import load, preflight
     from spark_jobs import load as job
@@ -91,33 +100,41 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
         show(done)
         done.check()
         return
-    from spark_jobs.load import Upkeep
+    from spark_jobs import continuous as endless
 
-    stopped = StopRequest()
+    _stop_by_signals(stopped.set)
+    endless.load(spark, file, stream, every=every, stopped=stopped, on_report=show)
+
+
+def _stop_by_signals(stop: Callable[[], None]) -> None:
     for interruption in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(interruption, lambda *_: stopped.set())
-    with Upkeep(spark, file, stream, stopped=stopped.is_set) as upkeep:
-        while not stopped.is_set():
-            try:
-                job.follow(spark, file, stream, every=every, stopped=stopped, on_progress=show, upkeep=upkeep)
-            except (NotConnected, Retryable) as error:
-                _log.warning("%s; again in %d s", error.message, every)
-                stopped.wait(every)
+        signal.signal(interruption, lambda *_: stop())
 
 
-def load_at_server(
-    lake: LakeFile, stream: str, only: Literal["bronze", "silver"] | None, *, accept_gap: bool, as_json: bool
-) -> bool:
-    """Let a running `headrace lake serve` load, and print its report; return False where none does.
+def load_at_server(lake: LakeFile, request: Request, stopped: StopRequest, *, as_json: bool) -> bool:
+    """Let a running `headrace lake serve` load, and print its reports; return False where none does.
 
-    Raises the error with which the load ended. Spark is imported for the bars of a load that takes a while, and for nothing else.
+    One that goes on is stopped by signals, which set `stopped`. Raises the error with which the load ended. Spark is imported for
+    the bars of a load that takes a while, and for nothing else.
     """
     connection = warm_loads.connect(lake.serve.loads) if lake.serve.loads else None
     if connection is None:
         return False
-    styled = sys.stdout.isatty()
-    request = Request(config=lake.path, stream=stream, only=only, accept_gap=accept_gap, styled=styled)
     shown: list[OnProgress] = []
+
+    def stop() -> None:
+        stopped.set()
+        # Its answer is the end of the load.
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_WR)
+
+    def show(answer: Answer) -> None:
+        # Its text has the styles of the server's own Terminal.
+        sys.stdout.write(f"{json.dumps(answer.report)}\n" if as_json else answer.text)
+        sys.stdout.flush()
+
+    if request.every is not None:
+        _stop_by_signals(stop)
     with connection, ExitStack() as ending:
 
         def on_progress(step: str, done: int, todo: int) -> None:
@@ -127,12 +144,11 @@ def load_at_server(
                 shown.append(ending.enter_context(job.show_progress(Terminal(stderr=True))))
             shown[0](step, done, todo)
 
-        answer = warm_loads.load(connection, request, on_progress)
+        answer = warm_loads.load(connection, request, on_progress, show)
     if answer is None:
-        return False
+        return stopped.is_set()
     if answer.report is not None:
-        # Its text has the styles of the server's own Terminal.
-        sys.stdout.write(f"{json.dumps(answer.report)}\n" if as_json else answer.text)
+        show(answer)
     answer.check()
     return True
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Lock
 
 from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
@@ -302,6 +303,19 @@ COMMIT_SETTINGS = (
 #: session that they are made of is for few changes.
 _idle: dict[tuple[str, int, bool, bool], list[SparkSession]] = {}
 _lock = Lock()
+
+
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: Delta makes frames in that one."""
+    spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - PySpark offers no other way.
+
+
+def has_ended(spark: SparkSession) -> bool:
+    """Whether the JVM has ended, or Spark in it was stopped, as after an error of its own: then all that is asked of it fails."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - PySpark offers no other way.
+    except (Py4JError, OSError):
+        return True
 
 
 def carry(spark: SparkSession) -> Callable[[], None]:

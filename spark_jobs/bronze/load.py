@@ -26,7 +26,7 @@ from spark_jobs.errors import Conflict, explained
 from spark_jobs.kafka import requests, topics
 from spark_jobs.kafka.client import Place, Topic
 from spark_jobs.kafka.topics import Ranges, held_after, next_batch
-from spark_jobs.session import for_appending
+from spark_jobs.session import carry, for_appending
 from spark_jobs.state import offsets
 from spark_jobs.state.offsets import Progress
 
@@ -163,6 +163,7 @@ class _Follower(Thread):
         super().__init__(name=f"bronze-{stream}", daemon=True)
         # Few rows at a time.
         self._spark, self._aside = spark, for_appending(spark, few=True)
+        self._begin = carry(spark)
         self._lake, self._stream, self._every = lake, stream, every
         self._sink: Sink | None = None
         #: Ends of tables' topics that were the same before and after positions were read: passed, so no position is beyond.
@@ -185,6 +186,7 @@ class _Follower(Thread):
 
     def run(self) -> None:
         """Load round after round."""
+        self._begin()
         # Its small jobs do not wait behind those of a MERGE.
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "bronze")
         try:

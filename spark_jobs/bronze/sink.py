@@ -36,8 +36,9 @@ from spark_jobs.kafka.topics import Batch, Reach, held_after, records_of
 from spark_jobs.state import delta_log, offsets
 from spark_jobs.state.offsets import Progress
 
-#: Records that are worth a file of their own, and a core of their own.
-_RECORDS_PER_FILE = 1_000_000
+#: Records that are worth a file of their own, and a core of their own. A task sorts the records of its file in memory: of four
+#: times as many, two tasks have more than Spark gives them of a driver of 2 GB, and write what they sort to disk (X8).
+_RECORDS_PER_FILE = 250_000
 _RECORDS_PER_CORE = 100_000
 #: Seconds between two commits of offsets for lag tools, where a load never ends.
 _MIRRORED_EVERY = 10.0

@@ -2,19 +2,30 @@ package headrace;
 
 import io.delta.storage.S3SingleDriverLogStore;
 import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.FileAlreadyExistsException;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Comparator;
 import java.util.Iterator;
+import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FSDataOutputStreamBuilder;
+import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.fs.s3a.AWSServiceIOException;
+import org.apache.hadoop.fs.s3a.Listing;
 import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
+import org.apache.hadoop.fs.s3a.S3AFileStatus;
+import org.apache.hadoop.fs.s3a.S3AFileSystem;
+import org.apache.hadoop.fs.s3a.S3ListRequest;
+import software.amazon.awssdk.services.s3.model.ListObjectsV2Request;
 
 /**
  * Delta's log on S3 for several drivers: a commit's file is put only where there is none (If-None-Match), which S3 decides.
@@ -45,6 +56,40 @@ public class ConditionalLogStore extends S3SingleDriverLogStore {
         } else {
             putIfAbsent(system, path, content);
         }
+    }
+
+    /**
+     * List the files of a folder from a name on, sorted: what is ahead of it is not asked for, however many files a log has.
+     *
+     * Delta's own such listing is of an earlier Hadoop, and fails with this one.
+     */
+    public Iterator<FileStatus> listFrom(Path path, Configuration configuration) throws IOException {
+        FileSystem system = path.getFileSystem(configuration);
+        if (!(system instanceof S3AFileSystem)) {
+            return super.listFrom(path, configuration);
+        }
+        S3AFileSystem s3 = (S3AFileSystem) system;
+        Path from = s3.makeQualified(path);
+        Path folder = from.getParent();
+        String key = s3.pathToKey(folder) + "/";
+        String name = from.getName();
+        // S3 begins behind a key, and the name's own file belongs to the answer.
+        ListObjectsV2Request request = ListObjectsV2Request.builder().bucket(s3.getBucket()).prefix(key).delimiter("/")
+            .startAfter(key + name.substring(0, name.length() - 1)).build();
+        RemoteIterator<S3AFileStatus> listed = s3.getListing().createFileStatusListingIterator(
+            folder, S3ListRequest.v2(request), file -> true, new Listing.AcceptAllButSelfAndS3nDirs(folder), s3.getActiveAuditSpan());
+        List<FileStatus> files = new ArrayList<>();
+        while (listed.hasNext()) {
+            FileStatus file = listed.next();
+            if (file.getPath().getName().compareTo(name) >= 0) {
+                files.add(file);
+            }
+        }
+        if (files.isEmpty() && !s3.exists(folder)) {
+            throw new FileNotFoundException(folder.toString());
+        }
+        files.sort(Comparator.comparing(file -> file.getPath().getName()));
+        return files.iterator();
     }
 
     /** Say whether the store refuses to put a second file where one is: without it commits of several drivers would be lost. */

@@ -3,7 +3,8 @@
 Delta's own log stores for S3 exclude writers of one JVM at most: of two drivers that commit the same version one is lost
 without an error, and all streams of a lake share tables. `GCSLogStore` does not help, although it creates a file only if it is
 absent: no setting of Hadoop 3.5 makes a plain `create` on S3 conditional. So a lake on S3 has a log store of ours, whose commits
-S3 itself decides (ConditionalLogStore.java), where the server does that. HDFS, ABFS and GCS have a safe default.
+S3 itself decides (ConditionalLogStore.java), where the server does that; and it lists a log from what is known of it on (L41).
+HDFS, ABFS and GCS have a safe default.
 Called by session.
 """
 
@@ -29,9 +30,6 @@ _UNSAFE = frozenset(
     for package in ("io.delta.storage", "org.apache.spark.sql.delta.storage")
     for name in ("GCSLogStore", "HDFSLogStore", "LocalLogStore", "AzureLogStore")
 )
-#: Delta looks for new commits by a listing, which begins behind those that it knows: without it at the first one, however many
-#: there are (L41). It knows this of Hadoop's `s3a` alone.
-_FAST_LISTING = {"spark.hadoop.delta.enableFastS3AListFrom": "true"}
 #: Settings by which a user brings jars of his own.
 _OWN_JARS = frozenset({"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"})
 _CHOICE = (
@@ -44,8 +42,7 @@ def settings(root: str, folder: Path, given: Mapping[str, str]) -> dict[str, str
     """Return the settings of log stores for a root on S3: ours, where its jar was made and no other one is named."""
     if urlsplit(root).scheme not in _S3:
         return {}
-    ours = {} if _chosen(root, given) or not _log_store(folder) else {_setting(root): CONDITIONAL}
-    return ours if urlsplit(root).scheme != "s3a" else ours | _FAST_LISTING
+    return {} if _chosen(root, given) or not _log_store(folder) else {_setting(root): CONDITIONAL}
 
 
 def check(root: str, effective: Mapping[str, str]) -> None:

@@ -1,5 +1,7 @@
 """Where requests for loads come in: a socket in a folder of this user alone. One load runs at a time, others wait.
 
+Loads that go on until their sender goes have threads of their own.
+
 What comes in is bounded: how long a request is and takes to arrive, and how many wait. A request waits for a load of its own
 stream as long as that takes, and goes on from there; for others a while, then its sender loads by a process of its own. A sender
 that goes away cancels its load. Nothing that comes in, and no load that fails, ends the server. Knows nothing of Spark.
@@ -11,6 +13,7 @@ import select
 import socket
 import threading
 import uuid
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -22,8 +25,8 @@ import msgspec
 
 from headrace import doors
 from headrace.errors import UNEXPECTED, CorruptInput, NeedsOperator, ReplicationError, Retryable
-from headrace.waiting import Wakeup
-from headrace.warm_loads import HEARTBEAT_SECONDS, Answer, Failure, OnProgress, Progress, Request, hold
+from headrace.waiting import StopRequest, Wakeup
+from headrace.warm_loads import HEARTBEAT_SECONDS, Answer, Failure, OnProgress, OnReport, Progress, Request, hold
 
 _log = logging.getLogger(__name__)
 
@@ -43,10 +46,13 @@ class Cancelled(Retryable):
 
 
 class LoadRunner(Protocol):
-    """What runs loads, one at a time, in a thread of its own."""
+    """What runs loads, in threads of the caller's: of those that end one at a time."""
 
     def run(self, tag: str, request: Request, on_progress: OnProgress) -> Answer:
         """Load; what `on_progress` raises ends the load. Raises what a load raises."""
+
+    def follow(self, tag: str, request: Request, on_report: OnReport, stopped: StopRequest) -> Answer:
+        """Load until stopped. Raises what such a load raises."""
 
     def cancel(self, tag: str) -> None:
         """End what the load of this tag does just now; called from another thread, again until the load has ended."""
@@ -58,10 +64,12 @@ class _Load:
     def __init__(self, request: Request) -> None:
         self.request, self.tag = request, f"headrace-load-{uuid.uuid4().hex}"
         self.progress: dict[str, Progress] = {}
-        self.is_cancelled = False
+        #: What one that goes on did, until its sender is told.
+        self.reports = deque[Answer]()
+        self.cancelled = StopRequest()
 
     def on_progress(self, step: str, done: int, todo: int) -> None:
-        if self.is_cancelled:
+        if self.cancelled.is_set():
             raise Cancelled(f"the load of {self.request.stream} was cancelled")
         self.progress[step] = Progress(step=step, done=done, todo=todo)
 
@@ -75,6 +83,7 @@ class LoadDoor:
         self._folder, self._loader = folder, loader
         self._seconds, self._wait_seconds = seconds, wait_seconds
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="loads")
+        self._endless = ThreadPoolExecutor(MOST, thread_name_prefix="loads that go on")
         self._running: _Load | None = None
         self._open = threading.BoundedSemaphore(MOST)
         self._closing = False
@@ -112,6 +121,7 @@ class LoadDoor:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._worker.shutdown(cancel_futures=True)
+        self._endless.shutdown(cancel_futures=True)
         self._ending.close()
 
     def _accept(self) -> None:
@@ -181,9 +191,9 @@ class LoadDoor:
             raise CorruptInput("this is no request for a load of this release") from error
 
     def _answer(self, connection: socket.socket, request: Request) -> Answer | None:
-        """Return the answer, once the load is over; None where its sender has gone."""
+        """Return the answer, once the load is over; an empty one of a load that is cancelled, None where the server ends."""
         load, wakeup, began = _Load(request), Wakeup(), monotonic()
-        future = self._worker.submit(self._run, load)
+        future = (self._worker if request.every is None else self._endless).submit(self._run, load)
         future.add_done_callback(lambda _: wakeup.notify())
         shown: dict[str, Progress] = {}
         heard = began
@@ -198,15 +208,12 @@ class LoadDoor:
             # A sender sends nothing more, so this is its end.
             if connection.fileno() in ready or self._closing:
                 self._cancel(load, future)
-                return None
-            for step, progress in list(load.progress.items()):
-                if shown.get(step) != progress:
-                    shown[step], heard = progress, monotonic()
-                    try:
-                        _send(connection, progress)
-                    except OSError:
-                        self._cancel(load, future)
-                        raise
+                return None if self._closing else Answer()
+            try:
+                heard = _tell(connection, load, shown) or heard
+            except OSError:
+                self._cancel(load, future)
+                raise
             # Not to a sender that is stopped and reads nothing: its load goes on.
             if monotonic() > heard + HEARTBEAT_SECONDS and reader.poll(0):
                 with suppress(OSError):
@@ -214,6 +221,7 @@ class LoadDoor:
                 heard = monotonic()
             if monotonic() > began + self._wait_seconds and not self._goes_first(request) and future.cancel():
                 return Answer(refused="it loads another stream")
+        _tell(connection, load, shown)
         return future.result() if not future.cancelled() else None
 
     def _goes_first(self, request: Request) -> bool:
@@ -221,7 +229,7 @@ class LoadDoor:
         return running is None or running.request.stream == request.stream
 
     def _cancel(self, load: _Load, future: "Future[Answer]") -> None:
-        load.is_cancelled = True
+        load.cancelled.set()
         while not future.cancel() and not future.done():
             try:
                 self._loader.cancel(load.tag)
@@ -230,9 +238,13 @@ class LoadDoor:
             select.select([], [], [], _EVERY / 5)
 
     def _run(self, load: _Load) -> Answer:
-        self._running = load
+        ends = load.request.every is None
+        if ends:
+            self._running = load
         try:
-            return self._loader.run(load.tag, load.request, load.on_progress)
+            if ends:
+                return self._loader.run(load.tag, load.request, load.on_progress)
+            return self._loader.follow(load.tag, load.request, load.reports.append, load.cancelled)
         except ReplicationError as error:
             return Answer(failure=_failure(error))
         except Exception as error:  # noqa: BLE001 - a defect ends its load, and not the server.
@@ -246,7 +258,19 @@ class LoadDoor:
                 )
             )
         finally:
-            self._running = None
+            if ends:
+                self._running = None
+
+
+def _tell(connection: socket.socket, load: _Load, shown: dict[str, Progress]) -> float | None:
+    """Send what a load did since it was last told, and note it; return when, None where that is nothing."""
+    news: list[Progress | Answer] = [each for step, each in list(load.progress.items()) if shown.get(step) != each]
+    shown |= load.progress
+    while load.reports:
+        news.append(load.reports.popleft())
+    for line in news:
+        _send(connection, line)
+    return monotonic() if news else None
 
 
 def _failure(error: ReplicationError) -> Failure:

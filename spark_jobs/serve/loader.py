@@ -1,13 +1,16 @@
 """Loads in the JVM of `headrace lake serve`, in sessions that no client of SQL is given: with Delta's own catalog, and writing.
 
 Their jobs are in a pool of their own, so that queries and loads share the cores. A load is the same as in a process of its own,
-by the lake's file as it is then. Called by the server, one load at a time, in one thread.
+by the lake's file as it is then. Called by the server: one load at a time in one thread, those that go on in threads of their
+own.
 """
 
 import io
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from msgspec.structs import replace
 from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -16,8 +19,10 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.errors import ConfigurationError, ReplicationError
 from headrace.terminal import Terminal
-from headrace.warm_loads import Answer, Failure, OnProgress, Request
-from spark_jobs import load, preflight, session
+from headrace.waiting import StopRequest
+from headrace.warm_loads import Answer, Failure, OnProgress, OnReport, Request
+from spark_jobs import continuous, load, preflight, session
+from spark_jobs.session import has_ended
 from spark_jobs.silver.tables_load import TableGroup
 
 _POOL = "loads"
@@ -26,14 +31,6 @@ _OWN = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.runSQLOnFiles": "true",
 }
-
-
-def has_ended(spark: SparkSession) -> bool:
-    """Whether the JVM has ended, or Spark in it was stopped, as after an error of its own: then all that is asked of it fails."""
-    try:
-        return bool(spark.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - PySpark offers no other way.
-    except (Py4JError, OSError):
-        return True
 
 
 class Loader:
@@ -45,10 +42,15 @@ class Loader:
         self._sessions: dict[bool, SparkSession] = {}
 
     def run(self, tag: str, request: Request, on_progress: OnProgress) -> Answer:
-        """Load; raise what a load raises.
+        """Load; raise what a load raises. Refuses what `_refusing` does."""
+        return self._refusing(request, lambda lake: self._load(lake, tag, request, on_progress))
 
-        Refuses what a process cannot do that was started by another file or in another environment, and all once Spark has ended.
-        """
+    def follow(self, tag: str, request: Request, on_report: OnReport, stopped: StopRequest) -> Answer:
+        """Load until stopped; raise what such a load raises. Refuses what `_refusing` does."""
+        return self._refusing(request, lambda lake: self._follow(lake, tag, request, on_report, stopped))
+
+    def _refusing(self, request: Request, work: Callable[[LakeFile], Answer]) -> Answer:
+        """Refuse what this process cannot do: it has another file or environment, or its Spark has ended."""
         if Path(request.config).resolve() != Path(self._lake.path).resolve():
             return Answer(refused=f"it was started with {self._lake.path}")
         try:
@@ -60,7 +62,7 @@ class Loader:
         lake.stream(request.stream)
         try:
             if not has_ended(self._served):
-                return self._load(lake, tag, request, on_progress)
+                return work(lake)
         except ConfigurationError as error:
             # Of a secret, say, that the sender's environment has, and not this one.
             return Answer(refused=error.message)
@@ -75,10 +77,7 @@ class Loader:
         done = outlook.report
         if done is None:
             spark = self.session(few=outlook.few)
-            context = spark.sparkContext
-            context.setLocalProperty("spark.scheduler.pool", _POOL)
-            context.addJobTag(tag)
-            try:
+            with _tagged(spark, tag):
                 done = load.run(
                     spark,
                     lake,
@@ -88,11 +87,20 @@ class Loader:
                     accept_gap=request.accept_gap,
                     on_progress=on_progress,
                 )
-            finally:
-                # What the load failed with is what counts.
-                with suppress(Py4JError, OSError):
-                    context.clearJobTags()
         return _answer(done, request)
+
+    def _follow(self, lake: LakeFile, tag: str, request: Request, on_report: OnReport, stopped: StopRequest) -> Answer:
+        assert request.every is not None, "a load that goes on has a pace"
+
+        def report(done: load.Report) -> None:
+            on_report(replace(_answer(done, request), failure=None, goes_on=True))
+
+        # Of its own: others load next to it.
+        spark = SparkSession(self._served.sparkContext, self._new(_OWN))
+        session.activate(spark)
+        with _tagged(spark, tag):
+            continuous.load(spark, lake, request.stream, every=request.every, stopped=stopped, on_report=report)
+        return Answer()
 
     def cancel(self, tag: str) -> None:
         """Cancel the jobs of a load."""
@@ -104,14 +112,27 @@ class Loader:
             settings = _OWN | (session.few_changes(self._lake.spark.settings) if few else {})
             self._sessions[few] = SparkSession(self._served.sparkContext, self._new(settings))
         spark = self._sessions[few]
-        # Delta makes frames in the session that is active.
-        spark._jvm.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - PySpark offers no other way.
+        session.activate(spark)
         return spark
 
     def _new(self, settings: dict[str, str]) -> JavaObject:
         served = self._served
         made: JavaObject = served._jvm.headrace.serve.Loads.session(served._jsparkSession, settings)  # noqa: SLF001 - as above.
         return made
+
+
+@contextmanager
+def _tagged(spark: SparkSession, tag: str) -> Iterator[None]:
+    """Have the jobs of this thread in the pool of loads, with a tag by which they are cancelled."""
+    context = spark.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", _POOL)
+    context.addJobTag(tag)
+    try:
+        yield
+    finally:
+        # What the load failed with is what counts.
+        with suppress(Py4JError, OSError):
+            context.clearJobTags()
 
 
 def _answer(done: load.Report, request: Request) -> Answer:

@@ -26,9 +26,9 @@ from headrace.waiting import StopRequest
 from spark_jobs.errors import SparkFailed, explained
 from spark_jobs.serve import publication
 from spark_jobs.serve.load_door import LoadDoor
-from spark_jobs.serve.loader import Loader, has_ended
+from spark_jobs.serve.loader import Loader
 from spark_jobs.serve.publication import Listing
-from spark_jobs.session import session
+from spark_jobs.session import has_ended, session
 from spark_jobs.state import delta_log, published
 
 _log = logging.getLogger(__name__)

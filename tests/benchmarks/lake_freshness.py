@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from headrace.configuration.lake import LakeFile
-from spark_jobs import load
+from spark_jobs import continuous, load
 from spark_jobs.query import engine
 from tests.benchmarks import lake_records
 from tests.benchmarks.results import Result
@@ -44,7 +44,7 @@ def measure(
     found = []
     with ThreadPoolExecutor(2) as pool, console.status("loading, writing and asking"):
         running = pool.submit(
-            load.follow, spark, lake, stream, every=_EVERY, stopped=stopped, on_progress=lambda report: None
+            continuous.load, spark, lake, stream, every=_EVERY, stopped=stopped, on_report=lambda report: None
         )
         writing = pool.submit(feed.write, stopped)
         try:

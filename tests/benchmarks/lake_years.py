@@ -19,6 +19,7 @@ from rich.console import Console
 
 from headrace.console.lake import Lake as ConsoleLake
 from headrace.lake import Lake
+from headrace.waiting import StopRequest
 from spark_jobs import preflight, run_log
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import maintain, vacuum
@@ -127,10 +128,9 @@ def _measured(spark: SparkSession, lake: LoggedLake, age: Age) -> dict[str, _Loo
 
 def _follower(spark: SparkSession, lake: LoggedLake) -> Follower:
     """Return what shows publications, without its doors and with a catalog that has all tables already."""
-    follower = Follower.__new__(Follower)
-    follower._spark, follower._lake, follower._seen = spark, lake.file, None
-    follower._serve = SimpleNamespace(Publications=SimpleNamespace(publish=len))
-    follower._listing = SimpleNamespace(keep=lambda *_: None)  # type: ignore[assignment] - it would open each table.
+    serve = SimpleNamespace(Publications=SimpleNamespace(publish=len))
+    follower = Follower(spark, lake.file, serve, StopRequest())
+    follower._listing = SimpleNamespace(keep=lambda *_: [])  # type: ignore[assignment] - it would open each table.
     return follower
 
 

@@ -1,7 +1,7 @@
 """A lake on S3 (L5): loaded, killed, resumed, read live and as of a time, and maintained."""
 
 import os
-import signal
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +12,7 @@ import pytest
 import requests
 from click.testing import CliRunner
 from psycopg2.extensions import parse_dsn
+from py4j.protocol import Py4JJavaError
 
 from headrace.console.lake import Lake
 from spark_jobs import preflight
@@ -19,15 +20,33 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import erase, maintain, replay
 from spark_jobs.query import engine, published_tables
 from spark_jobs.silver import load as silver
+from spark_jobs.state import published
 from spark_jobs.verify.command import verify
-from tests.rules.waiting import eventually
+from tests.lake.death import killed_when
+from tests.object_store.conftest import BUCKET
 
 #: 2026-01-31, in milliseconds.
 EARLY = 1769850900250
+_COMMIT = re.compile(r"/_delta_log/\d{20}\.json<")
 
 
 def names(frame):
     return sorted(row["name"] for row in frame.select("name").collect())
+
+
+def count_commits(s3, lake):
+    """Return how many commits the logs of all tables of a lake have, whatever the server refuses."""
+    folder, bucket, asked = lake.root.removeprefix(f"s3a://{BUCKET}/"), f"{s3}/{BUCKET}", {"list-type": "2"}
+    count = 0
+    while True:
+        answer = requests.get(bucket, params=asked | {"prefix": f"{folder}/"}, timeout=30)
+        if not answer.ok:
+            continue
+        count += len(_COMMIT.findall(answer.text))
+        after = re.search("<NextContinuationToken>([^<]*)<", answer.text)
+        if after is None:
+            return count
+        asked["continuation-token"] = after[1]
 
 
 @pytest.mark.timeout(3600)
@@ -37,14 +56,7 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     lake = s3_lake(bank=source.topic)
     source.commit(source.schema(), *(source.insert(id=i, name="a", balance="1.00") for i in range(20)))
     # when a load is killed after its first commit
-    first = f"{s3}/{lake.root.removeprefix('s3a://')}/bronze/bank/_delta_log/{0:020d}.json"
-    command = [str(Path(sys.executable).with_name("headrace")), "lake", "load", "bank", "--config", str(lake.path)]
-    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        eventually(lambda: requests.head(first, timeout=30).ok or process.poll() is not None, 300)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    assert killed_when(lake, "load bank", lambda: count_commits(s3, lake) > 0, every=0.05)
     # then the next one goes on from there
     source.commit(source.insert(id=20, name="b", balance="1.00"), at=EARLY + 60_000)
     assert bronze.load(spark, lake, "bank").records == 1
@@ -87,6 +99,34 @@ def test_a_lake_lives_on_s3(spark, s3, s3_lake, feed):
     assert preflight.report(lake, "bank") is not None
     assert replay.of_silver(spark, lake, "bank", None).load is not None
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["b", "c"]
+
+
+@pytest.mark.timeout(600)
+def test_l41_a_log_is_listed_from_a_name_on_however_long_it_is(spark, s3, settings):
+    """Delta's own listing of this kind fails with this Hadoop; without one each look took a request for each 1,000 files."""
+    log = f"{BUCKET}/long/_delta_log"
+    for number in range(2500):
+        assert requests.put(f"{s3}/{log}/{number:020d}.json", data=b"{}", timeout=30).ok
+    requests.put(f"{s3}/{log}/_sidecars/{'9' * 20}.json", data=b"{}", timeout=30)
+    java = spark._jvm
+    configuration = spark._jsc.hadoopConfiguration()
+    store = java.headrace.ConditionalLogStore(configuration)
+
+    def listed(folder, name):
+        return [
+            file.getPath().getName()
+            for file in store.listFrom(java.org.apache.hadoop.fs.Path(f"s3a://{folder}/{name}"), configuration)
+        ]
+
+    before = int(requests.get(f"{s3}/-/pages", timeout=30).text)
+    expected = [f"{number:020d}.json" for number in range(2497, 2500)]
+    assert [name for name in listed(log, f"{2497:020d}.") if name != "_sidecars"] == expected
+    assert [name for name in listed(log, f"{2497:020d}.json") if name != "_sidecars"] == expected
+    assert int(requests.get(f"{s3}/-/pages", timeout=30).text) - before == 2
+    assert len(listed(log, f"{0:020d}.")) in {2500, 2501}
+    # and where there is no log, that is said
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        listed(f"{BUCKET}/none/_delta_log", f"{0:020d}.")
 
 
 @pytest.mark.timeout(1200)
@@ -192,3 +232,55 @@ def test_s18_rows_are_erased_on_a_server_that_throttles_and_loses_answers(spark,
     bronze.load(spark, lake, "bank")
     assert silver.load(spark, lake, "bank").problems == {}
     assert names(published_tables.frame(spark, lake, "bank", "public.accounts")) == ["came back", *left]
+
+
+@pytest.mark.timeout(3600)
+def test_s18_commands_that_are_killed_behind_each_of_their_commits_are_ended_on_a_server_that_throttles(
+    spark, s3, s3_lake, feed, faults
+):
+    # given
+    source = feed()
+    lake = s3_lake(bank=source.topic)
+    source.commit(source.schema(), *(source.insert(id=i, name=f"person-{i}", balance="1.00") for i in range(3)))
+    bronze.load(spark, lake, "bank")
+    silver.load(spark, lake, "bank")
+
+    def shown():
+        spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        published._read.clear()
+        if "public.accounts" not in published.latest(spark, lake, "bank").tables:
+            return None
+        return names(published_tables.frame(spark, lake, "bank", "public.accounts"))
+
+    left, everybody = ["person-0", "person-2"], [f"person-{i}" for i in range(3)]
+    commands = {
+        "erase bank public.accounts 1 --reason request-12": (left, 4),
+        "drop bank public.accounts": (None, 1),
+        "drop bank public.accounts --undo": (left, 1),
+        "rebuild bank public.accounts": (left, 2),
+        "replay bank": (left, 2),
+        "maintain bank": (left, 1),
+    }
+    for command, (after, least) in commands.items():
+        kills, before = 0, shown()
+        # when requests are refused, commits have no answer, and each run is killed one commit later than the one before
+        while True:
+            at, wanted = count_commits(s3, lake), kills + 1
+            faults(refuse=7, lost=3)
+            was_killed = killed_when(lake, command, lambda: count_commits(s3, lake) >= at + wanted, every=0.05)  # noqa: B023 - used at once.
+            faults()
+            # then readers have what was before, or all of what it does
+            assert shown() in ([before, after] if before is not None else [before, after, everybody]), command
+            if not was_killed:
+                break
+            kills += 1
+        assert kills >= least, command
+        assert shown() == after, command
+    # and loads go on
+    source.commit(source.insert(id=1, name="came back", balance="1.00"))
+    bronze.load(spark, lake, "bank")
+    assert silver.load(spark, lake, "bank").problems == {}
+    assert shown() == ["came back", *left]
+    assert (
+        spark.read.format("delta").load(bronze.table_path(lake, "bank")).filter("value LIKE '%person-1%'").count() == 0
+    )

@@ -60,7 +60,7 @@ LAYERS = {
         {"verify"},
         {"maintenance"},
         {"load"},
-        {"preflight"},
+        {"continuous", "preflight"},
         {"serve"},
         {"table_command"},
         {"command", "jvm_warmup", "submit"},

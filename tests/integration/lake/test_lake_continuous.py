@@ -6,9 +6,8 @@ from threading import Event
 import pytest
 
 from headrace.errors import NeedsOperator
-from spark_jobs import load
+from spark_jobs import continuous, load
 from spark_jobs.bronze import load as bronze
-from spark_jobs.load import Upkeep
 from spark_jobs.query import engine
 from tests.rules.waiting import eventually
 
@@ -23,10 +22,7 @@ def following(spark):
             heard = []
 
             def follow():
-                with Upkeep(spark, lake, "bank", stopped=stopped.is_set) as upkeep:
-                    load.follow(
-                        spark, lake, "bank", every=every, stopped=stopped, on_progress=heard.append, upkeep=upkeep
-                    )
+                continuous.load(spark, lake, "bank", every=every, stopped=stopped, on_report=heard.append)
 
             return pool.submit(follow), heard, stopped
 

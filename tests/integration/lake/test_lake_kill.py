@@ -1,10 +1,5 @@
 """A load that is killed with -9 at its worst moments, and done again: nothing is lost, nothing is doubled."""
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from spark_jobs.bronze import load as bronze
@@ -12,22 +7,10 @@ from spark_jobs.query import published_tables
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import table_task
 from spark_jobs.state import published
-from tests.rules.waiting import eventually
+from tests.lake.death import killed_when
 
 J = "jakarta/bank"
 LOG = {"entry": ("text", None, None)}
-
-
-def killed_when(lake, reached: Callable[[], bool]) -> None:
-    """Run `headrace lake load` and kill it, JVM and all, as soon as something is there."""
-    command = [str(Path(sys.executable).with_name("headrace")), "lake", "load", "bank", "--config", lake.path]
-    process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        eventually(lambda: reached() or process.poll() is not None, 450, every=0.005)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert process.returncode == -signal.SIGKILL, "the load was over before it could be killed"
 
 
 def entries(spark, lake):
@@ -67,7 +50,7 @@ def test_load_killed_with_one_table_written_and_nothing_published_is_finished_by
         Path(table_task.path(lake, "bank", name), "_delta_log", f"{1:020d}.json")
         for name in ("public.log", "public.accounts")
     ]
-    killed_when(lake, lambda: any(path.exists() for path in wanted))
+    assert killed_when(lake, "load bank", lambda: any(path.exists() for path in wanted)), "the load was over before"
     assert published.latest(spark, lake, "bank").load == 1
     assert accounts(spark, lake) == [(i, "a") for i in range(20)]
     source.commit(source.insert("public.log", entry="040"), source.delete(id=100))

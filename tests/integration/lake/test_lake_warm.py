@@ -21,9 +21,9 @@ LOG = {"entry": ("text", None, None)}
 NO_JARS = {"HEADRACE_JARS": "/nowhere"}
 
 
-def start(server, **environment):
+def start(server, *options, **environment):
     """Begin `headrace lake load`."""
-    command = [sys.executable, "-m", "headrace", "lake", "load", "bank", "--config", str(server.file)]
+    command = [sys.executable, "-m", "headrace", "lake", "load", "bank", "--config", str(server.file), *options]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return subprocess.Popen(command, env=os.environ | environment, text=True, start_new_session=True, **streams)
 
@@ -98,3 +98,56 @@ def test_a_server_killed_or_a_client_gone_in_the_middle_of_a_load_costs_nothing(
     # and what the cancelled load brought to bronze is counted
     recorded = spark.read.format("delta").load(run_log.path(lake)).filter("step = 'bronze'").collect()
     assert max(span["last"] for row in recorded for span in row["offsets"]) >= max(offsets)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_load_that_goes_on_is_the_servers_until_the_command_ends_and_the_commands_own_once_the_server_has(
+    spark, feed, lake_file, tmp_path
+):
+    # given a server that loads, and a command that has no jars
+    source = feed()
+    lake = lake_file(bank=source.topic)
+    server = Server(Path(lake.path), 'loads = "loads"\n')
+
+    def come(number):
+        """Commit a row, and wait until it is published."""
+        rows = [source.insert(id=number, name="a", balance="1.00")]
+        source.commit(*([source.schema()] if not number else []), *rows)
+        eventually(lambda: number in ids(), 300, every=0.5)
+
+    def ids():
+        published._read.clear()
+        frame = published_tables.frame(spark, lake, "bank", "public.accounts")
+        return [] if frame is None else [row["id"] for row in frame.collect()]
+
+    server.start()
+    process = start(server, "--continuous", "--every", "1", **NO_JARS)
+    try:
+        # when changes come they are published, and loads that end are done next to it
+        come(0)
+        come(1)
+        assert process.poll() is None, process.communicate()
+        output(start(server, **NO_JARS))
+        # then it ends with the command
+        process.send_signal(signal.SIGTERM)
+        text = output(process)
+        assert "load 1" in text
+        assert "load 2" in text
+        # and nothing goes on: this load has what came
+        source.commit(source.insert(id=2, name="a", balance="1.00"))
+        assert "1 records" in output(start(server, **NO_JARS))
+        # when the server is killed under it, the command goes on by itself
+        process = start(server, "--continuous", "--every", "1", "--json")
+        come(3)
+        server.stop(signal.SIGKILL)
+        come(4)
+        process.send_signal(signal.SIGINT)
+        assert "the server ended before the load of bank did" in output(process)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        server.stop()
+    assert sorted(ids()) == [0, 1, 2, 3, 4]
+    offsets = [row["offset"] for row in spark.read.format("delta").load(bronze.table_path(lake, "bank")).collect()]
+    assert len(offsets) == len(set(offsets))

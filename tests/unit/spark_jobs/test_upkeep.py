@@ -3,11 +3,13 @@
 import logging
 from datetime import UTC, datetime, timedelta
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 
-from headrace.errors import Retryable
-from spark_jobs import load
+from headrace.errors import CorruptInput, Retryable
+from spark_jobs import continuous
+from spark_jobs.errors import SparkFailed
 from spark_jobs.maintenance import maintain
 from spark_jobs.maintenance.maintain import MaintainReport
 from spark_jobs.query import metastore
@@ -19,8 +21,9 @@ def due(monkeypatch):
     """Return what the lake has recorded: whether a table is due, asked before each maintenance."""
     found = [False]
     monkeypatch.setattr(maintain, "is_due", lambda *_: found[0])
-    monkeypatch.setattr(load, "_COMPACT_EVERY", 3)
+    monkeypatch.setattr(continuous, "_COMPACT_EVERY", 3)
     monkeypatch.setattr(metastore, "after_load", lambda *_: None)
+    monkeypatch.setattr(continuous, "activate", lambda _: None)
     return found
 
 
@@ -42,7 +45,7 @@ def test_l15_loads_do_not_wait_for_maintenance_nor_end_with_it(due, monkeypatch,
     monkeypatch.setattr(
         maintain, "maintain", lambda *_, **how: calls.append("maintain") or MaintainReport(stream="bank")
     )
-    with load.Upkeep(None, None, "bank") as beside:
+    with continuous.Upkeep(None, None, "bank") as beside:
         # when loads go on, the first of which looks whether anything is due
         beside.after_load(["public.first"])
         ended(beside)
@@ -59,9 +62,21 @@ def test_l15_loads_do_not_wait_for_maintenance_nor_end_with_it(due, monkeypatch,
         beside.after_load([])
     # then old files are removed too, and the failure is in the log
     assert calls[1:] == ["maintain"]
-    assert ("spark_jobs.load", logging.WARNING, "another writer") in [
+    assert ("spark_jobs.continuous", logging.WARNING, "another writer") in [
         (record.name, record.levelno, record.getMessage().rpartition(": ")[2]) for record in caplog.records
     ]
+
+
+@pytest.mark.parametrize(("ended", "raised", "tries"), [(True, SparkFailed, 1), (False, CorruptInput, 2)])
+def test_a_load_that_goes_on_tries_again_what_passes_unless_its_spark_has_ended(monkeypatch, ended, raised, tries):
+    """By a JVM that had ended it tried again for ever."""
+    errors = [SparkFailed("the JVM answers no more"), CorruptInput("this does not pass")]
+    follow = Mock(side_effect=errors)
+    monkeypatch.setattr(continuous, "_follow", follow)
+    monkeypatch.setattr(continuous, "has_ended", lambda _: ended)
+    with pytest.raises(raised):
+        continuous.load(None, None, "bank", every=0.01, stopped=Event(), on_report=print)
+    assert follow.call_count == tries
 
 
 def test_l43_a_process_that_lives_for_a_few_loads_maintains_what_is_due(due, monkeypatch):
@@ -71,15 +86,15 @@ def test_l43_a_process_that_lives_for_a_few_loads_maintains_what_is_due(due, mon
     monkeypatch.setattr(maintain, "compact", lambda *_: pytest.fail("nothing was to be compacted yet"))
     stop, registered = Event(), []
     monkeypatch.setattr(metastore, "after_load", lambda *given: registered.append(given[2]))
-    with load.Upkeep(None, None, "bank") as beside:
+    with continuous.Upkeep(None, None, "bank") as beside:
         beside.after_load(["public.t"])
     assert given == registered == []
     # when a process begins once a table is due
     due[0] = True
-    with load.Upkeep(None, None, "bank", stopped=stop.is_set) as beside:
+    with continuous.Upkeep(None, None, "bank", stopped=stop.is_set) as beside:
         beside.after_load(["public.t"])
     # then it is maintained at once, and the process's end would end it
-    assert [how["older_than"] for how in given] == [load._MAINTAIN_EVERY]
+    assert [how["older_than"] for how in given] == [continuous._MAINTAIN_EVERY]
     assert not given[0]["stopped"]()
     stop.set()
     assert given[0]["stopped"]()

@@ -1,6 +1,9 @@
-"""Which positions a note of bronze has, where tables have topics of their own."""
+"""Which positions a note of bronze has, where tables have topics of their own; into how many files a batch goes."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
 
 from spark_jobs.bronze.sink import Sink
 from spark_jobs.kafka.client import Place
@@ -84,3 +87,13 @@ def test_a_stream_of_one_topic_notes_no_positions():
     sink = make_sink(9, 9, None)
     sink.settle()
     assert sink.progress.positions is None
+
+
+@pytest.mark.parametrize(
+    ("records", "files"), [(1, 1), (100_001, 2), (250_000, 2), (500_000, 2), (500_001, 3), (2_000_000, 8)]
+)
+def test_x8_a_task_sorts_no_more_than_it_has_memory_for_and_no_core_is_idle(records, files):
+    """Of 1,000,000 records for a task, two tasks of the default driver spilled while they sorted."""
+    own = Sink.__new__(Sink)
+    own._spark = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
+    assert own._files(records) == files

@@ -42,6 +42,16 @@ class Loads:
             raise KeyError("a value")
         return Answer(report={"silver": request.stream}, text="done\n")
 
+    def follow(self, tag, request, on_report, stopped):
+        self.begun.append(request.stream)
+        for number in range(2):
+            on_report(Answer(report={"silver": number}, text=f"load {number}\n", goes_on=True))
+        while not stopped.wait(0.01):
+            if request.stream == "stopped":
+                raise NeedsOperator("no partition", hint="look")
+        self.ended.append(request.stream)
+        return Answer()
+
     def cancel(self, tag):
         self.cancelled.append(tag)
 
@@ -116,6 +126,47 @@ def test_a_load_whose_sender_goes_is_cancelled_and_a_retry_waits_for_its_end(fol
             assert len(set(loads.cancelled)) == 1
             loads.may_end.set()
     assert (answers, retried[0].report) == ([None], {"silver": "bank"})
+
+
+@contextmanager
+def following(folder, stream):
+    """Give the reports of a load that goes on, its answer once there is one, and the connection."""
+    reports, answers, connection = [], [], warm_loads.connect(folder)
+    request = Request(config="c", stream=stream, every=15)
+    given = (connection, request, lambda *_: None, reports.append)
+    thread = threading.Thread(target=lambda: answers.append(warm_loads.load(*given)))
+    thread.start()
+    try:
+        yield reports, answers, connection
+    finally:
+        thread.join(20)
+        connection.close()
+
+
+def test_a_load_that_goes_on_reports_until_its_sender_stops_it_and_others_load_next_to_it(folder, loads):
+    with LoadDoor(folder, loads, wait_seconds=0.0), following(folder, "bank") as (reports, answers, connection):
+        eventually(lambda: len(reports) == 2, 20)
+        assert [(report.text, report.goes_on) for report in reports] == [("load 0\n", True), ("load 1\n", True)]
+        # others do, and are not refused because of it
+        assert ask(folder, "other").report == {"silver": "other"}
+        assert (answers, loads.ended) == ([], ["other"])
+        # what stops it for good is its answer
+        with following(folder, "stopped") as (_, stopped, _other):
+            eventually(lambda: stopped, 20)
+        assert (stopped[0].failure.exit_code, stopped[0].failure.hint) == (3, "look")
+        # and so is its end once its sender wants no more
+        connection.shutdown(socket.SHUT_WR)
+        eventually(lambda: answers, 20)
+        assert (answers, loads.ended) == ([Answer()], ["other", "bank"])
+
+
+def test_loads_that_go_on_end_with_the_server_and_are_left_to_processes_of_their_own(folder, loads):
+    with LoadDoor(folder, loads):
+        context = following(folder, "bank")
+        reports, answers, _ = context.__enter__()
+        eventually(lambda: len(reports) == 2, 20)
+    context.__exit__(None, None, None)
+    assert (answers, loads.ended) == ([None], ["bank"])
 
 
 def test_a_load_of_another_stream_waits_a_while_and_is_then_left_to_a_process_of_its_own(folder, loads, caplog):
