@@ -92,10 +92,13 @@ def connecting(words: str, address: str, user: str, database: str) -> Replicatio
     return NotConnected(f"database {address} cannot be reached: {line}")
 
 
-def running(state: str | None, words: str, address: str, user: str, *, context: str | None = None) -> ReplicationError:
-    """Return the error of a statement or stream that ended with this SQLSTATE and these words.
+def running(
+    state: str | None, words: str, address: str, user: str, *, context: str | None = None, slot: str = ""
+) -> ReplicationError:
+    """Return the error of a statement or stream, of a slot's if one is given, that ended with this SQLSTATE and these words.
 
-    With a `context` of the server's it came out of a function, by `raise` with any SQLSTATE, or of a statement that one made.
+    They may be in any language: numbers and the names of settings are the same in all. With a `context` of the server's it came
+    out of a function, by `raise` with any SQLSTATE, or of a statement that one made.
     """
     if context:
         line, words = f"SQLSTATE {state}: {_WITHHELD['P0']}", ""
@@ -104,15 +107,15 @@ def running(state: str | None, words: str, address: str, user: str, *, context: 
     else:
         line = f"SQLSTATE {state}: {_WITHHELD.get(state[:2], 'the server failed (its log has its words)')}"
     if state == "55006" and not context:
-        slot, pid = re.search(r'slot "([^"]*)"', words), re.search(r"PID (\d+)", words)
-        return SlotTaken(f"database {address}: {line}", slot[1] if slot else "", int(pid[1]) if pid else 0)
+        named, pid = re.search(r'["»]([^"«]+)["«]', words), re.search(r"PID\D*(\d+)", words)
+        return SlotTaken(f"database {address}: {line}", slot or (named[1] if named else ""), int(pid[1]) if pid else 0)
     if state == "42501":
         if "WAL sender" in words or "replication" in words:
             hint = f"Run as a superuser: alter role {quoted(user)} replication;"
         else:
             hint = f"Grant user {user} what it lacks, or run the statement as a user who may."
         return NeedsOperator(f"database {address}: {line}", hint=hint).not_of_content()
-    if state in {"53400", "53300"} and "slots" in words:
+    if state in {"53400", "53300"} and ("max_replication_slots" in words or "max_wal_senders" in words):
         return NeedsOperator(
             f"database {address}: {line}",
             hint="Raise max_replication_slots and max_wal_senders in the server and restart it, or drop unused slots.",

@@ -52,7 +52,7 @@ class ReplicationStream:
         self._connection = connect(config, source, replication="database")
         self._connection.add_notice_handler(self._noticed)
         self._raw = self._connection.pgconn
-        self._unpublished = ""
+        self._publication = self._unpublished = ""
         #: The server's process that serves this connection.
         self.pid = self._connection.info.backend_pid
         #: LSN up to which the server has read its log for this stream, as of its last keepalive; 0 before.
@@ -88,12 +88,13 @@ class ReplicationStream:
 
         Raises SlotTaken while another process reads the slot.
         """
+        self._publication = publication
         # Logical messages always come: those that are not wanted count in positions all the same.
         options = f"(proto_version '1', publication_names '{quoted(publication)}', messages 'true')"
         command = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {format_lsn(lsn)} {options}"
         with self._translated():
             result = self._raw.exec_(command.encode())
-        self._check(result, pq.ExecStatus.COPY_BOTH)
+        self._check(result, pq.ExecStatus.COPY_BOTH, slot)
         self._raw.nonblocking = 1
 
     def read(self, feed: Callable[[bytes, int], None], now_ms: int, *, with_place: bool = False) -> int:
@@ -171,13 +172,14 @@ class ReplicationStream:
     def _noticed(self, diagnostic: Diagnostic) -> None:
         words = diagnostic.message_primary or ""
         _log.warning("the server of %s reports: %s", self._address, words)
-        if diagnostic.sqlstate == _MISSING and "publication" in words:
+        # In whatever language.
+        if diagnostic.sqlstate == _MISSING and self._publication and self._publication in words:
             self._unpublished = words
 
-    def _check(self, result: pq.abc.PGresult, expected: pq.ExecStatus) -> None:
+    def _check(self, result: pq.abc.PGresult, expected: pq.ExecStatus, slot: str = "") -> None:
         if result.status != expected:
             state = text(result.error_field(pq.DiagnosticField.SQLSTATE))
-            raise running(state or None, result.get_error_message(), self._address, self._user)
+            raise running(state or None, result.get_error_message(), self._address, self._user, slot=slot)
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -166,6 +166,10 @@ class Policy(Section, frozen=True, kw_only=True):
 Address = Annotated[str, Meta(pattern=AMQP_ADDRESS)]
 
 
+#: Bytes of a name, in UTF-8.
+_LONGEST_NAME = 63
+
+
 class Postgresql(PostgresqlConnection, frozen=True, kw_only=True):
     """The captured database, with the names that `headrace edge init` gives to slot and publication."""
 
@@ -179,8 +183,13 @@ class Postgresql(PostgresqlConnection, frozen=True, kw_only=True):
     failover: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse the filter of a table that is not listed."""
+        """Refuse the filter of a table that is not listed, and names that the server would cut."""
         super().__post_init__()
+        for table in self.tables:
+            if table.count(".") == 1 and any(len(name.encode()) > _LONGEST_NAME for name in table.split(".")):
+                raise ValueError(
+                    f"'tables' names {table}: the server cuts names to {_LONGEST_NAME} bytes, so give them so"
+                )
         if unlisted := sorted(set(self.row_filters) - set(self.tables)):
             raise ValueError(f"'row_filters' names {unlisted[0]}, which is not in 'tables'")
 

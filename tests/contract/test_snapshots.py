@@ -143,6 +143,37 @@ def test_a_table_that_changes_as_a_whole_while_it_is_copied_is_the_sources_in_th
     assert table.state == "done"
 
 
+def test_a_table_that_is_swapped_for_another_one_while_it_is_copied_is_the_sources_in_the_end(source, interconnect):
+    """As gh-ost, pt-online-schema-change and nightly loads do it: with other rows, the former ones under a name of their own."""
+    source.fill("old", 20_000)
+    source.fill("new", 15_000, values="i * 3, i")
+    if not source.is_mariadb:
+        names = ("old", "gone"), ("new", "old")
+        swap = ["begin", *(f"alter table {former} rename to {name}" for former, name in names), "commit"]
+    else:
+        swap = ["rename table old to gone, new to old"]
+    with source.edge.running() as agent:
+        arrive(interconnect, 35_000)
+        interconnect.hold()
+        source.asks("old")
+        on_its_way(interconnect)
+        source.run(*swap, "update old set n = n + 1 where id < 300", "delete from old where id > 44000")
+        interconnect.let_go()
+        table = source.ends("old")["old"]
+        needs = f"{source.named('old')} needs a copy"
+        assert table.state == "done"
+        assert any(words.startswith(needs) for words in agent.figures.warnings)
+        source.asks("old", replace=True)
+        source.ends("old")
+        wanted = source.stored("old")
+
+        def numbers():
+            return {key: {"id": row["id"], "n": row["n"]} for key, row in held(interconnect, "old").items()}
+
+        eventually(lambda: numbers() == wanted, saying="the consumer holds what the database holds")
+        assert not any(words.startswith(needs) for words in agent.figures.warnings)
+
+
 def test_replacing_tells_consumers_first_to_forget_the_table(source, interconnect):
     """A copy that repairs a gap lets rows go that were deleted in it (B15)."""
     source.fill("old", 5)

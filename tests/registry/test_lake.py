@@ -1,7 +1,7 @@
 """A stream in Avro becomes the same rows in the lake as one in JSON: a source, its edge, a bridge, the registry, and verify."""
 
 import json
-from base64 import b64encode
+from base64 import b64decode, b64encode
 
 import pytest
 from confluent_kafka import Producer
@@ -20,6 +20,7 @@ from spark_jobs.silver import load as silver
 from spark_jobs.verify.lake import LakeAt
 from spark_jobs.verify.verify import verify
 from tests.bridge.bridge_file import bridge_file
+from tests.integration.edge.snapshots import copy
 from tests.integration.lake import test_lake_debezium_profile as of_debezium
 from tests.kafka.reading import read_committed
 from tests.lake.verify_sides import address
@@ -82,8 +83,10 @@ def carried(database, edges, kafka, topic, inside, tmp_path, registry):
         edge.init()
         file, moved = edge.path.read_text(), []
 
-        def run(format_, statements):
+        def run(format_, statements, ahead=None):
             edge.path.write_text(file.replace("format = 'json'", f"format = '{format_}'"))
+            if ahead is not None:
+                ahead(edge)
             with edge.running():
                 for statement in statements:
                     database.execute(statement)
@@ -193,6 +196,57 @@ def test_a_stream_in_avro_of_debeziums_profile_is_the_sources_rows(carried, made
     bronze.load(spark, lake, "bank")
     assert silver.load(spark, lake, "bank").problems == {}
     compared(spark, lake, verified, names)
+
+
+FORMS = {
+    "Avro, a topic for each table": ("avro", "", True),
+    "CloudEvents, a topic for each table": ("json", "cloudevents = true\n", True),
+    "CloudEvents in Avro": ("avro", "cloudevents = true\n", False),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_transaction_that_was_passed_over_is_on_record_and_its_table_needs_a_copy(
+    database, carried, made_lake, registry, spark, verified, form
+):
+    format_, records, per_table = FORMS[form]
+    limits = f'{records}largest_megabytes = 1\non_too_large = "stop"'
+    tables = "create table plain (id int primary key, a text); create table logged (a int)"
+    name, run = carried(per_table=per_table, tables=tables, names=("plain", "logged"), records=limits)
+    lake = made_lake(name, registry.url, per_table=per_table)
+
+    def load_all():
+        bronze.load(spark, lake, "bank")
+        assert silver.load(spark, lake, "bank").problems == {}
+
+    def pass_over(edge):
+        with edge.running() as agent:
+            database.execute("insert into plain values (1, 'a'), (2, 'b'); insert into logged values (1)")
+            large = "update plain set a = repeat('x', 1100000) where id = 1"
+            database.execute(f"begin; {large}; delete from plain where id = 2; commit")
+            stopped = agent.ended()
+        passed = edge.command("pass", *stopped.hint.split()[-2:], "--yes", "--json")
+        assert passed.returncode == 0, passed.stderr
+
+    # given a transaction that was passed over, with changes of another table ahead of it and behind it
+    run(format_, ["insert into logged values (2); update plain set a = 'c' where id = 1"], ahead=pass_over)
+    load_all()
+    # then it is on record in bronze, other tables go on, and its own is what the log has of it, marked
+    passed = [json.loads(value) for _, value in bronze_rows(spark, lake) if value and "headrace.passed" in value]
+    (message,) = [value for value in passed if value.get("op") == "m"]
+    assert json.loads(b64decode(message["message"]["content"]))["tables"] == ["public.plain"]
+    assert [row["a"] for row in rows(spark, lake, "logged").orderBy("a").collect()] == [1, 2]
+    assert [tuple(row) for row in rows(spark, lake, "plain").orderBy("id").collect()] == [(1, "c"), (2, "b")]
+
+    # and a copy makes it right
+    def copy_again(edge):
+        with edge.running() as agent:
+            assert any(words.startswith("public.plain needs a copy") for words in agent.figures.warnings)
+            copy(edge, "public.plain", replace=True)
+
+    run(format_, [], ahead=copy_again)
+    load_all()
+    compared(spark, lake, verified, ("plain", "logged"))
 
 
 def test_live_rows_are_there_in_avro_too(carried, made_lake, registry, spark):

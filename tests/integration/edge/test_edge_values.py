@@ -5,7 +5,10 @@ from contextlib import closing
 
 import pytest
 
+from edge.doctor.examine import examine
+from headrace.errors import ConfigurationError
 from tests.edge.fix_edge import arrive
+from tests.integration.edge.snapshots import copy
 from tests.rules.waiting import eventually
 
 COLUMNS = [
@@ -191,6 +194,26 @@ def test_names_that_need_quotes_and_many_columns_arrive(edge, database, intercon
     assert (change["source"]["schema"], change["source"]["table"]) == ('Sch"ema', "Ta ble")
     assert len(change["after"]) == 1600
     assert change["after"]['c "1598"'] == 5
+
+
+def test_names_of_64_characters_of_four_bytes_are_cut_as_the_server_cuts_them(edges, database, interconnect):
+    """A name has at most 63 bytes at the server, whole characters alone."""
+    name, kept = "\U0001f6f6" * 64, "\U0001f6f6" * 15
+    database.execute(f'create table "{name}" ("{name}" int primary key, note text)')
+    with pytest.raises(ConfigurationError, match="the server cuts names to 63 bytes"):
+        edges(database, interconnect.url, more=f'tables = ["public.{name}"]').init()
+    edge = edges(database, interconnect.url, more=f'tables = ["public.{kept}"]')
+    edge.init()
+    assert [each.text for each in examine(edge.config) if each.level == "wrong"] == []
+    with edge.running():
+        database.execute(f"""insert into "{name}" values (1, 'streamed')""")
+        arrive(interconnect, 1)
+        copy(edge, f"public.{kept}")
+        arrive(interconnect, 2)
+
+    assert [change["op"] for change in interconnect.changes] == ["c", "r"]
+    assert {change["source"]["table"] for change in interconnect.changes} == {kept}
+    assert [change["after"] for change in interconnect.changes] == [{kept: 1, "note": "streamed"}] * 2
 
 
 def test_rolled_back_work_and_savepoints_leave_only_what_was_committed(edge, database, interconnect):

@@ -6,11 +6,13 @@ import random
 from contextlib import contextmanager
 from decimal import Decimal
 
+import pymysql
 import pytest
 
 from edge.mysql import rows_compiled
 from edge.mysql.rows import Table
 from tests.edge.fix_edge import arrive
+from tests.integration.edge.snapshots import copy
 
 TABLE = """
 create table every (
@@ -231,3 +233,20 @@ def test_more_patterns_of_nulls_than_get_a_function_of_their_own(maria_edge, mar
 
     changes = [list(change["after"].values()) for change in interconnect.changes]
     assert [[value if value is None else int(value) for value in row] for row in changes] == rows
+
+
+def test_names_of_as_many_characters_as_the_server_takes(maria_edge, maria, interconnect):
+    """64 of three bytes in UTF-8; the server has none of four in names."""
+    with pytest.raises(pymysql.MySQLError, match=r"Invalid utf8mb[34]"):
+        maria.execute(f"create table t2 (`{'😀' * 64}` int)")
+    table, column = "表" * 50, "é语" * 32
+    with maria_edge.running():
+        maria.execute(f"create table `{table}` (`{column}` int primary key, note text)")
+        maria.execute(f"insert into `{table}` values (1, 'streamed')")
+        arrive(interconnect, 1)
+        copy(maria_edge, f"{maria.name}.{table}")
+        arrive(interconnect, 2)
+
+    assert [change["op"] for change in interconnect.changes] == ["c", "r"]
+    assert {change["source"]["table"] for change in interconnect.changes} == {table}
+    assert [change["after"] for change in interconnect.changes] == [{column: 1, "note": "streamed"}] * 2

@@ -57,9 +57,34 @@ def test_slot_in_use_names_the_process_that_has_it():
 @pytest.mark.parametrize(
     ("state", "words", "kind"),
     [
+        # As a PostgreSQL 15 in German writes it; in other languages only the names of settings are the same.
+        (
+            "53400",
+            "alle Replikations-Slots sind in Benutzung\nHINT:  Geben Sie einen frei oder erhöhen Sie max_replication_slots.",
+            NeedsOperator,
+        ),
+        ("55006", "Replikations-Slot »headrace« ist aktiv für PID 4711", SlotTaken),
+        ("55006", 'PID为4711的进程正在使用复制槽"headrace"', SlotTaken),
+        ("53300", "remaining connection slots are reserved for roles with the SUPERUSER attribute", NotConnected),
+    ],
+)
+def test_what_a_server_says_in_another_language_is_known_by_its_state(state, words, kind):
+    error = running(state, words, ADDRESS, "cdc", slot="headrace")
+    assert type(error) is kind
+    if isinstance(error, SlotTaken):
+        assert (error.slot, error.pid) == ("headrace", 4711)
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "kind"),
+    [
         ("42501", "ERROR:  permission denied for database bank", NeedsOperator),
         ("42501", "ERROR:  must be superuser or replication role to use replication slots", NeedsOperator),
-        ("53400", "ERROR:  all replication slots are in use", NeedsOperator),
+        (
+            "53400",
+            'ERROR:  all replication slots are in use\nHINT:  Free one or increase "max_replication_slots".',
+            NeedsOperator,
+        ),
         ("42P01", 'ERROR:  relation "public.none" does not exist', NeedsOperator),
         ("57P01", "FATAL:  terminating connection due to administrator command", NotConnected),
         (None, "server closed the connection unexpectedly", NotConnected),
