@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bridge.deliveries.record import DeliveryMetrics
 from bridge.metrics import LaneMetrics, SourceMetrics, number, words
+from bridge.model.phases import SourcePhase
 from bridge.model.position_text import Withheld
 from bridge.source.state import SourceState
 from headrace import __version__, doors
@@ -45,7 +46,7 @@ class Stalls:
         for source, state in self._states().items():
             figures = state.figures
             # One whose position cannot be read gives no credit, so nothing comes from its edge.
-            is_waiting = figures.has_unsent or (state.session is None and figures.state == "starting")
+            is_waiting = figures.has_unsent or (state.session is None and figures.state is SourcePhase.STARTING)
             if state.token is None or not is_waiting:
                 self._since.pop(source, None)
                 figures.stalled_seconds = None
@@ -133,12 +134,12 @@ class BridgeService:
         if not self._connected():
             return Health(well=False, reason="the interconnect is down")
         sources = self._figures()
-        elsewhere = [name for name, figures in sources.items() if figures.state == "elsewhere"]
-        served = [name for name, figures in sources.items() if figures.state == "serving"]
+        elsewhere = [name for name, figures in sources.items() if figures.state is SourcePhase.ELSEWHERE]
+        served = [name for name, figures in sources.items() if figures.state is SourcePhase.SERVING]
         troubled = [
             f"{name}: {figures.state}, {figures.reason or 'no reason given'}"
             for name, figures in sources.items()
-            if figures.state not in {"serving", "elsewhere"}
+            if figures.state not in {SourcePhase.SERVING, SourcePhase.ELSEWHERE}
         ]
         shown = f"{len(served)} of {len(sources)} sources are served"
         shown += f", {len(elsewhere)} by other bridges" if elsewhere else ""
@@ -236,7 +237,7 @@ def _warnings(figures: SourceMetrics) -> list[str]:
     if figures.stalled_seconds is not None:
         why = (
             "its position could not be read"
-            if figures.state == "starting"
+            if figures.state is SourcePhase.STARTING
             else "nothing was committed although its edge has batches"
         )
         warnings.insert(0, f"{why} for {figures.stalled_seconds:.0f} s")

@@ -35,7 +35,8 @@ LAYERS = {
         {"command"},
     ),
     "bridge": (
-        {"metrics", "model"},
+        {"model"},
+        {"metrics"},
         {"kafka"},
         {"routing"},
         {"positions"},
