@@ -21,9 +21,9 @@ from bridge.group.membership import Membership, Recovery
 from bridge.kafka.client import admin
 from bridge.kafka.entries import call_within
 from bridge.kafka.errors import translated
+from bridge.kafka.lifetime import Lifetime, Renewal
 from bridge.kafka.producer import Leftovers, opener
 from bridge.kafka.topics import RecordLimits, check, names, wanted
-from bridge.kafka.writing import Renewal
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.route import first_places, learn, routes
 from bridge.positions.read import Positions
@@ -89,11 +89,10 @@ class Bridge:
         self.requests = self._carry(file)
         self._withheld = KafkaReader(file.kafka, file.group, self._admin)
         self._limits = RecordLimits(self._admin, wanted(file))
-        self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver, self._renew)
+        self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver)
         self._brokers_problem = ""
         self.lanes: list[Lane] = []
         self._membership: Membership | None = None
-        self._renewal: Renewal | None = None
         self._threads: list[threading.Thread] = []
         self._ending = threading.Event()
         #: What went wrong that nobody expected; the bridge ends with it.
@@ -157,12 +156,11 @@ class Bridge:
             )
             member = KafkaMember(file.kafka, self._admin, file.group, file.instance, file.sharing.session_seconds)
             self._membership = Membership(
-                member, first_places(routes(file)), self.registry, file.sharing.session_seconds
+                member, first_places(routes(file)), self.registry, file.sharing.session_seconds, Lifetime(file.kafka)
             )
             self.lanes = [self._lane(number) for number in range(file.kafka.lanes)] + [self._lane(None)]
             for number, lane in enumerate(self.lanes):
                 self._start_lane(number, lane)
-            self._renewal = Renewal(file.kafka, self._renew)
             self._start("recovery", lambda: self.recovery.turn(0.25))
             self._start("search", lambda: self.search.turn(0.25))
             self._start("membership", self._membership.turn)
@@ -287,7 +285,7 @@ class Bridge:
 
     def _watch(self) -> None:
         """Return when it is time to stop; raise what ended a thread."""
-        report_at = time.monotonic() + _REPORT_SECONDS
+        renewal, report_at = Renewal(self._file.kafka), time.monotonic() + _REPORT_SECONDS
         while not self._stopping.wait(_TURN_SECONDS):
             self._service.turned_at = time.monotonic()
             for failure in filter(None, (self._failure, self.receiver.failure)):
@@ -298,21 +296,12 @@ class Bridge:
             if self._reload and self._membership is not None:
                 self._reload = False
                 self._reloader.read_again(self._membership)
-            if self._renewal is not None:
-                self._renewal.look()
+            renewal.look()
             self.registry.recommit(self._recommit_seconds)
             self._stalls.look()
             if time.monotonic() >= report_at:
                 report_at += _REPORT_SECONDS
                 self._report()
-
-    def _renew(self) -> None:
-        """Have all clients of Kafka made again, each by the thread that uses it."""
-        self._admin.renew(at_once=True)
-        renewed = [*self._positions, *self.lanes, self._withheld, self.deliveries, self._membership, self.requests]
-        for each in renewed:
-            if each is not None:
-                each.renew()
 
     def _report(self) -> None:
         for name, figures in self.figures().items():

@@ -7,14 +7,15 @@ What changed between two versions of a bridge's file, and what of it a running b
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from bridge.amqp.receiver import Receiver
 from bridge.group.membership import Membership
-from bridge.kafka.client import TIMEOUT, Administrator, admin, listed, other_addresses
+from bridge.kafka.client import TIMEOUT, Administrator, admin
 from bridge.kafka.errors import translated
+from bridge.kafka.lifetime import listed, other_addresses
 from bridge.kafka.topics import RecordLimits, check, names, wanted
 from bridge.model.route import SourceRoute, first_places, learn, routes
 from bridge.positions.read import Positions
@@ -108,7 +109,6 @@ class Reloader:
         positions: Collection[Positions],
         registry: SourceRegistry,
         receiver: Receiver,
-        renew: Callable[[], None],
     ) -> None:
         self._file = file
         #: By which the addresses are known to all clients of the bridge.
@@ -118,8 +118,6 @@ class Reloader:
         self._positions = positions
         self._registry = registry
         self._receiver = receiver
-        #: Has all clients of Kafka made again.
-        self._renew = renew
 
     def read_again(self, membership: Membership) -> None:
         """Have what changed of the file's sources taken over."""
@@ -143,7 +141,6 @@ class Reloader:
             return
         if changed.addresses:
             _log.info("reload: brokers are looked for at %s from now on", file.kafka.bootstrap)
-            self._renew()
         membership.call(lambda: self._take_over(file, changed, source_routes, membership))
 
     @staticmethod

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 
-from bridge.kafka.writing import Usability
+from bridge.kafka.lifetime import Lifetime
 from bridge.model.ports import Committed, GroupMember, InstanceFenced, Partition, PositionReader
 from bridge.source.registry import SourceRegistry
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
@@ -48,7 +48,12 @@ class Membership:
     """One bridge's part in the group."""
 
     def __init__(
-        self, member: GroupMember, sources: Mapping[Partition, str], registry: SourceRegistry, session_seconds: float
+        self,
+        member: GroupMember,
+        sources: Mapping[Partition, str],
+        registry: SourceRegistry,
+        session_seconds: float,
+        lifetime: Lifetime,
     ) -> None:
         self._member = member
         self._session_seconds = session_seconds
@@ -69,7 +74,8 @@ class Membership:
         self._fenced: InstanceFenced | None = None
         self._look_for_other_at = 0.0
         self._looks = 0
-        self._usability = Usability()
+        #: That of the member's client.
+        self._lifetime = lifetime
         # The partitions that this member has, those included that are of no source.
         self._places: set[Partition] = set()
         # What other threads ask for, to be done in this one's turn.
@@ -95,10 +101,6 @@ class Membership:
         """Have a command done in the membership's thread, between two changes of the group."""
         self._commands.append(command)
 
-    def renew(self) -> None:
-        """Have the client made again; for any thread."""
-        self._usability.renew()
-
     def use(self, sources: Mapping[Partition, str]) -> None:
         """Go on with the sources of a changed file: those are taken on whose partitions this member has."""
         fresh = set(sources.values()) - set(self._sources.values())
@@ -122,7 +124,7 @@ class Membership:
         if self._fenced is not None:
             self._wait_for_other(self._fenced)
             return
-        if self._usability.is_over():
+        if self._lifetime.is_over():
             self._renew_client()
         if not self._joined:
             self._member.join({topic for topic, _ in self._sources}, self._assigned, self._revoked, self._lost)
@@ -228,7 +230,7 @@ class Membership:
         self._registry.ownership.publish(metadata)
         if self._registry.ownership.snapshot.metadata is not None:
             self._since = time.monotonic()
-            self._usability.works()
+            self._lifetime.works()
 
     def _assigned(self, partitions: Collection[Partition]) -> None:
         self._changes.append(time.monotonic())

@@ -4,9 +4,11 @@ import pytest
 
 from bridge.group import membership
 from bridge.group.membership import Membership, Recovery
-from bridge.kafka.writing import UNUSABLE_SECONDS
+from bridge.kafka import lifetime
+from bridge.kafka.lifetime import UNUSABLE_SECONDS, Lifetime
 from bridge.model.ports import Committed, InstanceFenced
 from bridge.model.route import SourceRoute
+from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import ConfigurationError, NeedsOperator, NotConnected
 from tests.unit.bridge.kafka_double import TOPIC, BridgeParts, metadata
 
@@ -71,7 +73,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def made(clock):
     parts, member = BridgeParts(*SOURCES), Member()
-    one = Membership(member, PLACES, parts.registry, SESSION)
+    one = Membership(member, PLACES, parts.registry, SESSION, Lifetime(KafkaConnection(bootstrap="k:1")))
     one.turn()
     return parts, member, one
 
@@ -271,7 +273,7 @@ def test_the_client_is_made_again_when_files_have_changed_and_the_group_is_joine
     parts, member, one = made
     member.step = lambda: member.assigned(PLACES)
     turn(one, clock, 1)
-    one.renew()
+    lifetime.cluster("k:1").generation += 1
     turn(one, clock, 1)
     assert (member.renewals, member.joins) == (1, 2)
     # what it had was given up in order, and comes back
