@@ -293,6 +293,19 @@ class LaneMetrics:
         self.commit_seconds.add(seconds)
 
 
+@dataclass(slots=True)
+class ThreadMetrics:
+    """What is seen of one thread; written by itself alone."""
+
+    turned_at: float = field(default_factory=time.monotonic)
+
+    @property
+    @worked_out("silent_seconds", "How long the thread has been at the same turn: a call that hangs, where it grows.")
+    def silent(self) -> float:
+        """Seconds since its turn began."""
+        return time.monotonic() - self.turned_at
+
+
 def number(figures: Mapping[str, int | float | str], name: str) -> float | None:
     """Return a figure that the edge reported, None when it reported none or no number."""
     value = figures.get(name)

@@ -110,7 +110,7 @@ class Reloader:
         registry: SourceRegistry,
         receiver: Receiver,
     ) -> None:
-        self._file = file
+        self.file = file
         #: By which the addresses are known to all clients of the bridge.
         self._bootstrap = file.kafka.bootstrap
         self._admin = admin
@@ -122,8 +122,8 @@ class Reloader:
     def read_again(self, membership: Membership) -> None:
         """Have what changed of the file's sources taken over."""
         try:
-            file = load(self._file.path, BridgeFile)
-            changed = compare(self._file, file)
+            file = load(self.file.path, BridgeFile)
+            changed = compare(self.file, file)
             moving = other_addresses(self._bootstrap, file.kafka.bootstrap) if changed.addresses else nullcontext()
             with moving:
                 client = self._at_other_addresses(file) if changed.addresses else self._admin
@@ -135,7 +135,7 @@ class Reloader:
             return
         source_routes = routes(file)
         learn(source_routes.values(), there)
-        self._file = file
+        self.file = file
         if not changed.anything:
             _log.info("reload: nothing changed in %s", file.path)
             return

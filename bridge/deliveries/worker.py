@@ -12,7 +12,7 @@ All deliveries of a bridge: their outboxes, their threads, their figures. Made, 
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 
 from bridge.deliveries.outbox import Outbox
@@ -237,6 +237,8 @@ class Worker:
 #: How long records in flight may take to be answered at the end, in seconds.
 _LAST_OUTCOMES_SECONDS = 2.0
 _LETTERS_SECONDS = 2.0
+#: What the names of threads begin with.
+_THREAD = "delivery "
 
 #: Starts a thread: its name, and what it does repeatedly.
 Start = Callable[[str, Callable[[], None]], None]
@@ -257,8 +259,15 @@ class Deliveries:
         """Start to read the topics."""
         for outbox in self.outboxes:
             worker = Worker(self._file, outbox.name, outbox, self.figures[outbox.name], self._wake)
-            self._workers[name := f"delivery {outbox.name}"] = worker
+            self._workers[name := _THREAD + outbox.name] = worker
             start(name, lambda worker=worker: worker.turn(0.1))  # type: ignore[misc]
+
+    def note_hanging(self, hanging: Mapping[str, float]) -> None:
+        """Show of whose thread nothing is heard, and for how long; it shows itself that it goes on."""
+        for thread in self._workers.keys() & hanging.keys():
+            figures = self.figures[thread.removeprefix(_THREAD)]
+            figures.state = "waiting for Kafka"
+            figures.reason = f"Kafka's client has not returned for {hanging[thread]:.0f} s"
 
     def finish(self) -> None:
         """Send no more, and wait a moment for the outcomes of what is in flight; the threads still run."""

@@ -63,8 +63,6 @@ class Membership:
         self._trouble = ""
         self._joined = False
         self._since = time.monotonic()
-        #: When this thread last went on.
-        self._turned_at = self._since
         #: When to look whether all sources have a member; None where there is no need.
         self._look_at: float | None = None
         self._looked = False
@@ -88,8 +86,6 @@ class Membership:
         """What keeps this bridge from having sources; empty when nothing does."""
         if self._trouble:
             return self._trouble
-        if (silent := time.monotonic() - self._turned_at) > _LONG_SECONDS:
-            return f"the group's client has not returned for {silent:.0f} s"
         if self._registry.ownership.snapshot.metadata is not None:
             since = time.monotonic() - _OFTEN_SECONDS
             often = sum(at > since for at in self._changes)
@@ -117,7 +113,6 @@ class Membership:
 
     def turn(self) -> None:
         """Take part for a moment; raise InstanceFenced when another process has this instance's name and stays."""
-        self._turned_at = time.monotonic()
         while self._commands:
             self._commands.popleft()()
         self._registry.sweep()
@@ -257,7 +252,10 @@ class Recovery:
     """The sources whose positions have to be read."""
 
     def __init__(self, reader: PositionReader, clock: Callable[[], float] = time.monotonic) -> None:
-        self._reader = reader
+        #: What another one reads is ignored: it was given up.
+        self.reader = reader
+        # What it reads now.
+        self._due_now: dict[str, int] = {}
         self._clock = clock
         self._changed = threading.Condition()
         # The lease and the time from which on it may be read, by source.
@@ -283,23 +281,21 @@ class Recovery:
 
     def turn(self, seconds: float) -> None:
         """Read what is due, waiting for it at most `seconds`."""
-        due = self._due(seconds)
+        reader, due = self.reader, self._due(seconds)
         if not due:
             return
+        self._due_now = due
+        results: Mapping[str, Committed | ReplicationError | None] = {}
+        failed: ReplicationError | None = None
         try:
-            results = self._reader.read(list(due))
-        except (NotConnected, Retryable) as error:
-            if error.message != self.trouble:
-                _log.warning("%s. %s", error.message, error.hint or "Trying again.")
-            self.trouble = error.message
-            self._many = max(1, len(due) // 2)
-            pause = self._backoff.pause()
-            for source, lease in due.items():
-                self.add(source, lease, pause)
-            return
+            results = reader.read(list(due))
         except ReplicationError as error:
-            for source, lease in due.items():
-                self.unreadable(source, lease, error)
+            failed = error
+        if reader is not self.reader:
+            return
+        self._due_now = {}
+        if failed is not None:
+            self._fail(due, failed)
             return
         self.trouble, self._many = "", min(_MOST, 2 * self._many)
         self._backoff.reset()
@@ -311,6 +307,25 @@ class Recovery:
                 self.unreadable(source, due[source], result)
             else:
                 self.serve(source, due[source], result)
+
+    def go_on(self, reader: PositionReader) -> None:
+        """Go on with another reader, whose thread takes the turns from now on: the former one does not return."""
+        self.reader, due = reader, self._due_now
+        for source, lease in due.items():
+            self.add(source, lease)
+
+    def _fail(self, due: Mapping[str, int], error: ReplicationError) -> None:
+        if isinstance(error, NotConnected | Retryable):
+            if error.message != self.trouble:
+                _log.warning("%s. %s", error.message, error.hint or "Trying again.")
+            self.trouble = error.message
+            self._many = max(1, len(due) // 2)
+            pause = self._backoff.pause()
+            for source, lease in due.items():
+                self.add(source, lease, pause)
+        else:
+            for source, lease in due.items():
+                self.unreadable(source, lease, error)
 
     def _due(self, seconds: float) -> dict[str, int]:
         until = self._clock() + seconds

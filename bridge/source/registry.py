@@ -263,6 +263,15 @@ class SourceRegistry:
                 session.dirty = True
                 self.ready.notify(session)
 
+    def go_on_without_releases(self) -> None:
+        """Have deliveries taken of sources that release tables, or wait for that: the releaser does not return."""
+        for state in self.states.values():
+            session = state.session
+            if session is not None and (session.looks_first or session.release.table):
+                session.looks_first = False
+                session.release.end()
+                self.ready.notify(session)
+
     def _close(self, sources: Collection[str], *, revoke: bool) -> list[Session]:
         """Have lanes take nothing more of sources; return the sessions that there were."""
         with self._lock:

@@ -45,7 +45,7 @@ LAYERS = {
         {"deliveries", "group", "withheld"},
         {"requests"},
         {"amqp"},
-        {"doctor", "reloader", "service", "whole_topics"},
+        {"doctor", "reloader", "service", "threads", "whole_topics"},
         {"bridge"},
         {"command"},
     ),

@@ -197,16 +197,6 @@ def test_a_group_that_changes_without_end_is_reported(made, clock):
     assert one.state == ""
 
 
-def test_a_client_that_does_not_return_is_reported(made, clock):
-    """The bridge said that it was well, and served nothing."""
-    _, member, one = made
-    member.step = lambda: member.assigned(list(PLACES))
-    turn(one, clock, 1)
-    assert one.state == ""
-    clock[0] += 31
-    assert one.state == "the group's client has not returned for 31 s"
-
-
 def change(parts, one, sources, added=(), removed=()):
     """Take a changed file over as the bridge does."""
 
@@ -377,3 +367,22 @@ def test_only_the_newest_lease_of_a_source_is_read():
     reader.read, clock.now = read, 10.0
     recovery.turn(0)
     assert served == [("a/one", 2)] * 2
+
+
+def test_a_read_that_does_not_return_is_given_up_and_what_it_reads_late_is_ignored():
+    """The thread of recovery waited in Kafka's client, and no source was served again until the bridge was started again."""
+    recovery, reader, _, served, bad = a_recovery()
+    other = Reader()
+
+    def hang(sources):
+        # what the main thread does meanwhile
+        recovery.go_on(other)
+        recovery.turn(0)
+        return dict.fromkeys(sources, NotConnected("late"))
+
+    reader.read = hang
+    recovery.add("a/one", 1)
+    recovery.add("a/two", 2)
+    recovery.turn(0)
+    assert other.asked == [{"a/one", "a/two"}]
+    assert (sorted(served), bad, recovery.trouble) == ([("a/one", 1), ("a/two", 2)], [], "")
