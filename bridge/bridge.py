@@ -7,7 +7,6 @@ credit first, then open transactions, then the outcomes. Called by the command.
 import logging
 import os
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -21,17 +20,18 @@ from bridge.group.membership import Membership, Recovery
 from bridge.kafka.client import admin
 from bridge.kafka.entries import call_within
 from bridge.kafka.errors import translated
+from bridge.kafka.lifetime import Lifetime, Renewal
 from bridge.kafka.producer import Leftovers, opener
 from bridge.kafka.topics import RecordLimits, check, names, wanted
-from bridge.kafka.writing import Renewal
 from bridge.lanes.lane import Lane, LaneSettings
-from bridge.model.route import first_places, learn, routes
+from bridge.model.route import SourceRoute, first_places, learn, routes
 from bridge.positions.read import Positions
 from bridge.reloader import Reloader
 from bridge.requests.worker import RequestWorker, TopicReader
 from bridge.routing.registered_schemas import RegisteredSchemas
 from bridge.service import BridgeService, Stalls
 from bridge.source.registry import SourceRegistry
+from bridge.threads import Threads
 from bridge.withheld.releaser import KafkaReader, Releaser
 from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.bridge import BridgeFile
@@ -53,6 +53,8 @@ _CLOSE_SECONDS = 2.0
 _TURN_SECONDS = 0.25
 #: How often, a second apart, topics must be seen to be wrong before the bridge believes it.
 _LOOKS = 3
+#: A read of positions takes less: what Kafka's client may wait for has a limit of its own each time, in seconds.
+_STUCK_SECONDS = 120.0
 #: How often it is looked where the brokers are, and how long one may take to say so, in seconds.
 _BROKERS_SECONDS, _BROKERS_TIMEOUT = 10.0, 5.0
 
@@ -70,18 +72,16 @@ class Bridge:
         self.name = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}/{file.instance}"
         self._admin = admin(file.kafka)
         source_routes = routes(file)
-        leftovers = Leftovers(file.kafka, file.instance, [*map(str, range(file.kafka.lanes)), "isolated"])
-        self._positions = positions = [
-            Positions(file.kafka, self._admin, file.group, source_routes, leftovers, searches=searches)
-            for searches in (False, True)
-        ]
-        self.recovery, self.search = map(Recovery, positions)
+        self._leftovers = Leftovers(file.kafka, file.instance, [*map(str, range(file.kafka.lanes)), "isolated"])
+        self._positions = [self._reader(source_routes, searches=searches) for searches in (False, True)]
+        self.recovery, self.search = map(Recovery, self._positions)
+        self._recoveries = {"recovery": self.recovery, "search": self.search}
         self.recovery.search = self.search.add
         self.receiver = Receiver(file.interconnect, source_routes, f"headrace-bridge/{self.name}")
         self.deliveries = Deliveries(file, self.receiver.send)
         self.receiver.deliver(self.deliveries.outboxes)
         self.registry = SourceRegistry(source_routes.values(), self.receiver, self.recovery.add)
-        for recovery in (self.recovery, self.search):
+        for recovery in self._recoveries.values():
             recovery.serve, recovery.unreadable = self.registry.serve, self.registry.unreadable
         self.schemas = RegisteredSchemas(RegistryClient(file.registry)) if file.registry is not None else None
         if self.schemas is not None:
@@ -89,15 +89,11 @@ class Bridge:
         self.requests = self._carry(file)
         self._withheld = KafkaReader(file.kafka, file.group, self._admin)
         self._limits = RecordLimits(self._admin, wanted(file))
-        self._reloader = Reloader(file, self._admin, self._limits, positions, self.registry, self.receiver, self._renew)
+        self._reloader = Reloader(file, self._admin, self._limits, self._positions, self.registry, self.receiver)
         self._brokers_problem = ""
         self.lanes: list[Lane] = []
         self._membership: Membership | None = None
-        self._renewal: Renewal | None = None
-        self._threads: list[threading.Thread] = []
-        self._ending = threading.Event()
-        #: What went wrong that nobody expected; the bridge ends with it.
-        self._failure: BaseException | None = None
+        self._threads = Threads()
         self._stalls = Stalls(lambda: self.registry.states)
         self._service = BridgeService(
             lambda: {source: state.figures for source, state in self.registry.states.items()},
@@ -109,9 +105,9 @@ class Bridge:
                 "interconnect": ConnectionMetrics(Expiry(file.interconnect)),
                 "kafka": ConnectionMetrics(Expiry(file.kafka)),
             },
+            lambda: self._threads.metrics,
         )
-        if (requests := self.requests) is not None:
-            self._service.requests_trouble = lambda: requests.trouble
+        self._service.aside = self._aside
         #: Where metrics, health and status are answered while `run` runs, if they are.
         self.endpoint: Endpoint | None = None
 
@@ -157,26 +153,30 @@ class Bridge:
             )
             member = KafkaMember(file.kafka, self._admin, file.group, file.instance, file.sharing.session_seconds)
             self._membership = Membership(
-                member, first_places(routes(file)), self.registry, file.sharing.session_seconds
+                member, first_places(routes(file)), self.registry, file.sharing.session_seconds, Lifetime(file.kafka)
             )
             self.lanes = [self._lane(number) for number in range(file.kafka.lanes)] + [self._lane(None)]
             for number, lane in enumerate(self.lanes):
                 self._start_lane(number, lane)
-            self._renewal = Renewal(file.kafka, self._renew)
-            self._start("recovery", lambda: self.recovery.turn(0.25))
-            self._start("search", lambda: self.search.turn(0.25))
-            self._start("membership", self._membership.turn)
-            self._start("brokers", self._look_at_brokers)
+            for name, recovery in self._recoveries.items():
+                self._start_recovery(name, recovery)
+            start = self._threads.start
+            start("membership", self._membership.turn)
+            start("brokers", self._look_at_brokers)
             if (schemas := self.schemas) is not None:
-                self._start("schemas", lambda: schemas.turn(_TURN_SECONDS))
+                start("schemas", lambda: schemas.turn(_TURN_SECONDS))
                 releaser = Releaser(self.registry, schemas, self._withheld)
-                self._start("withheld", lambda: releaser.turn(_TURN_SECONDS))
-            self.deliveries.start(self._start)
+                start("withheld", lambda: releaser.turn(_TURN_SECONDS))
+            self.deliveries.start(start)
             if (requests := self.requests) is not None:
-                self._start("requests", lambda: requests.turn(0.1))
+                start("requests", lambda: requests.turn(0.1))
             self._watch()
         finally:
             self._end()
+
+    def _reader(self, source_routes: dict[str, SourceRoute], *, searches: bool) -> Positions:
+        file = self._file
+        return Positions(file.kafka, self._admin, file.group, source_routes, self._leftovers, searches=searches)
 
     def _carry(self, file: BridgeFile) -> RequestWorker | None:
         """Return what carries requests to edges; None where the file has no such section."""
@@ -210,29 +210,30 @@ class Bridge:
 
     def _start_lane(self, number: int, lane: Lane) -> None:
         self.lanes[number] = lane
-        self._start(f"lane {number}", lambda: lane.turn(0.25), lambda: lane.given_up)
+        self._threads.start(f"lane {number}", lambda: lane.turn(0.25), lambda: lane.given_up)
 
-    def _start(self, name: str, turn: Callable[[], None], over: Callable[[], bool] = lambda: False) -> None:
-        def loop() -> None:
-            try:
-                while not self._ending.is_set() and not over():
-                    turn()
-            except NeedsOperator as error:
-                self._failure = self._failure or error
-            except BaseException as error:  # noqa: BLE001 - the bridge ends with it.
-                _log.exception("unexpected error")
-                self._failure = self._failure or error
-
-        thread = threading.Thread(target=loop, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+    def _start_recovery(self, name: str, recovery: Recovery) -> None:
+        reader = recovery.reader
+        self._threads.start(name, lambda: recovery.turn(0.25), lambda: recovery.reader is not reader)
 
     def _trouble(self) -> str:
         """Return what keeps all sources of this bridge from being served; empty when nothing does."""
         problems = [self._membership.state if self._membership is not None else ""]
-        problems += [self.recovery.trouble, self.search.trouble]
+        problems += [recovery.trouble for recovery in self._recoveries.values()]
+        problems += [each for name, each in self._hanging().items() if name in {"membership", *self._recoveries}]
         problems += [f"lane {lane.transactional_id}: {lane.reason}" for lane in self.lanes if lane.reason]
         return "; ".join(filter(None, problems))
+
+    def _aside(self) -> str:
+        """Return what else does not work; empty when all of it does."""
+        hanging = [each for name, each in self._hanging().items() if name not in {"membership", *self._recoveries}]
+        return "; ".join(filter(None, [self.requests.trouble if self.requests is not None else "", *hanging]))
+
+    def _hanging(self) -> dict[str, str]:
+        return {
+            name: f"{name}: Kafka's client has not returned for {seconds:.0f} s"
+            for name, seconds in self._threads.hanging().items()
+        }
 
     def _wait_for_kafka(self) -> bool:
         """Return once the topics are seen to be right; False when stopped before."""
@@ -275,7 +276,7 @@ class Bridge:
             if problem != self._brokers_problem:
                 _log.error("%s. %s", problem, error.hint)
         self._brokers_problem = problem
-        self._ending.wait(_BROKERS_SECONDS)
+        self._threads.wait(_BROKERS_SECONDS)
 
     def _look_at_topics(self) -> None:
         """Check all topics, those included that patterns of the file are for."""
@@ -287,56 +288,43 @@ class Bridge:
 
     def _watch(self) -> None:
         """Return when it is time to stop; raise what ended a thread."""
-        report_at = time.monotonic() + _REPORT_SECONDS
+        renewal, report_at = Renewal(self._file.kafka), time.monotonic() + _REPORT_SECONDS
         while not self._stopping.wait(_TURN_SECONDS):
             self._service.turned_at = time.monotonic()
-            for failure in filter(None, (self._failure, self.receiver.failure)):
+            for failure in filter(None, (self._threads.failure, self.receiver.failure)):
                 raise failure
-            for number, lane in enumerate(self.lanes):
-                if lane.hangs() and (successor := lane.give_up()) is not None:
-                    self._start_lane(number, successor)
+            self._look_at_threads()
             if self._reload and self._membership is not None:
                 self._reload = False
                 self._reloader.read_again(self._membership)
-            if self._renewal is not None:
-                self._renewal.look()
+            renewal.look()
             self.registry.recommit(self._recommit_seconds)
             self._stalls.look()
             if time.monotonic() >= report_at:
                 report_at += _REPORT_SECONDS
-                self._report()
+                self._service.log_figures()
 
-    def _renew(self) -> None:
-        """Have all clients of Kafka made again, each by the thread that uses it."""
-        self._admin.renew(at_once=True)
-        renewed = [*self._positions, *self.lanes, self._withheld, self.deliveries, self._membership, self.requests]
-        for each in renewed:
-            if each is not None:
-                each.renew()
-
-    def _report(self) -> None:
-        for name, figures in self.figures().items():
-            _log.info(
-                "%s: %s at %s; %d records in %d batches and %d transactions, %d repeats, %d released, %d rejected; %s",
-                name,
-                figures["state"],
-                figures["position"] or "no position",
-                *(figures[key] for key in ("records", "batches", "transactions", "repeats", "released", "rejected")),
-                "edge not heard yet"
-                if figures["silent_seconds"] is None
-                else f"edge heard {figures['silent_seconds']} s ago",
-                extra={"figures": figures},
-            )
+    def _look_at_threads(self) -> None:
+        """Give up those that hang, whose work a successor can do, and show the others."""
+        for number, lane in enumerate(self.lanes):
+            if lane.hangs() and (successor := lane.give_up()) is not None:
+                self._start_lane(number, successor)
+        hanging = self._threads.hanging()
+        self.deliveries.note_hanging(hanging)
+        if "withheld" in hanging:
+            self.registry.go_on_without_releases()
+        for number, (name, recovery) in enumerate(self._recoveries.items()):
+            if hanging.get(name, 0.0) > _STUCK_SECONDS:
+                _log.error("%s: Kafka's client did not return; going on with a new one", name)
+                self._positions[number] = self._reader(routes(self._reloader.file), searches=recovery is self.search)
+                recovery.go_on(self._positions[number])
+                self._start_recovery(name, recovery)
 
     def _end(self) -> None:
         alone = self._membership is not None and self._membership.is_alone
         self.deliveries.finish()
         self.registry.stop(_STOP_SECONDS)
-        self._ending.set()
-        until = time.monotonic() + _STOP_SECONDS
-        for thread in self._threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        hanging = {thread.name for thread in self._threads if thread.is_alive()}
+        hanging = self._threads.end(_STOP_SECONDS)
         membership, requests = self._membership, self.requests
         if membership is not None and "membership" not in hanging:
             _finish(lambda: membership.close(leave=not alone))
@@ -349,7 +337,7 @@ class Bridge:
         for lane in self.lanes:
             # Kafka's client may hang while it is destroyed, too.
             _finish(partial(call_within, _CLOSE_SECONDS, f"close {lane.transactional_id}", lane.close))
-        self._report()
+        self._service.log_figures()
         _log.info("stopped")
 
 

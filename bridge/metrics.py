@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from bridge.model.phases import NEXT_OF_SOURCE, SourcePhase, enter
 from headrace.batch import Figures
 from headrace.metrics.collector import Metric, Rate, Seconds, counter, gauge, histogram, states, worked_out
 
-STATES = ("starting", "serving", "elsewhere", "not served", "gap", "waiting for Kafka", "needs an operator", "stopped")
 #: An edge that is silent for more heartbeats than this is not heard any more; a second more for the network.
 _HEARTBEATS = 3
 #: The heartbeat of an edge that reports none, in seconds.
@@ -45,7 +45,7 @@ def reported(figure: str, name: str, text: str) -> Any:
 class SourceMetrics:
     """One source's figures; counts are since the bridge started, None is "not known"."""
 
-    state: str = states("state", "1 for the state that the source is in, 0 for the others.", STATES)
+    state: SourcePhase = states("state", "1 for the state that the source is in, 0 for the others.", tuple(SourcePhase))  # noqa: RUF009
     #: What explains the state; empty while it serves.
     reason: str = ""
     #: The last committed position; empty while none is known.
@@ -213,11 +213,15 @@ class SourceMetrics:
     @property
     def served(self) -> bool:
         """Whether it is for this bridge to know how the source is doing."""
-        return self.state not in {"elsewhere", "not served", "stopped"}
+        return self.state not in {SourcePhase.ELSEWHERE, SourcePhase.NOT_SERVED, SourcePhase.STOPPED}
+
+    def enter(self, phase: SourcePhase, reason: str = "") -> None:
+        """Go on with a phase."""
+        self.state, self.reason = enter(phase, self.state, NEXT_OF_SOURCE, "source"), reason
 
     def begin(self) -> None:
         """Note that the source was assigned to this bridge: what was known of it before counts for nothing."""
-        self.state, self.reason = "starting", ""
+        self.enter(SourcePhase.STARTING)
         self.started_at, self.heard_at = time.monotonic(), 0.0
         self.waiting_since = self.complete = None
         self.edge, self.withheld = {}, {}
@@ -255,10 +259,10 @@ class SourceMetrics:
                 self.committed_latency = time.time() - complete.commit_ms / 1000
             self.complete = complete
 
-    def set_back(self, state: str, reason: str) -> None:
+    def set_back(self, phase: SourcePhase, reason: str) -> None:
         """Note that an error keeps the source from being served: from now on something may be missing."""
         self.setbacks += 1
-        self.state, self.reason = state, reason
+        self.enter(phase, reason)
         if self.waiting_since is None:
             self.waiting_since = time.monotonic()
 
@@ -287,6 +291,19 @@ class LaneMetrics:
         self.sources += sources
         self.partitions += partitions
         self.commit_seconds.add(seconds)
+
+
+@dataclass(slots=True)
+class ThreadMetrics:
+    """What is seen of one thread; written by itself alone."""
+
+    turned_at: float = field(default_factory=time.monotonic)
+
+    @property
+    @worked_out("silent_seconds", "How long the thread has been at the same turn: a call that hangs, where it grows.")
+    def silent(self) -> float:
+        """Seconds since its turn began."""
+        return time.monotonic() - self.turned_at
 
 
 def number(figures: Mapping[str, int | float | str], name: str) -> float | None:

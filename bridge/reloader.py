@@ -7,14 +7,15 @@ What changed between two versions of a bridge's file, and what of it a running b
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from bridge.amqp.receiver import Receiver
 from bridge.group.membership import Membership
-from bridge.kafka.client import TIMEOUT, Administrator, admin, listed, other_addresses
+from bridge.kafka.client import TIMEOUT, Administrator, admin
 from bridge.kafka.errors import translated
+from bridge.kafka.lifetime import listed, other_addresses
 from bridge.kafka.topics import RecordLimits, check, names, wanted
 from bridge.model.route import SourceRoute, first_places, learn, routes
 from bridge.positions.read import Positions
@@ -108,9 +109,8 @@ class Reloader:
         positions: Collection[Positions],
         registry: SourceRegistry,
         receiver: Receiver,
-        renew: Callable[[], None],
     ) -> None:
-        self._file = file
+        self.file = file
         #: By which the addresses are known to all clients of the bridge.
         self._bootstrap = file.kafka.bootstrap
         self._admin = admin
@@ -118,14 +118,12 @@ class Reloader:
         self._positions = positions
         self._registry = registry
         self._receiver = receiver
-        #: Has all clients of Kafka made again.
-        self._renew = renew
 
     def read_again(self, membership: Membership) -> None:
         """Have what changed of the file's sources taken over."""
         try:
-            file = load(self._file.path, BridgeFile)
-            changed = compare(self._file, file)
+            file = load(self.file.path, BridgeFile)
+            changed = compare(self.file, file)
             moving = other_addresses(self._bootstrap, file.kafka.bootstrap) if changed.addresses else nullcontext()
             with moving:
                 client = self._at_other_addresses(file) if changed.addresses else self._admin
@@ -137,13 +135,12 @@ class Reloader:
             return
         source_routes = routes(file)
         learn(source_routes.values(), there)
-        self._file = file
+        self.file = file
         if not changed.anything:
             _log.info("reload: nothing changed in %s", file.path)
             return
         if changed.addresses:
             _log.info("reload: brokers are looked for at %s from now on", file.kafka.bootstrap)
-            self._renew()
         membership.call(lambda: self._take_over(file, changed, source_routes, membership))
 
     @staticmethod

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bridge.deliveries.record import DeliveryMetrics
-from bridge.metrics import LaneMetrics, SourceMetrics, number, words
+from bridge.metrics import LaneMetrics, SourceMetrics, ThreadMetrics, number, words
+from bridge.model.phases import SourcePhase
 from bridge.model.position_text import Withheld
 from bridge.source.state import SourceState
 from headrace import __version__, doors
@@ -45,7 +46,7 @@ class Stalls:
         for source, state in self._states().items():
             figures = state.figures
             # One whose position cannot be read gives no credit, so nothing comes from its edge.
-            is_waiting = figures.has_unsent or (state.session is None and figures.state == "starting")
+            is_waiting = figures.has_unsent or (state.session is None and figures.state is SourcePhase.STARTING)
             if state.token is None or not is_waiting:
                 self._since.pop(source, None)
                 figures.stalled_seconds = None
@@ -69,7 +70,7 @@ class Stalls:
 
 
 PREFIX = "headrace_bridge"
-LANE_PREFIX = f"{PREFIX}_lane"
+LANE_PREFIX, THREAD_PREFIX = f"{PREFIX}_lane", f"{PREFIX}_thread"
 #: Of the metrics of deliveries, whose label is `delivery`.
 DELIVERY_PREFIX = "headrace_bridge_delivery"
 #: Of the metrics of the bridge's own connections, whose label is `connection`: interconnect, kafka.
@@ -91,16 +92,18 @@ class BridgeService:
         trouble: Callable[[], str],
         deliveries: Mapping[str, DeliveryMetrics],
         connections: Mapping[str, ConnectionMetrics],
+        threads: Callable[[], Mapping[str, ThreadMetrics]],
     ) -> None:
         self._figures = figures
         self._lanes = lanes
         self._deliveries = deliveries
         self._connections = connections
+        self._threads = threads
         self._connected = connected
         #: What keeps a lane, the recovery or the membership from working; empty when nothing does.
         self._trouble = trouble
-        #: Returns why requests to edges are not carried: batches are taken all the same.
-        self.requests_trouble: Callable[[], str] = str
+        #: Returns what else does not work: batches are taken all the same.
+        self.aside: Callable[[], str] = str
         #: What keeps the bridge from starting; empty once it serves.
         self.waits_for = "Kafka has not answered yet"
         PROCESS.begin()
@@ -116,6 +119,7 @@ class BridgeService:
             process_collector(),
             FiguresCollector(PREFIX, SourceMetrics, self._figures),
             FiguresCollector(LANE_PREFIX, LaneMetrics, self._lanes, label="lane"),
+            FiguresCollector(THREAD_PREFIX, ThreadMetrics, self._threads, label="thread"),
             FiguresCollector(DELIVERY_PREFIX, DeliveryMetrics, lambda: self._deliveries, label="delivery"),
             FiguresCollector(CONNECTION_PREFIX, ConnectionMetrics, lambda: self._connections, label="connection"),
             RefusedCollector(PREFIX, doors.refused),
@@ -133,21 +137,35 @@ class BridgeService:
         if not self._connected():
             return Health(well=False, reason="the interconnect is down")
         sources = self._figures()
-        elsewhere = [name for name, figures in sources.items() if figures.state == "elsewhere"]
-        served = [name for name, figures in sources.items() if figures.state == "serving"]
+        elsewhere = [name for name, figures in sources.items() if figures.state is SourcePhase.ELSEWHERE]
+        served = [name for name, figures in sources.items() if figures.state is SourcePhase.SERVING]
         troubled = [
             f"{name}: {figures.state}, {figures.reason or 'no reason given'}"
             for name, figures in sources.items()
-            if figures.state not in {"serving", "elsewhere"}
+            if figures.state not in {SourcePhase.SERVING, SourcePhase.ELSEWHERE}
         ]
         shown = f"{len(served)} of {len(sources)} sources are served"
         shown += f", {len(elsewhere)} by other bridges" if elsewhere else ""
         trouble = self._trouble()
         # A bridge without sources is ready to take some over, if the group has admitted it.
         well = bool(served) or (len(elsewhere) == len(sources) and not trouble)
-        return Health(
-            well=well, reason="; ".join([shown, *filter(None, [trouble, self.requests_trouble()]), *troubled])
-        )
+        return Health(well=well, reason="; ".join([shown, *filter(None, [trouble, self.aside()]), *troubled]))
+
+    def log_figures(self) -> None:
+        """Log how each source is doing."""
+        for name, each in self._figures().items():
+            figures = each.snapshot()
+            _log.info(
+                "%s: %s at %s; %d records in %d batches and %d transactions, %d repeats, %d released, %d rejected; %s",
+                name,
+                figures["state"],
+                figures["position"] or "no position",
+                *(figures[key] for key in ("records", "batches", "transactions", "repeats", "released", "rejected")),
+                "edge not heard yet"
+                if figures["silent_seconds"] is None
+                else f"edge heard {figures['silent_seconds']} s ago",
+                extra={"figures": figures},
+            )
 
     def status(self) -> Answer:
         """Return the state of every source and delivery."""
@@ -236,7 +254,7 @@ def _warnings(figures: SourceMetrics) -> list[str]:
     if figures.stalled_seconds is not None:
         why = (
             "its position could not be read"
-            if figures.state == "starting"
+            if figures.state is SourcePhase.STARTING
             else "nothing was committed although its edge has batches"
         )
         warnings.insert(0, f"{why} for {figures.stalled_seconds:.0f} s")

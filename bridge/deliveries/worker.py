@@ -12,13 +12,14 @@ All deliveries of a bridge: their outboxes, their threads, their figures. Made, 
 import datetime as dt
 import logging
 import time
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import partial
 
 from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import DeliveryMetrics, End, Headers, TopicReader
-from bridge.kafka.writing import RecordWriter, Usability
+from bridge.kafka.lifetime import Lifetime
+from bridge.kafka.writing import RecordWriter
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.logs import RateLimitedLog
@@ -91,7 +92,7 @@ class Worker:
             revoked=self._revoked,
         )
         self._reader = self._open_reader()
-        self._usability = Usability()
+        self._lifetime = Lifetime(file.kafka)
         self._dead_letters = open_writer(file.kafka, dead_letters)
         self._dead_letters_at = 0.0
         self._partitions: set[int] = set()
@@ -100,15 +101,10 @@ class Worker:
         self._problem = RateLimitedLog(_log.warning)
         self._dead = RateLimitedLog(_log.warning)
 
-    def renew(self) -> None:
-        """Have the clients made again; for any thread."""
-        self._usability.renew()
-        self._dead_letters.renew()
-
     def turn(self, seconds: float) -> None:
         """Do what is due; wait for records at most `seconds`."""
         try:
-            if self._usability.is_over():
+            if self._lifetime.is_over():
                 self._renew()
             for event in self._reader.read(_MANY, seconds):
                 if isinstance(event, End):
@@ -183,7 +179,7 @@ class Worker:
         self._wake(self._outbox, self._outbox.addresses())
         if not self._partitions:
             self._reader.check()
-        self._usability.works()
+        self._lifetime.works()
         if now >= self._calm_at:
             self._figures.state, self._figures.reason = "delivering", ""
 
@@ -241,6 +237,8 @@ class Worker:
 #: How long records in flight may take to be answered at the end, in seconds.
 _LAST_OUTCOMES_SECONDS = 2.0
 _LETTERS_SECONDS = 2.0
+#: What the names of threads begin with.
+_THREAD = "delivery "
 
 #: Starts a thread: its name, and what it does repeatedly.
 Start = Callable[[str, Callable[[], None]], None]
@@ -261,13 +259,15 @@ class Deliveries:
         """Start to read the topics."""
         for outbox in self.outboxes:
             worker = Worker(self._file, outbox.name, outbox, self.figures[outbox.name], self._wake)
-            self._workers[name := f"delivery {outbox.name}"] = worker
+            self._workers[name := _THREAD + outbox.name] = worker
             start(name, lambda worker=worker: worker.turn(0.1))  # type: ignore[misc]
 
-    def renew(self) -> None:
-        """Have the clients made again, each by its thread."""
-        for worker in self._workers.values():
-            worker.renew()
+    def note_hanging(self, hanging: Mapping[str, float]) -> None:
+        """Show of whose thread nothing is heard, and for how long; it shows itself that it goes on."""
+        for thread in self._workers.keys() & hanging.keys():
+            figures = self.figures[thread.removeprefix(_THREAD)]
+            figures.state = "waiting for Kafka"
+            figures.reason = f"Kafka's client has not returned for {hanging[thread]:.0f} s"
 
     def finish(self) -> None:
         """Send no more, and wait a moment for the outcomes of what is in flight; the threads still run."""

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 
-from bridge.kafka.writing import Usability
+from bridge.kafka.lifetime import Lifetime
 from bridge.model.ports import Committed, GroupMember, InstanceFenced, Partition, PositionReader
 from bridge.source.registry import SourceRegistry
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
@@ -48,7 +48,12 @@ class Membership:
     """One bridge's part in the group."""
 
     def __init__(
-        self, member: GroupMember, sources: Mapping[Partition, str], registry: SourceRegistry, session_seconds: float
+        self,
+        member: GroupMember,
+        sources: Mapping[Partition, str],
+        registry: SourceRegistry,
+        session_seconds: float,
+        lifetime: Lifetime,
     ) -> None:
         self._member = member
         self._session_seconds = session_seconds
@@ -58,8 +63,6 @@ class Membership:
         self._trouble = ""
         self._joined = False
         self._since = time.monotonic()
-        #: When this thread last went on.
-        self._turned_at = self._since
         #: When to look whether all sources have a member; None where there is no need.
         self._look_at: float | None = None
         self._looked = False
@@ -69,7 +72,8 @@ class Membership:
         self._fenced: InstanceFenced | None = None
         self._look_for_other_at = 0.0
         self._looks = 0
-        self._usability = Usability()
+        #: That of the member's client.
+        self._lifetime = lifetime
         # The partitions that this member has, those included that are of no source.
         self._places: set[Partition] = set()
         # What other threads ask for, to be done in this one's turn.
@@ -82,8 +86,6 @@ class Membership:
         """What keeps this bridge from having sources; empty when nothing does."""
         if self._trouble:
             return self._trouble
-        if (silent := time.monotonic() - self._turned_at) > _LONG_SECONDS:
-            return f"the group's client has not returned for {silent:.0f} s"
         if self._registry.ownership.snapshot.metadata is not None:
             since = time.monotonic() - _OFTEN_SECONDS
             often = sum(at > since for at in self._changes)
@@ -94,10 +96,6 @@ class Membership:
     def call(self, command: Callable[[], None]) -> None:
         """Have a command done in the membership's thread, between two changes of the group."""
         self._commands.append(command)
-
-    def renew(self) -> None:
-        """Have the client made again; for any thread."""
-        self._usability.renew()
 
     def use(self, sources: Mapping[Partition, str]) -> None:
         """Go on with the sources of a changed file: those are taken on whose partitions this member has."""
@@ -115,14 +113,13 @@ class Membership:
 
     def turn(self) -> None:
         """Take part for a moment; raise InstanceFenced when another process has this instance's name and stays."""
-        self._turned_at = time.monotonic()
         while self._commands:
             self._commands.popleft()()
         self._registry.sweep()
         if self._fenced is not None:
             self._wait_for_other(self._fenced)
             return
-        if self._usability.is_over():
+        if self._lifetime.is_over():
             self._renew_client()
         if not self._joined:
             self._member.join({topic for topic, _ in self._sources}, self._assigned, self._revoked, self._lost)
@@ -228,7 +225,7 @@ class Membership:
         self._registry.ownership.publish(metadata)
         if self._registry.ownership.snapshot.metadata is not None:
             self._since = time.monotonic()
-            self._usability.works()
+            self._lifetime.works()
 
     def _assigned(self, partitions: Collection[Partition]) -> None:
         self._changes.append(time.monotonic())
@@ -255,7 +252,10 @@ class Recovery:
     """The sources whose positions have to be read."""
 
     def __init__(self, reader: PositionReader, clock: Callable[[], float] = time.monotonic) -> None:
-        self._reader = reader
+        #: What another one reads is ignored: it was given up.
+        self.reader = reader
+        # What it reads now.
+        self._due_now: dict[str, int] = {}
         self._clock = clock
         self._changed = threading.Condition()
         # The lease and the time from which on it may be read, by source.
@@ -281,23 +281,21 @@ class Recovery:
 
     def turn(self, seconds: float) -> None:
         """Read what is due, waiting for it at most `seconds`."""
-        due = self._due(seconds)
+        reader, due = self.reader, self._due(seconds)
         if not due:
             return
+        self._due_now = due
+        results: Mapping[str, Committed | ReplicationError | None] = {}
+        failed: ReplicationError | None = None
         try:
-            results = self._reader.read(list(due))
-        except (NotConnected, Retryable) as error:
-            if error.message != self.trouble:
-                _log.warning("%s. %s", error.message, error.hint or "Trying again.")
-            self.trouble = error.message
-            self._many = max(1, len(due) // 2)
-            pause = self._backoff.pause()
-            for source, lease in due.items():
-                self.add(source, lease, pause)
-            return
+            results = reader.read(list(due))
         except ReplicationError as error:
-            for source, lease in due.items():
-                self.unreadable(source, lease, error)
+            failed = error
+        if reader is not self.reader:
+            return
+        self._due_now = {}
+        if failed is not None:
+            self._fail(due, failed)
             return
         self.trouble, self._many = "", min(_MOST, 2 * self._many)
         self._backoff.reset()
@@ -309,6 +307,25 @@ class Recovery:
                 self.unreadable(source, due[source], result)
             else:
                 self.serve(source, due[source], result)
+
+    def go_on(self, reader: PositionReader) -> None:
+        """Go on with another reader, whose thread takes the turns from now on: the former one does not return."""
+        self.reader, due = reader, self._due_now
+        for source, lease in due.items():
+            self.add(source, lease)
+
+    def _fail(self, due: Mapping[str, int], error: ReplicationError) -> None:
+        if isinstance(error, NotConnected | Retryable):
+            if error.message != self.trouble:
+                _log.warning("%s. %s", error.message, error.hint or "Trying again.")
+            self.trouble = error.message
+            self._many = max(1, len(due) // 2)
+            pause = self._backoff.pause()
+            for source, lease in due.items():
+                self.add(source, lease, pause)
+        else:
+            for source, lease in due.items():
+                self.unreadable(source, lease, error)
 
     def _due(self, seconds: float) -> dict[str, int]:
         until = self._clock() + seconds

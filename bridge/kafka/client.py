@@ -1,18 +1,14 @@
-"""Kafka's clients and their settings, and where the brokers are. The one module of the bridge that imports confluent_kafka.
+"""Kafka's clients and their settings: all are made here. The one module of the bridge that imports confluent_kafka.
 
-A client that is made after all brokers have moved finds none of them at the addresses of the file. So new clients ask at those
-that were reported last, too. Guarantees that addresses of another cluster are not taken: a file's new ones, or an old one that
-somebody else has by now. One `Addresses` for each [kafka] bootstrap of a process; safe for threads. What errors of clients mean
-is in bridge/kafka/errors.py.
+How long a client is of use is in bridge/kafka/lifetime.py, what its errors mean in bridge/kafka/errors.py.
 """
 
 import logging
-import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import (
@@ -26,15 +22,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
+from bridge.kafka.lifetime import Lifetime, cluster
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
+from headrace.errors import ConfigurationError, ReplicationError
 from headrace.waiting import BoundedClient
 
-_log = logging.getLogger(__name__)
-
-#: What a client takes as a broker's address; and how many are kept.
-_ADDRESS = re.compile(r"\[?[A-Za-z0-9._:%-]+\]?:[0-9]{1,5}")
-_MOST = 50
 __all__ = [
     "TIMESTAMP_NOT_AVAILABLE",
     "Consumer",
@@ -70,67 +62,6 @@ _LARGEST_REQUEST = 16_000_000
 # librdkafka's own lines are for --verbose: what matters of them is logged once, by us.
 _client_log = logging.getLogger("bridge.kafka.librdkafka")
 _client_log.addFilter(lambda _record: logging.getLogger().isEnabledFor(logging.DEBUG))
-
-
-def listed(bootstrap: str) -> list[str]:
-    """Return the addresses that a text of the file lists."""
-    return [each.strip() for each in bootstrap.split(",")]
-
-
-class Addresses:
-    """The addresses of one cluster."""
-
-    def __init__(self, named: str, cluster: str = "") -> None:
-        self._named = listed(named)
-        self.cluster = cluster
-        self._reported: tuple[str, ...] = ()
-        # Those that were logged.
-        self._logged: set[str] = set()
-
-    @property
-    def bootstrap(self) -> str:
-        """What a client that is made now asks."""
-        return ",".join([*self._named, *(each for each in self._reported if each not in self._named)])
-
-    def note(self, cluster: str, brokers: Iterable[str]) -> None:
-        """Note what a broker reported; raise NeedsOperator where it is one of another cluster than those before."""
-        if cluster and self.cluster and cluster != self.cluster:
-            raise NeedsOperator(
-                f"Kafka: a broker is of the cluster {cluster}, and those before were of {self.cluster}",
-                hint="Another cluster has none of the sources' positions. Put brokers of the former one into [kafka] bootstrap.",
-            )
-        reported = tuple(sorted(each for each in brokers if _ADDRESS.fullmatch(each)))[:_MOST]
-        if not reported:
-            return
-        # One that is down is not reported.
-        if self._reported and set(reported) - self._logged:
-            _log.info("Kafka's brokers are now at %s", ", ".join(reported))
-        self._logged = (self._logged if len(self._logged) < 2 * _MOST else set()) | set(reported)
-        self.cluster, self._reported = self.cluster or cluster, reported
-
-
-_books: dict[str, Addresses] = {}
-
-
-def addresses(bootstrap: str) -> Addresses:
-    """Return the book of those connections whose file named these addresses when they were made."""
-    return _books.setdefault(bootstrap, Addresses(bootstrap))
-
-
-@contextmanager
-def other_addresses(before: str, named: str) -> Iterator[None]:
-    """Have connections go on with the addresses of a changed file, once what is done with these has shown that they are right.
-
-    Another cluster's are found out by `Addresses.note`.
-    """
-    former = addresses(before)
-    changed = _books[named] = Addresses(named, former.cluster)
-    try:
-        yield
-    except BaseException:
-        _books[before] = former
-        raise
-    _books[before] = changed
 
 
 def producer(connection: KafkaConnection, transactional_id: str, smallest: int) -> Any:
@@ -219,10 +150,13 @@ class Administrator:
     def __init__(self, connection: KafkaConnection) -> None:
         self._connection = connection
         self._lock = threading.Lock()
+        self._lifetime = Lifetime(connection)
         self._make()
 
     def __getattr__(self, name: str) -> Any:
         """Return what the present client has by this name."""
+        if self._lifetime.is_stale():
+            self.renew(at_once=True)
         return getattr(self._client, name)
 
     def renew(self, *, at_once: bool = False) -> None:
@@ -235,9 +169,9 @@ class Administrator:
 
     def note_brokers(self, seconds: float) -> None:
         """Note where the brokers are now, for clients that are made later."""
-        cluster = self._client.describe_cluster(request_timeout=seconds).result()
-        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in cluster.nodes)
-        addresses(self._connection.bootstrap).note(cluster.cluster_id or "", [f"{host}:{port}" for host, port in hosts])
+        answer = self.describe_cluster(request_timeout=seconds).result()
+        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in answer.nodes)
+        cluster(self._connection.bootstrap).note(answer.cluster_id or "", [f"{host}:{port}" for host, port in hosts])
 
     def _make(self) -> None:
         refusals: deque[tuple[float, Any]] = deque(maxlen=4)
@@ -280,7 +214,7 @@ def _client(kind: Any, settings: dict[str, Any]) -> Any:
 def _common(connection: KafkaConnection) -> dict[str, Any]:
     return {
         **connection.librdkafka(),
-        "bootstrap.servers": addresses(connection.bootstrap).bootstrap,
+        "bootstrap.servers": cluster(connection.bootstrap).bootstrap,
         "client.id": "headrace-bridge",
         "socket.keepalive.enable": True,
         "socket.timeout.ms": 15_000,

@@ -14,6 +14,7 @@ from typing import Any
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartition, producer
 from bridge.kafka.entries import metadata_of, reading
 from bridge.kafka.errors import error_of, translated
+from bridge.kafka.lifetime import Lifetime
 from bridge.model.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
 from bridge.model.position_text import parse
 from headrace.configuration.kafka import KafkaConnection
@@ -38,6 +39,7 @@ class KafkaProducer:
 
     def __init__(self, connection: KafkaConnection, transactional_id: str, smallest_limit: int) -> None:
         self._id = transactional_id
+        self.is_stale = Lifetime(connection).is_stale
         self._producer = producer(connection, transactional_id, smallest_limit)
         # Partitions whose last record has no report yet; the offset after the last one of the others; what was refused.
         self._pending: set[Partition] = set()

@@ -1,92 +1,13 @@
-"""A writer of records that belong to no transaction: dead letters of deliveries, and answers to requests.
+"""A writer of records that belong to no transaction: dead letters of deliveries, and answers to requests."""
 
-When Kafka's clients are made again: librdkafka reads certificates, keys and passwords once, when a client is made.
-
-One object for a bridge watches the files and has all clients renewed, each by the thread that uses it, at a moment that suits it:
-a lane between two transactions, the member of the group between two polls. A client that has found no broker for long is renewed
-by its owner, whatever the reason. Made and called by the bridge.
-"""
-
-import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from bridge.kafka.client import KafkaError, KafkaException, record_producer
 from bridge.kafka.errors import error_of
-from headrace.certificates import files
+from bridge.kafka.lifetime import Lifetime
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import ConfigurationError, ReplicationError
-
-_log = logging.getLogger(__name__)
-
-#: How often the files are looked at, in seconds. They are as they were at two looks before they count: several are written one
-#: after the other.
-_LOOK_SECONDS = 2.0
-#: A client that has not worked for so long, in seconds, is made again: its brokers may have other addresses, or its user another
-#: password, which came from a command.
-UNUSABLE_SECONDS = 45.0
-
-
-class Renewal:
-    """Watches the files of one connection."""
-
-    def __init__(
-        self,
-        connection: KafkaConnection,
-        renew: Callable[[], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._connection = connection
-        #: Has all clients made again, soon.
-        self._renew = renew
-        self._clock = clock
-        self._used = self._seen = self._stamp()
-        self._look_at = clock() + _LOOK_SECONDS
-
-    def look(self) -> None:
-        """Look whether the files have changed."""
-        if self._clock() < self._look_at:
-            return
-        self._look_at = self._clock() + _LOOK_SECONDS
-        before, self._seen = self._seen, self._stamp()
-        if self._seen == before != self._used:
-            self._used = self._seen
-            try:
-                files.examine(self._connection)
-            except ConfigurationError as error:
-                _log.warning("Kafka: the new files are not used: %s. %s", error.message, error.hint)
-                return
-            _log.info("Kafka: certificates or password have changed; connecting with the new ones")
-            self._renew()
-
-    def _stamp(self) -> object:
-        secrets = (self._connection.password, self._connection.token)
-        return files.stamp(self._connection), tuple(None if each is None else each.stamp for each in secrets)
-
-
-class Usability:
-    """Whether a client has worked lately, as its owner reports; for one thread."""
-
-    def __init__(self) -> None:
-        self._well_at = time.monotonic()
-        self._is_stale = False
-
-    def works(self) -> None:
-        """Note that the client has worked."""
-        self._well_at = time.monotonic()
-
-    def renew(self) -> None:
-        """Have the client made again; for any thread."""
-        self._is_stale = True
-
-    def is_over(self) -> bool:
-        """Return, once, whether the client is to be made again."""
-        if not self._is_stale and time.monotonic() - self._well_at < UNUSABLE_SECONDS:
-            return False
-        self._is_stale, self._well_at = False, time.monotonic()
-        return True
-
+from headrace.errors import ReplicationError
 
 #: How long what is on the way may take before another client is made, in seconds.
 _LAST_SECONDS = 1.0
@@ -100,12 +21,8 @@ class RecordWriter:
     def __init__(self, connection: KafkaConnection, topic: str) -> None:
         self._topic = topic
         self._connection = connection
-        self._usability = Usability()
+        self._lifetime = Lifetime(connection)
         self._producer = record_producer(connection)
-
-    def renew(self) -> None:
-        """Have the client made again; for any thread."""
-        self._usability.renew()
 
     def write(
         self,
@@ -118,7 +35,7 @@ class RecordWriter:
 
         def report(error: Any, _record: Any) -> None:
             if error is None:
-                self._usability.works()
+                self._lifetime.works()
             written(None if error is None else error_of(KafkaException(error), f"write to {self._topic}"))
 
         try:
@@ -132,8 +49,8 @@ class RecordWriter:
         self._producer.poll(seconds)
         if not len(self._producer):
             # Nothing waits, so nothing shows whether it works.
-            self._usability.works()
-        if self._usability.is_over():
+            self._lifetime.works()
+        if self._lifetime.is_over():
             self._renew()
 
     def _renew(self) -> None:

@@ -64,18 +64,11 @@ class Lane:
         self._backoff = Backoff(first=0.2, longest=5.0)
         self._open_at = 0.0
         self._swept = False
-        self._is_stale = False
-
-    def renew(self) -> None:
-        """Have the producer made again before the next transaction; for any thread."""
-        self._is_stale = True
 
     def turn(self, seconds: float) -> None:
         """Commit at most one transaction, waiting for something to commit at most `seconds`."""
-        if self._is_stale:
-            self._is_stale = False
-            if self._producer is not None and not self._discard():
-                return
+        if self._producer is not None and self._producer.is_stale() and not self._discard():
+            return
         if (
             self._producer is None
             and not (self.isolated and self._swept and not self._state.waiting)

@@ -100,6 +100,9 @@ class Committed(NamedTuple):
 class TransactionalProducer(Protocol):
     """One transactional producer; used by one thread."""
 
+    def is_stale(self) -> bool:
+        """Whether something has changed that it read when it was made: it is to be made again."""
+
     def begin(self) -> None:
         """Begin a transaction."""
 

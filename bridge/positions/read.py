@@ -29,6 +29,7 @@ from bridge.kafka.entries import (
     restore,
 )
 from bridge.kafka.errors import translated
+from bridge.kafka.lifetime import KeptClient
 from bridge.kafka.producer import KafkaProducer, Leftovers
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import position_text
@@ -98,8 +99,7 @@ class Positions:
         self._routes = self._in_file = routes
         self._leftovers = leftovers
         self._searches = searches
-        self._client: Any = None
-        self._is_stale = False
+        self._client = KeptClient(connection, lambda: consumer(connection, group))
         #: What was committed in all partitions of each topic when this bridge first read one of them, and all was readable.
         self._at_first: dict[str, Entries] = {}
 
@@ -108,16 +108,9 @@ class Positions:
         # Those that left are still looked up by a read that has begun. Who had which partition is looked at again.
         self._routes, self._in_file, self._at_first = {**self._routes, **routes}, routes, {}
 
-    def renew(self) -> None:
-        """Have the next read make its client again; for any thread."""
-        self._is_stale = True
-
     def read(self, sources: Collection[str]) -> dict[str, Committed | ReplicationError | None]:
         """Return what Kafka holds for each source that is still in the file, or why it is not known."""
         sources = [source for source in sources if source in self._in_file]
-        if self._is_stale:
-            self._is_stale = False
-            self.close()
         committed: dict[str, Committed | ReplicationError | None] = {}
         try:
             for topic in sorted({self._routes[source].topic for source in sources}):
@@ -131,19 +124,12 @@ class Positions:
         elif without:
             committed |= self._search(without)
         return committed | known_withheld(
-            self._connect() if self._searches else None, self._admin, self._routes, committed
+            self._client.get() if self._searches else None, self._admin, self._routes, committed
         )
 
     def close(self) -> None:
         """Give the client up; the next call makes another one."""
-        gone, self._client = self._client, None
-        if gone is not None:
-            gone.close()
-
-    def _connect(self) -> Any:
-        if self._client is None:
-            self._client = consumer(self._connection, self._group)
-        return self._client
+        self._client.close()
 
     def _of_topic(self, topic: str, sources: Collection[str]) -> dict[str, Committed | ReplicationError | None]:
         """Return what the group holds for the sources of one topic; a topic that cannot be read is no other one's affair."""
@@ -163,7 +149,7 @@ class Positions:
         The others are those of sources that work, of which some are in an open transaction at any time: a moment without any may
         never come. They only show which source had which partition, which does not change while bridges run.
         """
-        client = self._connect()
+        client = self._client.get()
         there = partitions_of(client, self._group, {topic})
         refused: dict[Partition, ReplicationError] = {}
         # A reload of the file, in another thread, replaces it.
@@ -233,7 +219,7 @@ class Positions:
         with_records = [topic for topic in route.topics if any(_has_records(ends[topic, n]) for n in route.partitions)]
         tail = None
         if with_records:
-            tail = read_last_record(self._connect(), source, with_records, route.partitions)
+            tail = read_last_record(self._client.get(), source, with_records, route.partitions)
         if tail is not None:
             _log.warning("%s: no committed position in Kafka; its last record is at %s", source, tail)
         offsets = dict(own.offsets) if own is not None else {place: _end(ends[place]) for place in route.places}

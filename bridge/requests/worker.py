@@ -18,6 +18,7 @@ from typing import Any
 from bridge.kafka.client import TIMEOUT, TIMESTAMP_NOT_AVAILABLE, TopicCollection, TopicPartition, request_consumer
 from bridge.kafka.entries import describe, events
 from bridge.kafka.errors import translated
+from bridge.kafka.lifetime import Lifetime
 from bridge.kafka.writing import RecordWriter
 from bridge.model.delivery import Accept, Outcome, Reject, Release
 from bridge.requests.pending import PendingRequests
@@ -173,16 +174,11 @@ class RequestWorker:
         self._look_at = self._open_at = 0.0
         #: Whether an answer may come.
         self._is_asked = False
-        self._is_stale = False
+        self._lifetime = Lifetime(connection)
         #: Why requests are not carried at the moment, for the status; empty while they are.
         self.trouble = ""
         self._problem = RateLimitedLog(_log.warning)
         self._dropped = RateLimitedLog(_log.warning)
-
-    def renew(self) -> None:
-        """Have the clients made again; for any thread."""
-        self._is_stale = True
-        self._writer.renew()
 
     def received(self, source: str, ticket: int, body: bytes) -> None:
         """Take a part in; from the receiver's thread."""
@@ -215,8 +211,7 @@ class RequestWorker:
 
     def _read(self, seconds: float) -> bool:
         """Read requests; return whether any came."""
-        if self._is_stale:
-            self._is_stale = False
+        if self._lifetime.is_stale():
             self._close_reader()
         try:
             if self._reader is None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from bridge.model.delivery import Deliverer, Outcome, Release
+from bridge.model.phases import SourcePhase
 from bridge.model.ports import Committed, GroupMetadata
 from bridge.model.route import SourceRoute
 from bridge.routing.registered_schemas import BridgeSchemas, Unregistered
@@ -202,7 +203,7 @@ class SourceRegistry:
         self._release(sessions)
         for state in self.states.values():
             if state.token is not None:
-                state.end("stopped")
+                state.end(SourcePhase.STOPPED)
 
     # The recovery's thread.
 
@@ -262,6 +263,15 @@ class SourceRegistry:
                 session.dirty = True
                 self.ready.notify(session)
 
+    def go_on_without_releases(self) -> None:
+        """Have deliveries taken of sources that release tables, or wait for that: the releaser does not return."""
+        for state in self.states.values():
+            session = state.session
+            if session is not None and (session.looks_first or session.release.table):
+                session.looks_first = False
+                session.release.end()
+                self.ready.notify(session)
+
     def _close(self, sources: Collection[str], *, revoke: bool) -> list[Session]:
         """Have lanes take nothing more of sources; return the sessions that there were."""
         with self._lock:
@@ -283,16 +293,16 @@ class SourceRegistry:
         """Show which sources no bridge of the group has; those that are another's again are shown as before."""
         with self._lock:
             for source, state in self.states.items():
-                is_shown = state.figures.state == "not served"
+                is_shown = state.figures.state is SourcePhase.NOT_SERVED
                 if source in sources and state.token is None and not is_shown:
                     _log.error("%s: %s. %s", source, NOT_SERVED, NOT_SERVED_HINT)
-                    state.end("not served", NOT_SERVED)
+                    state.end(SourcePhase.NOT_SERVED, NOT_SERVED)
                     self._deliverer.refuse(source, ELSEWHERE, f"{source}: {NOT_SERVED}")
                 elif is_shown and source not in sources and state.token is None:
                     self._decline(source)
 
     def _decline(self, source: str) -> None:
-        self.states[source].end("elsewhere")
+        self.states[source].end(SourcePhase.ELSEWHERE)
         self._deliverer.refuse(source, ELSEWHERE, f"{source} is served by another bridge")
 
     def _end(self, session: Session) -> bool:

@@ -5,20 +5,17 @@ batches of one table, on their way from the releaser's thread to a lane's. So no
 commit that was in doubt, can touch its successor. Made by the registry (bridge/source/registry.py).
 
 The ready queue has the sessions that have something to commit, in the order in which they got it. Lanes take them from there.
-
-    WAITING ──▶ READY ──▶ HELD ──▶ WAITING
-       │          │         └────▶ LEAVING
-       └──────────┴──▶ OVER ◀──────────┘
+It alone has sessions enter a phase (bridge/model/phases.py).
 """
 
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from enum import Enum, auto
 from typing import NamedTuple
 
 from bridge.model.delivery import Inbox
+from bridge.model.phases import NEXT_OF_SESSION, SessionPhase, enter
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import NOTHING
 from headrace.batch import Batch
@@ -92,29 +89,6 @@ class Release:
             self.table = ""
 
 
-class Phase(Enum):
-    """Where a session is."""
-
-    #: It has nothing to commit.
-    WAITING = auto()
-    #: It is in the ready queue.
-    READY = auto()
-    #: A lane has it.
-    HELD = auto()
-    #: It has ended, and a lane still has it.
-    LEAVING = auto()
-    OVER = auto()
-
-
-_NEXT = {
-    Phase.WAITING: {Phase.READY, Phase.OVER},
-    Phase.READY: {Phase.HELD, Phase.OVER},
-    Phase.HELD: {Phase.WAITING, Phase.LEAVING},
-    Phase.LEAVING: {Phase.OVER},
-    Phase.OVER: set[Phase](),
-}
-
-
 class Session:
     """What is known while a source is served."""
 
@@ -146,18 +120,17 @@ class Session:
         self.committed_at = time.monotonic()
         #: Whether its transactions hold nothing else: something could not be written, and it may have been this source.
         self.isolated = isolated
-        #: Entered by the ready queue alone.
-        self.phase = Phase.WAITING
+        self.phase = SessionPhase.IDLE
 
     @property
     def closed(self) -> bool:
         """Whether it has ended."""
-        return self.phase in {Phase.LEAVING, Phase.OVER}
+        return self.phase in {SessionPhase.LEAVING, SessionPhase.OVER}
 
     @property
     def held(self) -> bool:
         """Whether a lane has it."""
-        return self.phase in {Phase.HELD, Phase.LEAVING}
+        return self.phase in {SessionPhase.HELD, SessionPhase.LEAVING}
 
     @property
     def has_work(self) -> bool:
@@ -165,10 +138,9 @@ class Session:
         waiting = len(self.release) if self.release.table else 0 if self.looks_first else len(self.inbox)
         return not self.closed and (self.dirty or waiting > 0)
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: SessionPhase) -> None:
         """Go on with a phase."""
-        assert phase in _NEXT[self.phase], f"{self.source}: {self.phase.name} to {phase.name}"
-        self.phase = phase
+        self.phase = enter(phase, self.phase, NEXT_OF_SESSION, self.source)
 
 
 class ReadyQueue:
@@ -199,14 +171,14 @@ class ReadyQueue:
             if not waiting:
                 return None
             session = waiting.popleft()
-            session.enter(Phase.HELD)
+            session.enter(SessionPhase.HELD)
             return session
 
     def give_back(self, sessions: Collection[Session]) -> None:
         """End the hold; those that have work wait again."""
         with self._lock:
             for session in sessions:
-                session.enter(Phase.OVER if session.closed else Phase.WAITING)
+                session.enter(SessionPhase.OVER if session.closed else SessionPhase.IDLE)
                 if session.has_work:
                     self._queue(session)
             self._returned.notify_all()
@@ -216,9 +188,9 @@ class ReadyQueue:
         with self._lock:
             if session.closed:
                 return False
-            if session.phase is Phase.READY:
+            if session.phase is SessionPhase.READY:
                 self._waiting[session.isolated].remove(session)
-            session.enter(Phase.LEAVING if session.held else Phase.OVER)
+            session.enter(SessionPhase.LEAVING if session.held else SessionPhase.OVER)
         session.inbox.close()
         return True
 
@@ -228,7 +200,7 @@ class ReadyQueue:
             return self._returned.wait_for(lambda: not any(session.held for session in sessions), seconds)
 
     def _queue(self, session: Session) -> None:
-        if session.phase is Phase.WAITING:
-            session.enter(Phase.READY)
+        if session.phase is SessionPhase.IDLE:
+            session.enter(SessionPhase.READY)
             self._waiting[session.isolated].append(session)
             self._arrived[session.isolated].notify()

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from bridge.metrics import SourceMetrics
 from bridge.model.chain import Gap
+from bridge.model.phases import SourcePhase
 from bridge.model.route import SourceRoute
 from bridge.routing.source_names import SourceNames
 from bridge.source.session import Session
@@ -134,7 +135,7 @@ class SourceState:
         level = logging.DEBUG if self._trouble else logging.INFO
         _log.log(level, "%s: taken over at %s", session.source, at)
         if not (session.isolated or self.needs_records):
-            self.figures.state, self.figures.reason = "serving", ""
+            self.figures.enter(SourcePhase.SERVING)
 
     def note_gap(self, gap: Gap) -> float:
         """Note a gap; return for how many seconds the delivery's credit is to be withheld."""
@@ -142,15 +143,16 @@ class SourceState:
         self.figures.gaps += 1
         pause = self._gaps.note_gap(gap)
         if self._gaps.lasting:
-            self.figures.state = "gap"
-            self.figures.reason = f"the edge goes on after {gap.follows}, what is before that is missing: see the log"
+            self.figures.enter(
+                SourcePhase.GAP, f"the edge goes on after {gap.follows}, what is before that is missing: see the log"
+            )
         return pause
 
     def next_link(self, follows: Position) -> None:
         """Note that a batch was the next link of the chain."""
         self._gaps.note_closed(follows)
-        if self.figures.state == "gap":
-            self.figures.state, self.figures.reason = "serving", ""
+        if self.figures.state is SourcePhase.GAP:
+            self.figures.enter(SourcePhase.SERVING)
 
     def withhold(self, session: Session, reasons: Mapping[str, str]) -> None:
         """Note which tables are withheld by a committed transaction, and why those are that were not before."""
@@ -187,8 +189,8 @@ class SourceState:
         self._failures = 0
         self.isolated = session.isolated = self.needs_records = False
         self._trouble = ""
-        if self.figures.state not in {"serving", "gap"}:
-            self.figures.state, self.figures.reason = "serving", ""
+        if self.figures.state is not SourcePhase.GAP:
+            self.figures.enter(SourcePhase.SERVING)
 
     def set_back(self, error: ReplicationError, *, quiet: bool = False) -> None:
         """Note an error that keeps the source from being served; log it once, unless `quiet`: it is logged for all sources."""
@@ -200,7 +202,7 @@ class SourceState:
             _log.log(level, "%s: %s. %s", self.route.source, error.message, error.hint or _AGAIN)
         self._trouble = trouble
         # After the log, so that it has what to do once the state is shown.
-        self.figures.set_back("needs an operator" if operator else "waiting for Kafka", error.message)
+        self.figures.set_back(SourcePhase.NEEDS_OPERATOR if operator else SourcePhase.WAITING, error.message)
 
     def pause(self, error: ReplicationError, *, at_once: bool = False) -> float:
         """Return the seconds until the next attempt; none for the first one, with `at_once`."""
@@ -211,9 +213,9 @@ class SourceState:
     def drop(self, reason: str) -> None:
         """Note that the source was revoked, and that it is not known yet whether another bridge serves it."""
         self.token = None
-        self.figures.set_back("waiting for Kafka", reason)
+        self.figures.set_back(SourcePhase.WAITING, reason)
 
-    def end(self, state: str, reason: str = "") -> None:
+    def end(self, phase: SourcePhase, reason: str = "") -> None:
         """Note that this bridge does not serve the source any more."""
         self.token = None
-        self.figures.state, self.figures.reason = state, reason
+        self.figures.enter(phase, reason)

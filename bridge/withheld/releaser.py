@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartition, consumer
 from bridge.kafka.errors import translated
+from bridge.kafka.lifetime import KeptClient
 from bridge.model.ports import Partition
 from bridge.model.route import SourceRoute
 from bridge.routing import withheld_records as records
@@ -63,13 +64,8 @@ class KafkaReader:
     """Implements `ReadsWithheld`; keeps a connection between calls."""
 
     def __init__(self, connection: KafkaConnection, group: str, admin: Any) -> None:
-        self._connection, self._group, self._admin = connection, group, admin
-        self._client: Any = None
-        self._is_stale = False
-
-    def renew(self) -> None:
-        """Have the next read make its client again; for any thread."""
-        self._is_stale = True
+        self._admin = admin
+        self._client = KeptClient(connection, lambda: consumer(connection, group))
 
     def read(
         self, place: Partition, key: bytes, begin: int, end: int, *, most: int = _MOST_BYTES
@@ -78,25 +74,24 @@ class KafkaReader:
         if begin >= end:
             return [], end
         with translated(f"read withheld records in {place[0]}[{place[1]}]"):
-            if self._is_stale:
-                self._is_stale = False
-                self.close()
-            if self._client is None:
-                self._client = consumer(self._connection, self._group)
-            low, _ = self._client.get_watermark_offsets(TopicPartition(*place), timeout=TIMEOUT)
+            client = self._client.get()
+            low, _ = client.get_watermark_offsets(TopicPartition(*place), timeout=TIMEOUT)
             if low > begin:
                 raise NeedsOperator(
                     f"withheld records of {key.decode()} are gone from {place[0]}[{place[1]}]: they began at offset {begin} or "
                     f"after it, and the partition begins at {low}",
                     hint="Restore the topic from a copy: these records are in no other one.",
                 )
-            self._client.assign([TopicPartition(*place, begin)])
+            client.assign([TopicPartition(*place, begin)])
             try:
-                return self._read(place, key, begin, end, most)
+                return self._read(client, place, key, begin, end, most)
             finally:
-                self._client.unassign()
+                client.unassign()
 
-    def _read(self, place: Partition, key: bytes, begin: int, end: int, most: int) -> tuple[list[WithheldRecord], int]:
+    @staticmethod
+    def _read(
+        client: Any, place: Partition, key: bytes, begin: int, end: int, most: int
+    ) -> tuple[list[WithheldRecord], int]:
         own_records: list[WithheldRecord] = []
         size, at = 0, begin
         until, enough = time.monotonic() + TIMEOUT, time.monotonic() + _STEP_SECONDS
@@ -104,7 +99,7 @@ class KafkaReader:
             if time.monotonic() > until:
                 # A transaction that is committed may lack its marker in this partition for a moment.
                 raise NotConnected(f"Kafka: {place[0]}[{place[1]}] could not be read up to offset {end}")
-            for record in self._client.consume(_MANY, timeout=0.1):
+            for record in client.consume(_MANY, timeout=0.1):
                 if record.error() is not None:
                     if record.error().code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
                         continue
@@ -125,17 +120,15 @@ class KafkaReader:
                     return own_records, end
         return own_records, at
 
+    def close(self) -> None:
+        """Give the connection up."""
+        self._client.close()
+
     def delete(self, place: Partition, end: int) -> None:
         """Delete what is before an offset."""
         with translated(f"delete released records in {place[0]}[{place[1]}]", self._admin):
             for answer in self._admin.delete_records([TopicPartition(*place, end)], request_timeout=TIMEOUT).values():
                 answer.result()
-
-    def close(self) -> None:
-        """Give the connection up."""
-        gone, self._client = self._client, None
-        if gone is not None:
-            gone.close()
 
 
 _log = logging.getLogger(__name__)

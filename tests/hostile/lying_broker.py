@@ -22,6 +22,7 @@ API_VERSIONS, INIT_PRODUCER, ADD_PARTITIONS, ADD_OFFSETS, END, COMMIT_OFFSETS, D
     28,
     32,
 )
+JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
 _FETCH = 1
 _FIRST_VERSION = (
     DESCRIBE_GROUPS,
@@ -35,6 +36,7 @@ _FIRST_VERSION = (
 )
 _VERSIONS = dict.fromkeys((*_FIRST_VERSION, DESCRIBE_CONFIGS), 0) | {
     PRODUCE: 3, _FETCH: 4, LIST_OFFSETS: 1, METADATA: 4, OFFSET_FETCH: 1, FIND_COORDINATOR: 1,
+    JOIN: 5, HEARTBEAT: 3, LEAVE: 1, SYNC: 3,
 }  # fmt: skip
 _UNSUPPORTED_VERSION, _NO_LEADER = 35, 5
 
@@ -61,6 +63,8 @@ class LyingBroker:
         self.members: list[tuple[str, str, str, bytes, bytes]] = []
         #: The settings of the topic.
         self.settings: dict[str, str | None] = {"max.message.bytes": "1048576", "cleanup.policy": "delete"}
+        #: Of the group that a member joins.
+        self.generation = 1
         #: The offsets that transactions have committed, and of each whether it was; else it was aborted.
         self.committed: dict[int, int] = {}
         self.ended: list[bool] = []
@@ -112,6 +116,10 @@ class LyingBroker:
             END: self._ended,
             COMMIT_OFFSETS: self._offsets_taken,
             DESCRIBE_CONFIGS: self._described,
+            JOIN: self._joined,
+            SYNC: self._synced,
+            HEARTBEAT: lambda _request: _int(0) + _short(0),
+            LEAVE: lambda _request: _int(0) + _short(0),
         }[kind](request)
 
     def _broker(self) -> bytes:
@@ -187,6 +195,25 @@ class LyingBroker:
     def _ended(self, request: bytes) -> bytes:
         self.ended.append(bool(request[-1]))
         return _int(0) + _short(0)
+
+    def _joined(self, request: bytes) -> bytes:
+        """Have the one member lead the group, by the first protocol that it names."""
+        # Behind the group two times; then the member's id, its instance's name, and the kind of its protocols.
+        at = _behind_text(request, _behind_text(request, _behind_text(request, _behind_text(request, 0) + 8))) + 4
+        name, at = request[at : (behind := _behind_text(request, at))], behind
+        metadata = request[at : at + 4 + struct.unpack_from(">i", request, at)[0]]
+        own = _text("member-1")
+        members = _array([own + _short(-1) + metadata])
+        return _int(0) + _short(0) + _int(self.generation) + name + 2 * own + members
+
+    def _synced(self, request: bytes) -> bytes:
+        """Give the member what it has assigned to itself."""
+        at = _behind_text(request, _behind_text(request, _behind_text(request, 0) + 4))
+        if struct.unpack_from(">i", request, at)[0] == 0:
+            # It does not lead.
+            return _int(0) + _short(0) + _bytes(b"")
+        at = _behind_text(request, at + 4)
+        return _int(0) + _short(0) + request[at : at + 4 + struct.unpack_from(">i", request, at)[0]]
 
     def _of_partitions(self, answers: Mapping[int, bytes]) -> bytes:
         return _array([_text(self._topic) + _array(_int(number) + each for number, each in answers.items())])

@@ -16,17 +16,20 @@ from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions.read import Positions
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import NeedsOperator, ReplicationError
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.position import Position
 from tests.hostile.lying_broker import (
     ADD_OFFSETS,
     ADD_PARTITIONS,
     COMMIT_OFFSETS,
     END,
+    HEARTBEAT,
+    JOIN,
     LIST_OFFSETS,
     METADATA,
     OFFSET_FETCH,
     PRODUCE,
+    SYNC,
     LyingBroker,
     Partition,
 )
@@ -179,6 +182,57 @@ def test_a_member_that_is_none_hides_no_other(broker, lie):
     # What is not known is looked at again; nobody's partition is taken for a free one.
     assert unassigned == places - {("bank", 1)} or (unassigned is None and lie != "nobody")
     member.close(leave=False)
+
+
+#: What a coordinator answers who takes part in the group.
+COORDINATOR = {
+    "throttled for ten minutes": {
+        kind: lambda body: struct.pack(">i", 600_000) + body[4:] for kind in (JOIN, SYNC, HEARTBEAT)
+    },
+    "an unknown error": {JOIN: lambda body: body[:4] + b"\x03\xe7" + body[6:]},
+    "without end that others join": {JOIN: lambda body: body[:4] + b"\0\x1b" + body[6:]},
+    "without end that it does not know the member": {JOIN: lambda body: body[:4] + b"\0\x19" + body[6:]},
+    "a generation that is none": {JOIN: lambda body: body[:6] + b"\xff" * 4 + body[10:]},
+    "another leader": {
+        JOIN: lambda body: body.replace(b"member-1", b"member-2", 1),
+        SYNC: lambda body: body[:6] + b"\0" * 4,
+    },
+    "members cut": {JOIN: lambda body: body[:-20]},
+    "members without end": {JOIN: lambda body: body[:-20] + b"\x7f\xff\xff\xff"},
+    "an assignment that is none": {SYNC: lambda body: body[:6] + b"\0\0\0\x04\xff\xff\xff\xff"},
+    "an assignment of other topics": {SYNC: lambda body: body.replace(b"bank", b"bonk")},
+    "an assignment cut": {SYNC: lambda body: body[:-8]},
+    "after each heartbeat that others join": {HEARTBEAT: lambda body: body[:4] + b"\0\x1b"},
+    "after each heartbeat that it does not know the member": {HEARTBEAT: lambda body: body[:4] + b"\0\x19"},
+    "after each heartbeat an unknown error": {HEARTBEAT: lambda body: body[:4] + b"\x03\xe7"},
+}
+
+
+@pytest.mark.parametrize("lie", COORDINATOR)
+def test_a_coordinator_that_lies_ends_no_bridge_and_is_believed_again_once_it_is_honest(broker, lie):
+    connection, own = KafkaConnection(bootstrap=broker.bootstrap), set()
+    member = KafkaMember(connection, admin(connection), "g", "own", 6.0)
+    broker.lies = dict(COORDINATOR[lie])
+    asked, steps, errors = [], [], []
+    for kind in COORDINATOR[lie]:
+        spoil = broker.lies[kind]
+        broker.lies[kind] = lambda body, spoil=spoil: asked.append(1) or spoil(body)
+    member.join(["bank"], own.update, own.difference_update, own.difference_update)
+
+    def poll():
+        steps.append(1)
+        try:
+            member.poll(0.1)
+        except (NotConnected, Retryable) as error:
+            errors.append(error.message)
+        return asked and len(steps) >= 20
+
+    eventually(poll, 30, saying="it has lied, and the bridge goes on")
+    # Where a single lie was believed, the member learns of the truth by the next change of the group.
+    changes = iter([b"\0\x1b"])
+    broker.lies = {HEARTBEAT: lambda body: body[:4] + next(changes, body[4:])}
+    eventually(lambda: poll() and own >= {("bank", number) for number in range(5)}, 60, saying="it has its sources")
+    member.close(leave=True)
 
 
 #: What the broker says of the records that it is given for one partition; and what it says in place of other answers.

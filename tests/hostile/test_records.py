@@ -18,6 +18,7 @@ from bridge.routing.registered_schemas import Ids, NeededSchemas, RegisteredSche
 from bridge.withheld.releaser import KafkaReader
 from headrace import doors, requests
 from headrace.amqp.transport import Message
+from headrace.configuration.kafka import KafkaConnection
 from headrace.configuration.sections import Delivery, Registry
 from headrace.errors import CorruptInput, NeedsOperator, ReplicationError, Retryable
 from headrace.receive.message import Received
@@ -257,8 +258,8 @@ def test_a_withheld_record_that_is_none_ends_its_release_with_an_error_that_name
         def consume(self, _many, **_options):
             return [WITHHELD[name]]
 
-    reader = KafkaReader(None, "g", None)
-    reader._client = Client()
+    reader = KafkaReader(KafkaConnection(bootstrap="k:1"), "g", None)
+    reader._client._client = Client()
     with pytest.raises(CorruptInput):
         reader.read(("t.withheld", 0), b"a/b public.t", 0, 1)
     assert TopicPartition("t", 0).topic == "t"

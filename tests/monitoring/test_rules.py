@@ -82,7 +82,9 @@ def parts(tmp_path):
     figures.retained_wal_bytes, figures.safe_wal_bytes = 1, 1000
     connections = {"interconnect": ConnectionMetrics(Expiry(Certificates()))}
     lanes = {"0": LaneMetrics()}
-    bridge = BridgeService(lambda: sources, lambda: lanes, lambda: True, lambda: "", {"alerts": delivery}, connections)
+    bridge = BridgeService(
+        lambda: sources, lambda: lanes, lambda: True, lambda: "", {"alerts": delivery}, connections, dict
+    )
     lost = NeedsOperator("the slot is gone", hint="Do something.")
     services = {
         "bridge": bridge,

@@ -35,7 +35,8 @@ LAYERS = {
         {"command"},
     ),
     "bridge": (
-        {"metrics", "model"},
+        {"model"},
+        {"metrics"},
         {"kafka"},
         {"routing"},
         {"positions"},
@@ -44,7 +45,7 @@ LAYERS = {
         {"deliveries", "group", "withheld"},
         {"requests"},
         {"amqp"},
-        {"doctor", "reloader", "service", "whole_topics"},
+        {"doctor", "reloader", "service", "threads", "whole_topics"},
         {"bridge"},
         {"command"},
     ),

@@ -15,6 +15,7 @@ from contextlib import suppress
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bridge.kafka.lifetime import cluster
 from infra.local.kafka import Kafka
 from infra.local.server import free_port
 from tests.amqp.edge_double import Roaming
@@ -161,7 +162,7 @@ def test_rows_stand_once_while_controllers_change_every_few_seconds_and_all_brok
         go_on("all go on while brokers move")
     assert not set(first.split(",")) & set(nodes.bootstrap.split(","))
     # then clients that are made now find them: all of the bridge's are, and no address of its file is left
-    kept.bridge._renew()
+    cluster(first).generation += 1
     go_on("all go on with new clients")
     assert TOPIC in kept.bridge._admin.list_topics(timeout=30).topics
     # and whoever comes with the new addresses has its part

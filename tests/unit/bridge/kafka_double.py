@@ -22,6 +22,9 @@ class Producer:
         self.kafka = kafka
         self.open = []
 
+    def is_stale(self):
+        return self.kafka.is_stale
+
     def _fault(self, method):
         faults = self.kafka.faults.get(method)
         if faults and (fault := faults.popleft()) is not None:
@@ -58,6 +61,7 @@ class Producer:
 class Kafka:
     def __init__(self):
         self.faults = {}
+        self.is_stale = False
         self.transactions = []
         self.aborted = self.discarded = 0
         self.opened = []

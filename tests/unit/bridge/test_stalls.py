@@ -2,6 +2,7 @@
 
 import pytest
 
+from bridge.model.phases import SourcePhase
 from bridge.model.ports import Committed
 from bridge.model.route import SourceRoute
 from bridge.service import STALLED_SECONDS, Stalls
@@ -57,7 +58,7 @@ def test_an_idle_source_and_one_of_another_bridge_are_none(looked):
     pass_by(stalls, clock, 60)
     assert state.figures.stalled_seconds is None
     state.figures.hear({}, 10)
-    state.end("elsewhere")
+    state.end(SourcePhase.ELSEWHERE)
     pass_by(stalls, clock, 60)
     assert state.figures.stalled_seconds is None
 

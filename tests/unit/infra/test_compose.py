@@ -1,6 +1,7 @@
 """docker-compose.yml without containers: the compose specification's rules, and that all it names is there and fits together."""
 
 import re
+import shlex
 import subprocess
 import tomllib
 from pathlib import Path
@@ -104,6 +105,25 @@ def test_commands_of_ours_exist_with_their_options(name):
         if isinstance(value, str) and value.startswith("/etc/headrace/"):
             folder = mounts(SERVICES[name])[str(Path(value).parent)]
             assert (ROOT / folder / Path(value).name).is_file(), value
+
+
+def test_what_deploy_md_prints_for_compose_names_services_and_commands_that_are_there():
+    text = (ROOT / "docs" / "deploy.md").read_text().partition("## Compose")[2].partition("\n## ")[0]
+    lines = [
+        shlex.split(line, comments=True)
+        for line in text.splitlines()
+        if line.startswith("docker compose ") and "|" not in line
+    ]
+    assert {words[2] for words in lines} == {"build", "up", "exec", "logs"}
+    for _, _, verb, *arguments in lines:
+        words = [word for word in arguments if word not in {"-d", "-f"}]
+        assert not words or words[0] in SERVICES, words
+        if verb == "exec" and words[1] == "headrace":
+            command, options = subcommand(words[2:])
+            command.make_context("printed", list(options))
+            path = Path(options[options.index("--config") + 1])
+            assert (ROOT / mounts(SERVICES[words[0]])[str(path.parent)] / path.name).is_file(), path
+    assert sum(words[2] == "exec" for words in lines) == 4
 
 
 @pytest.mark.parametrize("name", [name for name in OURS if configuration(name)])

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bridge.kafka import client, errors
 from bridge.kafka import producer as producer_module
-from bridge.kafka.client import addresses, other_addresses
+from bridge.kafka.lifetime import Lifetime, cluster, other_addresses
 from bridge.kafka.producer import KafkaProducer
 from bridge.model.ports import PartitionsFailed, Share
 from headrace import waiting
@@ -20,7 +20,7 @@ from headrace.errors import NeedsOperator, NotConnected, Retryable
 
 @pytest.fixture
 def book(request):
-    made = addresses(f"{request.node.name}:1, b:1")
+    made = cluster(f"{request.node.name}:1, b:1")
     made.note("c", [f"{request.node.name}:1", "b:1"])
     return made
 
@@ -60,17 +60,22 @@ def test_addresses_of_another_cluster_are_refused(book):
 
 def test_those_of_a_changed_file_are_taken_where_they_prove_right(book):
     key, former = asked(book)[0] + ", b:1", asked(book)
+    before = Lifetime(KafkaConnection(bootstrap=key))
     # when nobody answers there, or another cluster, then the former ones stay
     with pytest.raises(NotConnected), other_addresses(key, "n:1"):
         raise NotConnected("no answer")
     with pytest.raises(NeedsOperator), other_addresses(key, "n:1"):
-        addresses("n:1").note("d", ["d:1"])
-    assert asked(addresses(key)) == former
+        cluster("n:1").note("d", ["d:1"])
+    assert asked(cluster(key)) == former
+    assert not before.is_stale()
     # when they are right, connections of the former file go on with them alone, and with further ones later
     for named in ("n:1", "m:1", key):
         with other_addresses(key, named):
-            addresses(named).note("c", ["c:1"])
-        assert asked(addresses(key))[0] == asked(addresses(named))[0] == named.split(",")[0]
+            cluster(named).note("c", ["c:1"])
+        assert asked(cluster(key))[0] == asked(cluster(named))[0] == named.split(",")[0]
+        # and all that were made before are made again
+        assert before.is_stale()
+    assert not before.is_stale()
 
 
 def test_an_administration_client_is_made_anew_once_it_had_its_time(monkeypatch):
@@ -179,7 +184,7 @@ class Client:
 def test_records_that_are_taken_at_no_offset_are_refused_however_many_they_are(monkeypatch, many, first, is_taken):
     """Two records from offset -1 on: the second one's is 0, and it alone is reported on."""
     monkeypatch.setattr(producer_module, "producer", lambda *_: Client(first))
-    producer = KafkaProducer(None, "g.own.0", 1 << 20)
+    producer = KafkaProducer(KafkaConnection(bootstrap="k:1"), "g.own.0", 1 << 20)
     producer.begin()
     producer.produce(Share("bank", 4, [b"k"] * many, [b"v"] * many))
     if is_taken:

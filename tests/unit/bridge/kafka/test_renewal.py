@@ -1,22 +1,18 @@
 """K1: clients of Kafka are made again when what they read at their making has changed."""
 
 import logging
-from collections import deque
-from functools import partial
-from types import FunctionType, MethodType
 
 import pytest
 
-from bridge.bridge import Bridge
-from bridge.group.membership import Membership
-from bridge.kafka import writing
-from bridge.kafka.writing import Renewal
+from bridge.kafka import client, writing
+from bridge.kafka.lifetime import Lifetime, Renewal, cluster
+from bridge.kafka.producer import KafkaProducer
+from bridge.kafka.writing import RecordWriter
+from bridge.positions.read import Positions
+from bridge.withheld.releaser import KafkaReader
 from headrace.certificates.command import Authority
-from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.kafka import KafkaConnection
-from headrace.configuration.load import load
 from headrace.configuration.secret import Secret
-from tests.bridge.bridge_file import bridge_file
 
 
 @pytest.fixture
@@ -35,13 +31,14 @@ def watched(tmp_path):
         certificate=certificate,
         key=certificate.with_suffix(".key"),
     )
-    renewals, now = [], [0.0]
-    renewal = Renewal(connection, lambda: renewals.append(now[0]), lambda: now[0])
+    now, lifetime, renewals = [0.0], Lifetime(connection), []
+    renewal = Renewal(connection, lambda: now[0])
 
     def look(times=3):
         for _ in range(times):
             now[0] += 3
             renewal.look()
+            renewals.extend([1] * lifetime.is_stale())
         return len(renewals)
 
     return authority, password, look
@@ -103,9 +100,9 @@ class Producer:
 def test_a_writer_that_writes_nothing_for_long_goes_on_with_a_new_client(monkeypatch):
     """K1: the writers of answers and dead letters were never made again."""
     producers, now = [], [0.0]
-    monkeypatch.setattr("bridge.kafka.writing.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("bridge.kafka.lifetime.time.monotonic", lambda: now[0])
     monkeypatch.setattr(writing, "record_producer", lambda _connection: producers.append(Producer()) or producers[-1])
-    writer = writing.RecordWriter(None, "answers")
+    writer = RecordWriter(KafkaConnection(bootstrap="w:1"), "answers")
     now[0] = 1000.0
     writer.poll()
     assert len(producers) == 1
@@ -118,54 +115,56 @@ def test_a_writer_that_writes_nothing_for_long_goes_on_with_a_new_client(monkeyp
     assert len(producers) == 2
     # what was on its way is reported, so that its owner writes it again where it was not taken
     assert len(reported) == 1
-    writer.renew()
+    cluster("w:1").generation += 1
     writer.poll()
     assert len(producers) == 3
 
 
-def test_every_holder_of_clients_is_in_the_bridges_list(tmp_path, monkeypatch):
-    """One that is not there goes on with the former certificate until the bridge is started again."""
-    more = '[deliveries.alerts]\naddress = "alerts/{region}"\n\n[requests]\n\n[registry]\nurl = "http://localhost:1"\n'
-    bridge = Bridge(load(bridge_file(tmp_path, "localhost:1", {"a/one": [0]}, topic="bank", more=more), BridgeFile))
-    bridge.lanes = [bridge._lane(0), bridge._lane(None)]
-    bridge._membership = Membership(None, {}, bridge.registry, 6.0)
-    renewed = []
-    for kind in {type(each) for each in find_renewable(bridge, renewed)}:
-        monkeypatch.setattr(kind, "renew", noting(kind.renew, renewed))
-    bridge._renew()
-    kinds = [type(each).__name__ for each in renewed]
-    assert {"Positions", "Lane", "Membership", "Deliveries", "RequestWorker"} <= set(kinds)
-    assert (kinds.count("Positions"), kinds.count("Lane")) == (2, 2)
-    assert [type(each).__name__ for each in find_renewable(bridge, renewed)] == []
+def test_every_client_is_made_again_once_files_have_changed(monkeypatch):
+    """Each kind is made in bridge/kafka/client.py, and its owner asks whether its time is over before it uses it."""
+    connection, clients = KafkaConnection(bootstrap="renewed:1"), []
+    for kind in ("Producer", "Consumer", "AdminClient"):
+        monkeypatch.setattr(client, kind, lambda settings, **_more: clients.append(Consumer(settings)) or clients[-1])
+    admin, positions, reader = (
+        client.admin(connection),
+        Positions(connection, None, "g", {}),
+        KafkaReader(connection, "g", None),
+    )
+    writer, producer = RecordWriter(connection, "answers"), KafkaProducer(connection, "b.0", 1 << 20)
+    lifetime = Lifetime(connection)
+    uses = [
+        lambda: admin.poll(0),
+        positions._client.get,
+        reader._client.get,
+        writer.poll,
+        producer.is_stale,
+        lifetime.is_over,
+    ]
+    for again in (False, True):
+        first = [bool(use()) for use in uses]
+        many = len(clients)
+        # nothing is made twice for one change
+        second = [bool(use()) for use in uses]
+        assert (len(clients), first[-2:], second[-2:]) == (many, [again, again], [False, False])
+        assert many == (5 if not again else 9)
+        cluster(connection.bootstrap).generation += 1
 
 
-def noting(renew, renewed):
-    def noted(each, **named):
-        renewed.append(each)
-        renew(each, **named)
+class Consumer:
+    """Any of librdkafka's clients."""
 
-    return noted
+    def __init__(self, settings):
+        self.settings = settings
 
+    def __len__(self):
+        return 0
 
-def find_renewable(holder, renewed):
-    """Return what is held that can be renewed, but for what `renewed` ones hold: these pass it on as they need."""
-    found, waiting, seen = [], [holder], set()
-    while waiting:
-        each = waiting.pop()
-        if id(each) in seen or any(each is other for other in renewed):
-            continue
-        seen.add(id(each))
-        if isinstance(each, dict):
-            waiting += each.values()
-        elif isinstance(each, (list, tuple, set, deque)):
-            waiting += each
-        elif isinstance(each, partial):
-            waiting += [each.func, *each.args, *each.keywords.values()]
-        elif isinstance(each, MethodType):
-            waiting.append(each.__self__)
-        elif isinstance(each, FunctionType):
-            waiting += [cell.cell_contents for cell in each.__closure__ or ()]
-        elif type(each).__module__.partition(".")[0] in {"bridge", "headrace"}:
-            found += [each] if hasattr(type(each), "renew") else []
-            waiting += vars(each).values() if hasattr(each, "__dict__") else ()
-    return found
+    def poll(self, _seconds):
+        return 0
+
+    flush = init_transactions = poll
+
+    def purge(self):
+        pass
+
+    close = purge

@@ -314,7 +314,7 @@ def test_a_lane_lets_several_sources_gather_before_it_takes_them(parts, monkeypa
 def test_a_lane_makes_its_producer_again_between_two_transactions(parts):
     """K1: certificates and passwords are read when a client is made."""
     lane, former = parts.lanes[0], parts.kafka.opened.count("b.0")
-    lane.renew()
+    parts.kafka.is_stale = True
     put(parts, ONE, 1)
     lane.turn(0)
     assert (parts.deliverer.outcomes, parts.kafka.opened.count("b.0")) == ({1: Accept()}, former + 1)

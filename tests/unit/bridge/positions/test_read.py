@@ -11,6 +11,7 @@ from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions import read as read_module
 from bridge.positions.read import Positions, read_former
+from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 
@@ -93,7 +94,7 @@ class Cluster:
         self.ended.append(places)
 
     def positions(self, *, searches):
-        return Positions(None, self, "g", self.routes, self, searches=searches)
+        return Positions(KafkaConnection(bootstrap="k:1"), self, "g", self.routes, self, searches=searches)
 
 
 def recoveries(cluster):

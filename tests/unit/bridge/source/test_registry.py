@@ -3,6 +3,7 @@
 import pytest
 
 from bridge.model.delivery import Delivery, Release
+from bridge.model.phases import SessionPhase, SourcePhase
 from tests.unit.bridge.kafka_double import BridgeParts, metadata
 
 ONE, TWO = SOURCES = "a/one", "a/two"
@@ -39,3 +40,17 @@ def test_sources_of_a_bridge_that_the_group_dropped_wait_for_kafka_until_the_gro
 def test_sources_that_are_revoked_are_another_bridges(parts):
     parts.registry.revoked([ONE], 0.0)
     assert states(parts) == {ONE: "elsewhere", TWO: "serving"}
+
+
+def test_no_phase_of_a_source_or_a_session_follows_another_by_mistake(parts):
+    state, session = parts.registry.states[ONE], parts.session(ONE)
+    with pytest.raises(AssertionError, match="READY to IDLE"):
+        session.enter(SessionPhase.IDLE)
+    parts.registry.revoked([ONE], 0.0)
+    assert session.phase is SessionPhase.OVER
+    with pytest.raises(AssertionError, match="OVER to READY"):
+        session.enter(SessionPhase.READY)
+    # another bridge's is neither served here nor anybody's fault
+    for phase in (SourcePhase.SERVING, SourcePhase.GAP, SourcePhase.NEEDS_OPERATOR):
+        with pytest.raises(AssertionError, match=f"ELSEWHERE to {phase.name}"):
+            state.figures.enter(phase)

@@ -59,6 +59,9 @@ class Producer:
         self.broker = broker
         self.shares, self.at = [], {}
 
+    def is_stale(self):
+        return False
+
     def begin(self):
         self.shares, self.at = [], {}
 

@@ -14,6 +14,7 @@ from bridge.service import STALLED_SECONDS, Stalls
 from bridge.source.session import Session
 from bridge.withheld.releaser import KafkaReader, Releaser
 from headrace.batch import Batch
+from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 from tests.unit.bridge.withheld.model import SOURCE, WITHHELD, Bridge, Broker, Change, Edge, Reader, Registry, schema_of
@@ -335,8 +336,8 @@ def test_much_of_other_tables_is_passed_over_in_steps_that_others_need_not_wait_
                 for each in offsets
             ]
 
-    reader = KafkaReader(None, "", None)
-    reader._client = Client()
+    reader = KafkaReader(KafkaConnection(bootstrap="k:1"), "", None)
+    reader._client._client = Client()
     began, upto, steps = 0.0, 0, 0
     while upto < 10_000:
         began, steps = now[0], steps + 1
