@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from bridge.model.phases import NEXT_OF_SOURCE, SourcePhase, enter
+from bridge.model.phases import NEXT_OF_SOURCE, SourcePhase
 from headrace.batch import Figures
 from headrace.metrics.collector import Metric, Rate, Seconds, counter, gauge, histogram, states, worked_out
 
@@ -216,8 +216,9 @@ class SourceMetrics:
         return self.state not in {SourcePhase.ELSEWHERE, SourcePhase.NOT_SERVED, SourcePhase.STOPPED}
 
     def enter(self, phase: SourcePhase, reason: str = "") -> None:
-        """Go on with a phase."""
-        self.state, self.reason = enter(phase, self.state, NEXT_OF_SOURCE, "source"), reason
+        """Go on with a phase; what a lane notes of a source that was taken from it in the meantime is passed over."""
+        if phase in NEXT_OF_SOURCE[self.state]:
+            self.state, self.reason = phase, reason
 
     def begin(self) -> None:
         """Note that the source was assigned to this bridge: what was known of it before counts for nothing."""

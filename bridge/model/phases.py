@@ -1,4 +1,4 @@
-"""What a source of the bridge's file and its session are in, and what may follow: each phase is entered through `enter` alone.
+"""What a source of the bridge's file and its session are in, and what may follow: nothing else is entered.
 
 A source, as people see it. From each phase it may be assigned to this bridge, which STARTING begins, or taken from it:
 
@@ -15,7 +15,6 @@ A session of a source that this bridge serves:
 
 from collections.abc import Mapping
 from enum import Enum, StrEnum, auto
-from typing import TypeVar
 
 
 class SourcePhase(StrEnum):
@@ -51,8 +50,6 @@ class SessionPhase(Enum):
     OVER = auto()
 
 
-P = TypeVar("P", SourcePhase, SessionPhase)
-
 _AWAY = {SourcePhase.ELSEWHERE, SourcePhase.NOT_SERVED, SourcePhase.STOPPED, SourcePhase.WAITING, SourcePhase.STARTING}
 _FAILED = {SourcePhase.WAITING, SourcePhase.NEEDS_OPERATOR}
 NEXT_OF_SOURCE: Mapping[SourcePhase, set[SourcePhase]] = {
@@ -70,9 +67,3 @@ NEXT_OF_SESSION: Mapping[SessionPhase, set[SessionPhase]] = {
     SessionPhase.LEAVING: {SessionPhase.OVER},
     SessionPhase.OVER: set(),
 }
-
-
-def enter(phase: P, before: P, following: Mapping[P, set[P]], name: str) -> P:
-    """Return the phase that is entered from another one."""
-    assert phase in following[before], f"{name}: {before.name} to {phase.name}"
-    return phase

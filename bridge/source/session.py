@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from bridge.model.delivery import Inbox
-from bridge.model.phases import NEXT_OF_SESSION, SessionPhase, enter
+from bridge.model.phases import NEXT_OF_SESSION, SessionPhase
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import NOTHING
 from headrace.batch import Batch
@@ -140,7 +140,8 @@ class Session:
 
     def enter(self, phase: SessionPhase) -> None:
         """Go on with a phase."""
-        self.phase = enter(phase, self.phase, NEXT_OF_SESSION, self.source)
+        assert phase in NEXT_OF_SESSION[self.phase], f"{self.source}: {self.phase.name} to {phase.name}"
+        self.phase = phase
 
 
 class ReadyQueue:
