@@ -20,6 +20,7 @@ pytest_plugins = [
     "tests.lake.fix_verify",
     "tests.rules.fix_order",
     "tests.rules.fix_rotation",
+    "tests.rules.fix_seed",
     "tests.rules.fix_shown",
     "tests.rules.fix_strict",
 ]

@@ -4,8 +4,6 @@ Every change arrives exactly once, in order; a real Airflow loads them, and prov
 HEADRACE_SEED repeats a run's plan; the seed is printed.
 """
 
-import os
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -83,14 +81,6 @@ def test_every_change_arrives_exactly_once_whatever_is_killed(
     assert pipeline.differences() == {}
     pipeline.load()
     Lake(pipeline, spark).assert_equal()
-
-
-@pytest.fixture
-def seed() -> int:
-    """Return the run's seed, and print it."""
-    given = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1_000_000))
-    print(f"\nHEADRACE_SEED={given}", flush=True)
-    return given
 
 
 def begin(pipeline: Pipeline) -> None:

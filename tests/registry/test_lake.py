@@ -211,7 +211,7 @@ def test_a_transaction_that_was_passed_over_is_on_record_and_its_table_needs_a_c
 ):
     format_, records, per_table = FORMS[form]
     limits = f'{records}largest_megabytes = 1\non_too_large = "stop"'
-    tables = "create table plain (id int primary key, a text); create table logged (a int)"
+    tables = "create table plain (id int primary key, a text); create table logged (a int primary key)"
     name, run = carried(per_table=per_table, tables=tables, names=("plain", "logged"), records=limits)
     lake = made_lake(name, registry.url, per_table=per_table)
 

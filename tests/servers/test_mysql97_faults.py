@@ -1,7 +1,6 @@
 """Edge, link and a MySQL 9.7 are struck while applications write and alter a table: what arrived makes the table."""
 
 import contextlib
-import os
 import random
 import threading
 import time
@@ -85,9 +84,7 @@ def table_of(interconnect):
 
 
 @pytest.mark.timeout(600)
-def test_what_arrived_makes_the_table_whatever_is_killed_and_altered(killable, maria_edges, interconnect):
-    seed = int(os.environ.get("HEADRACE_SEED") or random.SystemRandom().randrange(1_000_000))
-    print(f"\nHEADRACE_SEED={seed}", flush=True)
+def test_what_arrived_makes_the_table_whatever_is_killed_and_altered(killable, maria_edges, interconnect, seed):
     edge = maria_edges(killable, interconnect.url)
     edge.init()
     edge.start()

@@ -1,7 +1,10 @@
 """The stream of a real MySQL 9.7."""
 
+import pytest
+
 from tests.edge.fix_edge import arrive
 from tests.edge.undecodable import go_on_behind_what_cannot_be_decoded
+from tests.integration.mysql.test_mariadb_memory import send_more_than_memory
 
 
 def test_changes_of_every_kind_arrive(mysql97_edge, mysql97, interconnect):
@@ -19,3 +22,9 @@ def test_changes_of_every_kind_arrive(mysql97_edge, mysql97, interconnect):
 def test_a_value_that_cannot_be_decoded_concerns_its_row_alone(mysql97_edge, mysql97, interconnect):
     """M2."""
     go_on_behind_what_cannot_be_decoded(mysql97_edge, mysql97, interconnect)
+
+
+@pytest.mark.parametrize("case", ["a text of 64 MB", "bytes of 64 MB"])
+def test_a_value_that_is_larger_than_memory_concerns_its_row_alone(mysql97_edge, mysql97, interconnect, case):
+    """G7: an edge of a MySQL too stays below 256 MB."""
+    send_more_than_memory(mysql97_edge, mysql97, interconnect, case)
