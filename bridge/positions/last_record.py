@@ -6,6 +6,7 @@ withheld records when it takes sources over is refused where the committed posit
 """
 
 import time
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -22,48 +23,126 @@ from headrace.formats import UNREADABLE
 from headrace.position import Position
 from headrace.schemas import column_types
 
+#: Partitions that are read at once.
+_MOST = 1000
+#: For how long nothing may come of any partition, in seconds, once all of a source was read: the others' is tried again.
+_REST_SECONDS = 2.0
+#: Where partitions begin and end.
+Ends = Mapping[Partition, tuple[int, int]]
+
+
+class _Backward:
+    """A partition that is read backward from its end in growing steps, over markers, tombstones and records of other sources."""
+
+    def __init__(self, source: str, place: Partition, low: int, end: int) -> None:
+        self.source, self.place = source, place
+        self.greatest: Position | None = None
+        self._low, self._start, self._end, self._step = low, end, end, 100
+
+    def begin(self) -> Any:
+        """Return where the next range begins; None where all is read, or a position is known."""
+        if self.greatest is not None or self._start <= self._low:
+            return None
+        self._end, self._start = self._start, max(self._low, self._start - self._step)
+        self._step = min(self._step * 10, 100_000)
+        return TopicPartition(*self.place, self._start)
+
+    def take(self, record: Any) -> bool:
+        """Take a record in; return whether the range is read: to its end, or to that of the partition, where markers are last."""
+        if record.error() or record.offset() >= self._end:
+            return True
+        position = position_of(record.value(), self.source)
+        if position is not None and (self.greatest is None or position > self.greatest):
+            self.greatest = position
+        return bool(record.offset() == self._end - 1)
+
+
+class _Search:
+    """Partitions of many sources that are read backward at once."""
+
+    def __init__(self, client: Any, wanted: Mapping[str, Ends]) -> None:
+        self._client = client
+        self.positions: dict[str, Position | ReplicationError | None] = dict.fromkeys(wanted)
+        self._left = {source: len(ends) for source, ends in wanted.items()}
+        self._waiting = deque(
+            _Backward(source, place, *ends) for source in wanted for place, ends in wanted[source].items()
+        )
+        self._reading: dict[Partition, _Backward] = {}
+        #: For how long nothing may come.
+        self._seconds = TIMEOUT
+
+    def run(self) -> None:
+        """Read until all is known, or nothing comes any more."""
+        self._client.assign([])
+        came_at = time.monotonic()
+        while (self._waiting or self._reading) and time.monotonic() - came_at <= self._seconds:
+            self._begin()
+            for record in self._client.consume(_MOST, timeout=0.1) if self._reading else ():
+                self._take(record)
+                came_at = time.monotonic()
+        self._client.unassign()
+        for each in (*self._waiting, *self._reading.values()):
+            self.positions[each.source] = NotConnected(f"Kafka: the last records of {each.source} could not be read")
+
+    def _begin(self) -> None:
+        """Go on with those of which a range is read, and with those for which there was no room."""
+        starts = []
+        while self._waiting and len(self._reading) < _MOST:
+            each = self._waiting.popleft()
+            if (start := each.begin()) is None:
+                self._end(each)
+            else:
+                starts.append(start)
+                self._reading[each.place] = each
+        if starts:
+            self._client.incremental_assign(starts)
+
+    def _take(self, record: Any) -> None:
+        each, error = self._reading.get((record.topic(), record.partition())), record.error()
+        is_failed = error is not None and error.code() != KafkaError._PARTITION_EOF  # noqa: SLF001 - named so.
+        if each is None:
+            if is_failed:
+                raise KafkaException(error)
+            # Of a range that is read.
+            return
+        if not each.take(record):
+            return
+        self._client.incremental_unassign([TopicPartition(*each.place)])
+        del self._reading[each.place]
+        if is_failed:
+            self.positions[each.source] = error_of(KafkaException(error), f"read the last record of {each.source}")
+        else:
+            self._waiting.append(each)
+
+    def _end(self, each: _Backward) -> None:
+        before = self.positions[each.source]
+        if each.greatest is not None and not isinstance(before, ReplicationError):
+            self.positions[each.source] = max(each.greatest, before or each.greatest)
+        self._left[each.source] -= 1
+        if not self._left[each.source]:
+            self._seconds = _REST_SECONDS
+
+
+def read_last_records(client: Any, wanted: Mapping[str, Ends]) -> dict[str, Position | ReplicationError | None]:
+    """Return the greatest position of each source in some partitions, None where there is none, or why it is not known.
+
+    All are read at once: one that cannot be read holds up the others for no longer than it takes to see that.
+    """
+    with translated("read the last records of sources"):
+        search = _Search(client, wanted)
+        search.run()
+        return search.positions
+
 
 def read_last_record(client: Any, source: str, topics: Sequence[str], partitions: Sequence[int]) -> Position | None:
-    """Return the greatest position in the source's partitions of its topics, None when there is none.
-
-    Reads backward from the end in growing steps, over markers, tombstones and records that are not the source's.
-    """
+    """Return the greatest position in the source's partitions of its topics, None when there is none."""
+    places = [(topic, partition) for topic in topics for partition in partitions]
     with translated(f"read the last record of {source}"):
-        positions = [_last(client, source, topic, partition) for topic in topics for partition in partitions]
-    return max((position for position in positions if position is not None), default=None)
-
-
-def _last(client: Any, source: str, topic: str, partition: int) -> Position | None:
-    low, high = client.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
-    end, step = high, 100
-    while end > low:
-        start = max(low, end - step)
-        position = _greatest(client, source, TopicPartition(topic, partition, start), end)
-        if position is not None:
-            return position
-        end, step = start, min(step * 10, 100_000)
-    return None
-
-
-def _greatest(client: Any, source: str, start: Any, end: int) -> Position | None:
-    """Return the greatest position from `start` to before `end`, None when there is none."""
-    client.assign([start])
-    greatest: Position | None = None
-    until = time.monotonic() + TIMEOUT
-    # Read to the end of the range, or, where markers are the last of it, of the partition.
-    while time.monotonic() < until:
-        for record in client.consume(1000, timeout=0.1):
-            until = time.monotonic() + TIMEOUT
-            if record.error() and record.error().code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - named so.
-                raise KafkaException(record.error())
-            if record.error() or record.offset() >= end:
-                return greatest
-            position = position_of(record.value(), source)
-            if position is not None and (greatest is None or position > greatest):
-                greatest = position
-            if record.offset() == end - 1:
-                return greatest
-    raise NotConnected(f"Kafka: the last records of {source} could not be read")
+        ends = {place: client.get_watermark_offsets(TopicPartition(*place), timeout=TIMEOUT) for place in places}
+    position = read_last_records(client, {source: ends})[source]
+    if isinstance(position, ReplicationError):
+        raise position
+    return position
 
 
 class _Origin(msgspec.Struct):

@@ -34,9 +34,10 @@ from bridge.kafka.producer import KafkaProducer, Leftovers
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
-from bridge.positions.last_record import Bounds, bounds, known_withheld, read_last_record
+from bridge.positions.last_record import bounds, known_withheld, read_last_records
 from headrace.configuration.kafka import KafkaConnection
-from headrace.errors import NeedsOperator, NotConnected, ReplicationError
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
+from headrace.position import Position
 
 _SMALLEST = 1 << 20
 
@@ -200,30 +201,39 @@ class Positions:
             self._admin, [(topic, number) for each in routes for topic in each.topics for number in each.partitions]
         )
         committed: dict[str, Committed | ReplicationError | None] = {}
+        without: dict[str, Committed] = {}
+        wanted: dict[str, dict[Partition, tuple[int, int]]] = {}
         for source, held in sources.items():
+            route = self._routes[source]
             try:
-                committed[source] = self._read_back(source, held if isinstance(held, Committed) else None, former, ends)
+                own = held if isinstance(held, Committed) else self._of_former_release(route, former)
+                if own is not None and own.position is not None:
+                    committed[source] = own
+                    continue
+                known = {
+                    (topic, number): _known(ends[topic, number])
+                    for topic in route.topics
+                    for number in route.partitions
+                }
+                wanted[source] = {place: each for place, each in known.items() if each[0] < each[1]}
+                offsets = {place: known[place][1] for place in route.places} if own is None else dict(own.offsets)
+                without[source] = Committed(None, "", "", offsets, own.withheld if own is not None else None)
             except ReplicationError as error:
-                # No other source's affair; what the client is assigned is not sure any more.
+                # No other source's affair.
                 committed[source] = error
-                self.close()
+        tails = read_last_records(self._client.get(), wanted) if any(wanted.values()) else dict.fromkeys(wanted)
+        for source, tail in tails.items():
+            if isinstance(tail, Position):
+                _log.warning("%s: no committed position in Kafka; its last record is at %s", source, tail)
+            committed[source] = tail if isinstance(tail, ReplicationError) else without[source]._replace(position=tail)
         return committed
 
-    def _read_back(self, source: str, own: Committed | None, former: Collection[str] | None, ends: Bounds) -> Committed:
-        route = self._routes[source]
-        if own is None and (former is None or former_group(source) in former):
-            own = take_over_former(self._connection, route)
-            check_assignment(route, own)
-            if own is not None and own.position is not None:
-                return own
-        with_records = [topic for topic in route.topics if any(_has_records(ends[topic, n]) for n in route.partitions)]
-        tail = None
-        if with_records:
-            tail = read_last_record(self._client.get(), source, with_records, route.partitions)
-        if tail is not None:
-            _log.warning("%s: no committed position in Kafka; its last record is at %s", source, tail)
-        offsets = dict(own.offsets) if own is not None else {place: _end(ends[place]) for place in route.places}
-        return Committed(tail, "", "", offsets, own.withheld if own is not None else None)
+    def _of_former_release(self, route: SourceRoute, former: Collection[str] | None) -> Committed | None:
+        if former is not None and former_group(route.source) not in former:
+            return None
+        own = take_over_former(self._connection, route)
+        check_assignment(route, own)
+        return own
 
     def _former_groups(self) -> Collection[str] | None:
         """Return the groups that there are; None when it is not known of all brokers, and each has to be asked for."""
@@ -239,17 +249,13 @@ def _is_lost(committed: Committed | ReplicationError) -> bool:
     return isinstance(committed, Committed) and committed.position is None
 
 
-def _has_records(offsets: tuple[int, int] | ReplicationError) -> bool:
-    """Whether a partition may have records; raise the error of one of which it is not known."""
+def _known(offsets: tuple[int, int] | ReplicationError) -> tuple[int, int]:
+    """Return where a partition begins and ends; raise why that is not known."""
     if isinstance(offsets, ReplicationError):
         raise offsets
-    return offsets[0] < offsets[1]
-
-
-def _end(offsets: tuple[int, int] | ReplicationError) -> int:
-    if isinstance(offsets, ReplicationError):
-        raise offsets
-    return offsets[1]
+    if offsets[0] < 0:
+        raise Retryable(f"Kafka: a partition begins at offset {offsets[0]}, which none does")
+    return offsets
 
 
 def check_refused(

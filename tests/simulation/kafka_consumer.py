@@ -87,12 +87,16 @@ class Consumer:
         return [TopicPartition(*each) for each in self._owned]
 
     def incremental_assign(self, partitions: list[Any]) -> None:
-        """Add to the assignment."""
+        """Add to the assignment; without a group, read from these offsets on too."""
+        if not self._topics:
+            self._positions |= {(each.topic, each.partition): max(0, each.offset) for each in partitions}
+            return
         self._owned += [(each.topic, each.partition) for each in partitions]
 
     def incremental_unassign(self, partitions: list[Any]) -> None:
         """Take from the assignment."""
         gone = {(each.topic, each.partition) for each in partitions}
+        self._positions = {place: at for place, at in self._positions.items() if place not in gone}
         self._owned = [each for each in self._owned if each not in gone]
 
     def pause(self, partitions: list[Any]) -> None:

@@ -30,6 +30,8 @@ class Cluster:
         self.ended = []
         #: The last record of partitions that have any: of whom, and at which position.
         self.last = {}
+        #: Partitions of which nothing comes; and what happens while records are waited for.
+        self.silent, self.passes = set(), lambda _seconds: None
         self.routes = {source: SourceRoute(source, "bank", (n,)) for n, source in enumerate([*KNOWN, NEW, OTHER])}
         self.held = {("bank", n): position_text(source, AT, "host/1/aa/b2") for n, source in enumerate(KNOWN)}
         monkeypatch.setattr(read_module, "consumer", lambda *_: self)
@@ -76,12 +78,28 @@ class Cluster:
         return 0, 7 if place.partition in self.last else 0
 
     def assign(self, places):
-        self.assigned = places[0]
+        self.assigned = {(each.topic, each.partition) for each in places}
+
+    def incremental_assign(self, places):
+        self.asked.append("assign")
+        self.assigned |= {(each.topic, each.partition) for each in places}
+
+    def incremental_unassign(self, places):
+        self.assigned -= {(each.topic, each.partition) for each in places}
+
+    def unassign(self):
+        self.assigned = set()
 
     def consume(self, _many, timeout=None):
-        source, position = self.last[self.assigned.partition]
+        self.passes(timeout)
+        return [self._record(topic, number) for topic, number in sorted(self.assigned) if number not in self.silent]
+
+    def _record(self, topic, number):
+        source, position = self.last.get(number, ("a/nobody", AT))
         value = json.dumps({"source": {"name": source, "position": str(position)}}).encode()
-        return [SimpleNamespace(error=lambda: None, offset=lambda: 6, value=lambda: value)]
+        return SimpleNamespace(
+            error=lambda: None, offset=lambda: 6, value=lambda: value, topic=lambda: topic, partition=lambda: number
+        )
 
     def list_consumer_groups(self, request_timeout=None):
         self.asked.append("groups")
@@ -192,6 +210,28 @@ def test_the_number_of_requests_does_not_grow_with_the_sources(monkeypatch):
 
 
 FOREIGN = ["", "1732627200", "2 not a position 2026 a/s1 b", "9 something of a newer release"]
+
+
+def test_the_last_records_of_all_are_read_at_once_and_one_of_which_nothing_comes_holds_up_no_other(monkeypatch):
+    """Each source was read after the other, and one whose broker hung held up each that came behind it by ten seconds."""
+    cluster, now = Cluster(monkeypatch), [0.0]
+    monkeypatch.setattr("bridge.positions.last_record.time.monotonic", lambda: now[0])
+    cluster.passes = lambda seconds: now.__setitem__(0, now[0] + seconds)
+    cluster.held, cluster.last = {}, dict(enumerate((source, AT) for source in KNOWN))
+    cluster.silent = {1}
+    results = cluster.positions(searches=True).read(KNOWN)
+    assert {source: results[source].position for source in KNOWN if source != KNOWN[1]} == dict.fromkeys(
+        [KNOWN[0], *KNOWN[2:]], AT
+    )
+    assert "could not be read" in results[KNOWN[1]].message
+    assert now[0] < 3
+    assert cluster.asked.count("assign") == 1
+    # where nothing comes of any, a slow cluster has its time
+    cluster.silent = {0, 1, 2, 3}
+    began = now[0]
+    results = cluster.positions(searches=True).read(KNOWN)
+    assert all(isinstance(result, NotConnected) for result in results.values())
+    assert 10 <= now[0] - began < 11
 
 
 @pytest.mark.parametrize("text", FOREIGN)

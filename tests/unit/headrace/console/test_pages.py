@@ -254,7 +254,7 @@ def test_every_command_that_is_shown_exists(tmp_path):
         served.hear(Answer(part="bridge", running=True, sources=[SourceStatus(**changed)]))
         (row,) = sources.rows(served.bridges.view(), view, {"jakarta/bank": "bank"})
         commands |= {step.command for step in sources.steps_of_source(row, view, files)}
-    # Q4: by the reason of a stop, which names what comes first
+    # Q4, V16: by the reason of a stop, which names what comes first
     stopped = next(table for table in view.tables if table.state == "stopped")
     for reason, command in (
         ("its key changed Copy the table again ('headrace edge snapshot t --replace'), then 'headrace lake rebuild …'",
