@@ -15,6 +15,10 @@ from headrace.configuration.value_types import ADDRESSES_OF, LISTEN_ADDRESS, TOP
 
 #: Hosts that only this machine reaches.
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+#: A directory of users, and a user's name in it.
+_DIRECTORY = re.compile(
+    r"(?P<scheme>ldaps?)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?P<port>:\d{1,5})?/(?P<user>[^/?#\x00-\x1f]+)"
+)
 
 
 class Serve(Section, frozen=True, kw_only=True):
@@ -25,9 +29,10 @@ class Serve(Section, frozen=True, kw_only=True):
     #: `host:port` of the Thrift server, for JDBC and ODBC.
     thrift: Annotated[str, Meta(pattern=LISTEN_ADDRESS)] = "127.0.0.1:10000"
     #: File of the users, a line `name:digest` each: the SHA-256 digest of a token, in hexadecimal digits; or `name:digest:date`,
-    #: with the last day (UTC) on which the token is valid. It is read again when it changes. Without it all on this machine may
-    #: ask.
-    users: Path | None = None
+    #: with the last day (UTC) on which the token is valid. It is read again when it changes. Or a directory that knows their
+    #: passwords, `ldaps://HOST[:PORT]/` and a user's name in it, with `{}` for the user: `uid={},ou=people,dc=example,dc=com`, or
+    #: `{}@example.com`. Without it all on this machine may ask.
+    users: Annotated[str, Meta(min_length=1)] | None = None
     #: PEM files of the server's certificate, with those between it and its authority, and of its key in PKCS #8.
     certificate: Path | None = None
     key: Path | None = None
@@ -43,7 +48,9 @@ class Serve(Section, frozen=True, kw_only=True):
     seconds: Annotated[int, Meta(ge=1)] = 300
 
     def __post_init__(self) -> None:
-        """Refuse to be reached from elsewhere without users and a certificate."""
+        """Refuse to be reached from elsewhere without users and a certificate, and to send passwords readable."""
+        if self.users is not None and "://" in self.users:
+            _check_directory(self.users)
         if (self.certificate is None) != (self.key is None):
             raise ValueError("give 'certificate' and 'key' together")
         hosts = [address.rpartition(":")[0] for address in (self.connect, self.thrift)]
@@ -51,6 +58,16 @@ class Serve(Section, frozen=True, kw_only=True):
             return
         if self.users is None or self.certificate is None:
             raise ValueError("an address beyond this machine goes with 'users', 'certificate' and 'key'")
+
+
+def _check_directory(address: str) -> None:
+    directory = _DIRECTORY.fullmatch(address)
+    if directory is None or directory["user"].count("{}") != 1:
+        raise ValueError(
+            "'users' is a file, or a directory: 'ldaps://HOST[:PORT]/uid={},ou=people,dc=example,dc=com', where {} is the user"
+        )
+    if directory["scheme"] == "ldap" and directory["host"].strip("[]") not in _LOOPBACK:
+        raise ValueError("'users' needs an ldaps:// address: passwords would cross the network readable")
 
 
 class Metastore(Section, frozen=True, kw_only=True):

@@ -11,5 +11,5 @@ configured, Prometheus. It has no database of its own, changes nothing, and is o
     hops · plots             the hops of a source, each with a state; charts in SVG
     lake_view                what is known of the lake at one moment
     bridges · lake · table_detail · retention    what is known: each has a thread of its own; headrace/lake reads the lake
-    audit                    who asked for a table
+    dbt_models               which of dbt's models read a table
 """

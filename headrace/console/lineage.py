@@ -1,8 +1,8 @@
-"""A table's lineage as a picture: from its sources' databases by edge, bridge, Kafka, bronze and silver to its views. Inline SVG.
+"""A table's lineage as a picture: from its sources' databases by edge, bridge, Kafka, bronze and silver to what is made of it.
 
-Every node has its state, in colour and as a sign; the connection from edge to bridge has that of the interconnect. Of many
-sources those with the worst state are drawn. Names come from sources: all texts are escaped, and too long ones are shortened.
-Colours come from the style sheet by class. Called by the page of a table.
+Inline SVG. Every node has its state, in colour and as a sign; the connection from edge to bridge has that of the interconnect. Of
+many sources those with the worst state are drawn. Names come from sources: all texts are escaped, and too long ones are
+shortened. Colours come from the style sheet by class. Called by the page of a table.
 """
 
 import unicodedata
@@ -54,7 +54,7 @@ class Facts:
     feed: Stream | None
     #: Name of the stream's table in the database `bronze`.
     bronze: str
-    #: Names in SQL of what is made of the table, such as `history.accounts`, with a word about each.
+    #: What is made of the table, such as `history.accounts` in SQL and `dbt.revenue`, with a word about each.
     views: Sequence[tuple[str, str]]
     #: How old what readers of the table lack may be, in seconds; None where that is not known.
     freshness: float | None

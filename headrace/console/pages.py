@@ -203,7 +203,7 @@ class Pages:
                     sources=bridges.sources,
                     feed=self._known.feeds.get(stream),
                     bronze=bronze_name(stream, self._known.loaded),
-                    views=lake_view.sql_views(table, self._known.loaded.get(stream)),
+                    views=[*lake_view.sql_views(table, self._known.loaded.get(stream)), *detail.models],
                     freshness=freshness,
                     now=bridges.at,
                 )

@@ -28,6 +28,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
+from headrace.console import dbt_models
 from headrace.console.bridges import Bridges
 from headrace.console.charts import STEP, History, Prometheus
 from headrace.console.lake import Lake, Retention
@@ -77,7 +78,7 @@ class Console:
         file = settings.lake
         self._lake = Lake(file.root, file.streams, file.spark_settings) if file else Lake(None)
         self._details = (
-            TableDetails(file.root, file.spark_settings, file.serve.audit)
+            TableDetails(file.root, file.spark_settings, file.serve.audit, file.resolve(dbt_models.PLACE))
             if file
             else TableDetails(None, wait_seconds=0)
         )

@@ -1,10 +1,10 @@
 """What the page of a table needs beyond what is known of all tables, read for the tables that somebody looks at.
 
-A page costs four reads at most, of one query or one file each, however many tables there are: publications of the table in
-`state`, the texts of its schemas, its columns by its Delta log, and the end of the audit file of `headrace lake serve`. They are
-done in a thread of its own: a store that does not answer delays a page by the time of `wait_seconds` once. Of the audit file
-users and times are read, and nothing of what they asked: a query counts for a table when its text has the table's name in SQL as
-a word.
+A page costs five reads at most, of one query or one file each, however many tables there are: publications of the table in
+`state`, the texts of its schemas, its columns by its Delta log, the end of the audit file of `headrace lake serve`, and dbt's
+manifest. They are done in a thread of its own: a store that does not answer delays a page by the time of `wait_seconds` once. Of
+the audit file users and times are read, and nothing of what they asked: a query counts for a table when its text has the table's
+name in SQL as a word.
 """
 
 import json
@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 from headrace.console.bridges import defect
+from headrace.console.dbt_models import DbtModels
 from headrace.console.lake_view import TablePublished
 from headrace.errors import CorruptInput, ReplicationError
 from headrace.formats import UNREADABLE
@@ -142,6 +143,8 @@ class TableDetail:
     #: Newest first.
     versions: tuple[Version, ...] = ()
     reads: Reads = NO_READS
+    #: dbt's models that read it, each with a word about it.
+    models: tuple[tuple[str, str], ...] = ()
     #: By the monotonic clock.
     read_at: float = 0.0
     #: Of which table.
@@ -156,11 +159,15 @@ class TableDetails:
         root: str | None,
         settings: Callable[[], Mapping[str, str]] = dict,
         audit_file: Path | None = None,
+        manifest: Path | None = None,
         *,
         wait_seconds: float = 3.0,
     ) -> None:
-        """Take the lake's root, what returns [spark.settings] of its file, and the audit file of `headrace lake serve`."""
+        """Take the lake's root, what returns [spark.settings] of its file, the audit file of `headrace lake serve`, and dbt's
+        manifest.
+        """
         self._root, self._settings, self._audit_file = root, settings, audit_file
+        self._dbt = DbtModels(manifest) if manifest is not None else None
         self._wait_seconds = wait_seconds
         self._reader: OwnTables | None = None
         self._changed = threading.Condition()
@@ -213,7 +220,8 @@ class TableDetails:
             _log.exception("the details of a table were not read")
             self._reader, detail = None, replace(detail, problem=defect(error))
         reads = find_reads(self._audit_file, table.name) if self._audit_file is not None else NO_READS
-        return replace(detail, reads=reads, read_at=time.monotonic())
+        models = self._dbt.of(table.name) if self._dbt is not None else ()
+        return replace(detail, reads=reads, models=models, read_at=time.monotonic())
 
     def _follow(self) -> None:
         while True:

@@ -71,7 +71,12 @@ public final class ConnectDoor implements ServerInterceptor {
     @Override
     public <Q, A> ServerCall.Listener<Q> interceptCall(ServerCall<Q, A> call, Metadata headers, ServerCallHandler<Q, A> next) {
         String method = call.getMethodDescriptor().getBareMethodName();
-        String user = users.ofBearer(headers.get(AUTHORIZATION));
+        String user;
+        try {
+            user = users.ofBearer(headers.get(AUTHORIZATION));
+        } catch (Refusal refusal) {
+            return closed(call, Status.PERMISSION_DENIED.withDescription(refusal.getMessage()));
+        }
         if (user == null) {
             return closed(call, Status.UNAUTHENTICATED.withDescription("give a token that is valid"));
         }

@@ -16,15 +16,16 @@ import javax.security.sasl.AuthenticationException;
 import org.apache.hive.service.auth.PasswdAuthenticationProvider;
 
 /**
- * Who may ask: a file of lines `name:digest` or `name:digest:date`, the digest being SHA-256 of the user's token in hexadecimal
- * digits, the date the last day (UTC) on which it is valid. The file is read again when it has changed; while it cannot be read,
- * nobody may ask.
+ * Who may ask: those of a directory, by their passwords there; or those of a file of lines `name:digest` or `name:digest:date`, the
+ * digest being SHA-256 of the user's token in hexadecimal digits, the date the last day (UTC) on which it is valid. The file is
+ * read again when it has changed; while it cannot be read, nobody may ask.
  */
 public final class Users {
     /** The name of everybody where no users are known, which is on a loopback address alone. */
     static final String EVERYBODY = "everybody";
     private static volatile Users current = new Users("");
 
+    private final Directory directory;
     private final Path file;
     private Map<String, User> byName = Map.of();
     private Object read;
@@ -35,21 +36,47 @@ public final class Users {
         }
     }
 
-    /** `file` is empty for everybody. */
-    public Users(String file) {
-        this.file = file.isEmpty() ? null : Path.of(file);
+    /** `given` is a file, or the address of a directory; empty for everybody. */
+    public Users(String given) {
+        directory = given.contains("://") ? new Directory(given) : null;
+        file = given.isEmpty() || directory != null ? null : Path.of(given);
         current = this;
     }
 
-    /** Return the user whose token a header brings; null for none. */
-    synchronized String ofBearer(String header) {
-        if (file == null) {
+    /**
+     * Return the user whose token a header brings, of one in a directory `name:password`; null for none. Throws Refusal where the
+     * directory does not answer.
+     */
+    public String ofBearer(String header) {
+        if (isEverybody()) {
             return EVERYBODY;
         }
         if (header == null || !header.regionMatches(true, 0, "Bearer ", 0, 7)) {
             return null;
         }
-        byte[] digest = digest(header.substring(7).trim());
+        if (directory == null) {
+            return ofToken(header.substring(7).trim());
+        }
+        String[] parts = header.substring(7).split(":", 2);
+        return parts.length == 2 && directory.isUser(parts[0], parts[1]) ? parts[0] : null;
+    }
+
+    /** Whether a user has this token or password; throws Refusal where the directory does not answer. */
+    public boolean isUser(String name, String token) {
+        return directory == null ? isOfFile(name, token) : directory.isUser(name, token);
+    }
+
+    /** Whether a user who was let in before may still ask. */
+    public boolean isStill(String name) {
+        return isEverybody() || (directory == null ? isInFile(name) : directory.isStill(name));
+    }
+
+    private boolean isEverybody() {
+        return file == null && directory == null;
+    }
+
+    private synchronized String ofToken(String token) {
+        byte[] digest = digest(token);
         String name = null;
         for (Map.Entry<String, User> each : known().entrySet()) {
             // All are compared, whichever it is.
@@ -60,16 +87,12 @@ public final class Users {
         return name;
     }
 
-    synchronized boolean isUser(String name, String token) {
+    private synchronized boolean isOfFile(String name, String token) {
         User user = known().get(name);
         return user != null && MessageDigest.isEqual(user.digest(), digest(token)) && user.isValid();
     }
 
-    /** Whether a user who was let in before may still ask. */
-    synchronized boolean isStill(String name) {
-        if (file == null) {
-            return true;
-        }
+    private synchronized boolean isInFile(String name) {
         User user = known().get(name);
         return user != null && user.isValid();
     }
@@ -114,11 +137,17 @@ public final class Users {
         }
     }
 
-    /** Hive's way to ask: the password is the token. */
+    /** Hive's way to ask: the password is that of the directory, or the token. */
     public static final class Passwords implements PasswdAuthenticationProvider {
         @Override
         public void Authenticate(String user, String password) throws AuthenticationException {
-            if (!current.isUser(user, password)) {
+            boolean isUser;
+            try {
+                isUser = current.isUser(user, password);
+            } catch (Refusal refusal) {
+                throw new AuthenticationException(refusal.getMessage());
+            }
+            if (!isUser) {
                 throw new AuthenticationException("give a user and, as the password, a token that is valid");
             }
         }

@@ -189,11 +189,12 @@ def jar() -> Path:
 def open_doors(spark: SparkSession, lake: LakeFile) -> tuple[int, int]:
     """Listen, and return the ports of Spark Connect and Thrift; raise NeedsOperator where that cannot be."""
     serve, java = lake.serve, spark._jvm.headrace.serve  # noqa: SLF001 - PySpark offers no other way.
-    for file in (serve.users, serve.certificate, serve.key):
+    users_file = None if serve.users is None or "://" in serve.users else lake.resolve(serve.users)
+    for file in (users_file, serve.certificate, serve.key):
         if file is not None and not file.is_file():
             raise ConfigurationError(f"[serve] names {file}, which is no file")
     queries = java.Queries(serve.queries, serve.rows, serve.seconds, _text(serve.audit))
-    users = java.Users(_text(serve.users))
+    users = java.Users(_text(users_file) or serve.users or "")
     host, _, port = serve.connect.rpartition(":")
     session = spark._jsparkSession  # noqa: SLF001 - as above.
     try:

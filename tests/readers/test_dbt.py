@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from headrace.console.dbt_models import DbtModels
 from spark_jobs import load
 from spark_jobs.command import lake as command
 
@@ -64,6 +65,11 @@ def test_models_are_built_of_one_publication_and_go_on_from_the_next(spark, sale
     ]
     first = [(J, 1, "placed", False), (J, 1, "shipped", True), (L, 1, "paid", True), (L, 2, "cancelled", True)]
     assert project.rows(orders) == first
+
+    # the console's picture of a table goes on to what they make of it
+    models = DbtModels(project.folder / "target" / "manifest.json")
+    assert models.of("orders") == (("dbt.revenue", "table"), ("dbt.status_changes", "incremental"))
+    assert models.of("customers") == ()
 
     load.run(spark, sales, "sales")
     assert set(project.dbt("build").values()) <= {"success", "pass"}

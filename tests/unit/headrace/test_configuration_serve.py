@@ -26,4 +26,37 @@ def test_an_address_beyond_this_machine_needs_users_and_a_certificate(tmp_path, 
     for lacking in ("", 'users = "u"\n', 'certificate = "c"\nkey = "k"\n'):
         with pytest.raises(ConfigurationError, match="goes with 'users', 'certificate' and 'key'"):
             serve(tmp_path, beyond + lacking)
-    assert serve(tmp_path, beyond + 'users = "u"\ncertificate = "c"\nkey = "k"\n').users == tmp_path / "u"
+    assert serve(tmp_path, beyond + 'users = "u"\ncertificate = "c"\nkey = "k"\n').users == "u"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ldaps://directory.example.com/uid={},ou=people,dc=example,dc=com",
+        "ldaps://10.0.0.1:1636/{}@example.com",
+        "ldap://localhost:1389/uid={},dc=example",
+        "ldap://[::1]/uid={},dc=example",
+    ],
+)
+def test_users_may_be_those_of_a_directory(tmp_path, address):
+    assert serve(tmp_path, f'users = "{address}"\n').users == address
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("ldap://directory.example.com/uid={},dc=example", "readable"),
+        ("ldap://localhost.example.com/uid={},dc=example", "readable"),
+        ("ldaps://directory.example.com/ou=people,dc=example", "where {} is the user"),
+        ("ldaps://directory.example.com/uid={},ou={}", "where {} is the user"),
+        ("ldaps://directory.example.com", "where {} is the user"),
+        ("ldaps:///uid={},dc=example", "where {} is the user"),
+        ("ldaps://alice:secret@directory.example.com/uid={},dc=example", "where {} is the user"),
+        ("ldap://localhost ldap://directory.example.com/uid={},dc=example", "where {} is the user"),
+        ("https://directory.example.com/{}", "where {} is the user"),
+    ],
+)
+def test_a_directory_that_cannot_be_is_refused(tmp_path, address, reason):
+    with pytest.raises(ConfigurationError, match=reason) as caught:
+        serve(tmp_path, f'users = "{address}"\n')
+    assert "secret" not in str(caught.value)

@@ -1,6 +1,7 @@
 """The page of a table: read from Delta tables as loads leave them, whatever names they have, in a few reads."""
 
 import json
+import os
 import re
 import time
 from dataclasses import replace
@@ -12,6 +13,7 @@ from deltalake import write_deltalake
 
 from headrace.configuration.lake import Stream, TableOptions
 from headrace.console import lineage, plots, table_detail
+from headrace.console.dbt_models import DbtModels
 from headrace.console.lake import Lake
 from headrace.console.table_detail import TableDetails
 from headrace.lake.own_tables import OwnTables
@@ -71,11 +73,11 @@ def served(tmp_path):
     """Yield a function that returns the application over a lake in a folder."""
     started = []
 
-    def serve(*, audit_file=None, loaded=None):
+    def serve(*, audit_file=None, loaded=None, manifest=None):
         lake = Lake(str(tmp_path))
         lake.look()
         assert lake.view().problem == ""
-        details = TableDetails(str(tmp_path), audit_file=audit_file, wait_seconds=60)
+        details = TableDetails(str(tmp_path), audit_file=audit_file, manifest=manifest, wait_seconds=60)
         details.start()
         started.append(details)
         made = Served(tmp_path, lake.view(), details, loaded)
@@ -289,3 +291,94 @@ def test_a_picture_draws_a_few_of_many_sources_the_worst_first(tmp_path):
 )
 def test_a_name_that_is_too_long_keeps_its_beginning_and_its_end(text, shown):
     assert lineage.shortened(text, 18) == shown
+
+
+def node(name, *needed, kind="model", **more):
+    return {
+        "name": name,
+        "resource_type": kind,
+        "depends_on": {"nodes": needed},
+        "config": {"materialized": "table"},
+    } | more
+
+
+SOURCES = {
+    f"source.s.{schema}.{table}": {"schema": schema, "identifier": table, "name": table}
+    for schema in ("silver", "history", "elsewhere")
+    for table in ("accounts", "others")
+}
+READS_SILVER = "source.s.silver.accounts"
+
+
+def test_the_models_of_dbt_that_read_a_table_are_in_its_picture(tmp_path, served):
+    make_lake(tmp_path)
+    manifest = tmp_path / "manifest.json"
+    nodes = {
+        "model.s.balances": node("balances", READS_SILVER),
+        "model.s.moves": node("moves", "source.s.history.accounts"),
+        "model.s.report": node("report", "model.s.balances", "model.s.report"),
+        "model.s.apart": node("apart", "source.s.silver.others", "source.s.elsewhere.accounts"),
+        "test.s.checked": node("checked", READS_SILVER, kind="test"),
+    }
+    page = served(manifest=manifest)
+    where = address(page.lake.view())
+    # there is no project yet
+    assert "dbt" not in words(page.get(where).text)
+    models = DbtModels(manifest)
+    manifest.write_text(json.dumps({"nodes": nodes, "sources": SOURCES, "metadata": {"dbt_version": "1.10"}}))
+    assert [name for name, _ in models.of("Accounts")] == ["dbt.balances", "dbt.moves", "dbt.report"]
+    shown = words(served(manifest=manifest).get(where).text)
+    for name in ("balances", "moves", "report"):
+        assert f"dbt ● {name} table" in shown
+    assert "apart" not in shown
+    # many are counted, and a file that has changed is read again
+    many = {f"model.s.m{number}": node(f"m{number}", READS_SILVER) for number in range(1000)}
+    manifest.write_text(json.dumps({"nodes": many, "sources": SOURCES}))
+    assert models.of("accounts")[-1] == ("dbt.…", "and 996 more models")
+    assert len(models.of("accounts")) == 5
+    manifest.unlink()
+    assert models.of("accounts") == ()
+
+
+def test_names_of_models_are_texts(tmp_path, served):
+    make_lake(tmp_path)
+    manifest = tmp_path / "manifest.json"
+    hostile = "<script>alert(2)</script>\x1b[31m\u202e" + "x" * 1_000_000
+    nodes = {"model.s.x": node(hostile, READS_SILVER, config={"materialized": "<b>table</b>"})}
+    manifest.write_text(json.dumps({"nodes": nodes, "sources": SOURCES}))
+    page = served(manifest=manifest)
+    found = page.get(address(page.lake.view())).text
+    assert "dbt" in words(found)
+    assert "<script>alert" not in found
+    assert "<b>table" not in found
+    assert len(found) < 200_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"nodes": [], "sources": {}}',
+        b'{"nodes": {"a": null}, "sources": {}}',
+        b'{"nodes": {"a": {"depends_on": {"nodes": [1]}}}, "sources": {}}',
+        b'{"nodes": {"a": {"name": "\\ud800"}}, "sources": {}}',
+        b'{"nodes": {}, "sources": {}, "more": ' + b"[" * 200_000,
+    ],
+)
+def test_what_is_no_manifest_is_said_to_be_none(tmp_path, text):
+    manifest = tmp_path / "manifest.json"
+    manifest.write_bytes(text)
+    assert DbtModels(manifest).of("accounts") == (("dbt.manifest.json", "is no manifest of dbt's"),)
+
+
+def test_a_manifest_that_is_too_large_or_no_file_is_not_read(tmp_path):
+    large = tmp_path / "manifest.json"
+    with large.open("wb") as file:
+        file.truncate(10_000_000_000)
+    assert DbtModels(large).of("accounts") == (("dbt.manifest.json", "is larger than 64 MB"),)
+    os.mkfifo(tmp_path / "pipe")
+    assert DbtModels(tmp_path / "pipe").of("accounts") == DbtModels(tmp_path).of("accounts") == ()

@@ -1,0 +1,219 @@
+"""Users of `headrace lake serve` whom a directory (LDAP) knows: who is let in, and a directory that does not answer."""
+
+import socket
+import threading
+import time
+from urllib.parse import quote
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from headrace.certificates.command import Authority
+from headrace.process import jar_folder
+from tests.integration.lake.test_lake_serve import refused
+from tests.lake.logged import LoggedLake
+from tests.lake.served import Server
+from tests.rules.waiting import eventually
+from tests.servers.directory import PEOPLE, Directory
+
+PASSWORD, OTHER = "correct horse: battery", "another"
+PEOPLE_OF_TEST = {"alice": PASSWORD, "other-bob": OTHER}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """Yield a directory that does without TLS, which a server takes on this machine alone."""
+    directory = Directory(tmp_path_factory.mktemp("directory"), PEOPLE_OF_TEST)
+    try:
+        directory.start()
+        yield directory
+    finally:
+        directory.stop()
+
+
+@pytest.fixture(scope="module")
+def java_class(spark):
+    """Return a function that loads a class of the server's in the tests' own JVM."""
+    urls = spark._sc._gateway.new_array(spark._jvm.java.net.URL, 1)
+    urls[0] = spark._jvm.java.io.File(str(jar_folder() / "serve" / "headrace-serve.jar")).toURI().toURL()
+    context = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return spark._jvm.java.net.URLClassLoader(urls, context).loadClass
+
+
+@pytest.fixture(scope="module")
+def users_of(spark, java_class):
+    """Return a function that makes the server's users of an address."""
+
+    def users(address):
+        arguments = spark._sc._gateway.new_array(spark._jvm.java.lang.Object, 1)
+        arguments[0] = address
+        return java_class("headrace.serve.Users").getConstructors()[0].newInstance(arguments)
+
+    return users
+
+
+def test_who_binds_with_a_name_and_a_password_is_a_user(directory, users_of):
+    users = users_of(directory.address)
+    assert not users.isStill("alice")
+    assert users.isUser("alice", PASSWORD)
+    assert users.isStill("alice")
+    assert users.ofBearer(f"Bearer alice:{PASSWORD}") == "alice"
+    # as a domain of Windows names its users
+    assert not users_of(directory.address.partition("uid=")[0] + "{}@example.com").isUser("alice", PASSWORD)
+
+
+@pytest.mark.parametrize(
+    ("name", "password"),
+    [
+        ("alice", "wrong"),
+        ("alice", f"{PASSWORD} "),
+        # to a directory these bind as nobody, or as anybody
+        ("alice", ""),
+        ("", ""),
+        ("", PASSWORD),
+        ("alice", "\0"),
+        ("alice", f"{PASSWORD}\0"),
+        ("alice", None),
+        (None, PASSWORD),
+        ("alice", "x" * 100_000),
+        # names that are another place in the directory, or several
+        (f"alice,{PEOPLE}", PASSWORD),
+        ("other-bob,ou=other,dc=example,dc=com", OTHER),
+        ("other-bob", OTHER),
+        ("x+uid=alice", PASSWORD),
+        ("al\\69ce", PASSWORD),
+        ("*", PASSWORD),
+        ("alice)(uid=*", PASSWORD),
+        (" alice", PASSWORD),
+        ("alice\n", PASSWORD),
+        ("\uff41lice", PASSWORD),
+        ("alice@example.com", PASSWORD),
+        ("{}", PASSWORD),
+    ],
+)
+def test_who_does_not_is_none(directory, users_of, name, password):
+    users = users_of(directory.address)
+    assert not users.isUser(name, password)
+    assert users.ofBearer(f"Bearer {name}:{password}" if name and password else f"Bearer {name or ''}") is None
+    assert users.isUser("alice", PASSWORD)
+    # once let in, it is still the password that decides
+    assert not users.isUser(name, password)
+
+
+def test_a_certificate_that_nobody_trusts_is_that_of_no_directory(users_of, tmp_path):
+    certificate = Authority(tmp_path / "authority").server("directory", ["localhost"])
+    directory = Directory(tmp_path / "directory", PEOPLE_OF_TEST, certificate)
+    try:
+        directory.start()
+        with pytest.raises(Py4JJavaError, match="does not answer"):
+            users_of(directory.address).isUser("alice", PASSWORD)
+    finally:
+        directory.stop()
+
+
+def test_a_directory_that_is_down_keeps_out_who_is_new_alone(users_of, tmp_path):
+    directory = Directory(tmp_path, PEOPLE_OF_TEST)
+    users = users_of(directory.address)
+    for ask in (lambda: users.isUser("alice", PASSWORD), lambda: users.ofBearer(f"Bearer alice:{PASSWORD}")):
+        with pytest.raises(Py4JJavaError, match="does not answer: try again later") as caught:
+            ask()
+        assert PASSWORD not in str(caught.value)
+    try:
+        directory.start()
+        assert users.isUser("alice", PASSWORD)
+    finally:
+        directory.stop()
+    assert users.isUser("alice", PASSWORD)
+    assert users.isStill("alice")
+    with pytest.raises(Py4JJavaError, match="does not answer"):
+        users.isUser("alice", "another password")
+
+
+def test_a_directory_that_is_slow_keeps_nobody_else_waiting(users_of, tmp_path):
+    real = Directory(tmp_path, PEOPLE_OF_TEST)
+    with socket.create_server(("127.0.0.1", real.port)) as silent:
+        users = users_of(real.address)
+        outcomes = []
+
+        def ask(number):
+            try:
+                users.isUser(f"user{number}", "password")
+            except Py4JJavaError as error:
+                outcomes.append("does not answer" in str(error))
+
+        # more than it asks for at once
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(20)]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        eventually(lambda: len(outcomes) >= 4, 5, saying="those beyond are refused at once")
+        assert not users.isStill("alice")
+        for thread in threads:
+            thread.join(30)
+        assert outcomes == [True] * 20
+        assert time.monotonic() - began < 20
+        silent.close()
+
+
+@pytest.fixture(scope="module")
+def server(spark, tmp_path_factory):
+    """Yield a server whose users are those of a directory with TLS, of an authority that the environment names."""
+    folder = tmp_path_factory.mktemp("served")
+    lake = LoggedLake(spark, folder / "lake")
+    feed = lake.feeds[0]
+    feed.commit(feed.schema(), feed.insert(id=1, name="n", balance="1.00"))
+    lake.load()
+    server = Server(lake._path)
+    certificate = Authority(server.folder / "authority").server("directory", ["localhost"])
+    directory = Directory(folder / "directory", PEOPLE_OF_TEST, certificate)
+    text = server.file.read_text()
+    assert 'users = "users"' in text
+    server.file.write_text(text.replace('users = "users"', f'users = "{directory.address}"'))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(server.authority))
+        patch.setenv("LDAPTLS_CACERT", str(server.authority))
+        try:
+            directory.start()
+            server.start()
+            server.directory = directory
+            yield server
+        finally:
+            server.stop()
+            directory.stop()
+
+
+@pytest.mark.long
+def test_users_of_a_directory_come_through_both_doors(spark, server):
+    with server.connect(quote(f"alice:{PASSWORD}")) as session, server.jdbc(spark, "alice", PASSWORD) as jdbc:
+        assert session.sql("SELECT count(*) AS n FROM silver.accounts").collect()[0]["n"] == 1
+        assert jdbc.ask("SELECT count(*) FROM accounts") == [("1",)]
+        for name, password in (("alice", "wrong"), ("alice", ""), ("other-bob", OTHER), (f"alice,{PEOPLE}", PASSWORD)):
+            with pytest.raises(Py4JJavaError), server.jdbc(spark, name, password):
+                pass
+            with (
+                pytest.raises(Exception, match="UNAUTHENTICATED"),
+                server.connect(quote(f"{name}:{password}")) as other,
+            ):
+                other.sql("SELECT 1").collect()
+        # while the directory is down, who was let in asks on, and others hear why they cannot
+        server.directory.stop()
+        assert jdbc.ask("SELECT count(*) FROM accounts") == [("1",)]
+        assert session.sql("SELECT 1 AS a").collect()[0]["a"] == 1
+        with server.connect(quote(f"carol:{PASSWORD}")) as other:
+            assert "directory does not answer" in refused(lambda text: other.sql(text).collect(), "SELECT 1")
+        with pytest.raises(Py4JJavaError), server.jdbc(spark, "carol", PASSWORD):
+            pass
+        # nor is another host of the same authority taken for it
+        certificate = Authority(server.folder / "authority").server("elsewhere", ["elsewhere.example"])
+        other_host = Directory(server.folder / "elsewhere", {"carol": PASSWORD}, certificate)
+        other_host.port = server.directory.port
+        try:
+            other_host.start()
+            with server.connect(quote(f"carol:{PASSWORD}")) as other:
+                assert "directory does not answer" in refused(lambda text: other.sql(text).collect(), "SELECT 1")
+        finally:
+            other_host.stop()
+    texts = server.log + server.audit.read_text()
+    assert "the directory of users does not answer" in texts
+    assert PASSWORD not in texts
+    assert OTHER not in texts
