@@ -218,7 +218,8 @@ def tables_of(changes: list[tuple[Any, dict[str, Any]]]) -> dict[str, dict[int, 
         if value["op"] == "t":
             rows.clear()
         elif value["op"] == "d":
-            del rows[key["id"]]
+            # While a table is copied, of a row that has not come yet.
+            rows.pop(key["id"], None)
         else:
             rows[key["id"]] = value["after"]
     return tables
