@@ -39,7 +39,14 @@ class Source:
 
     def fill(self, table, rows, columns="id int primary key, n int", values="i, 0"):
         """Make a table with rows, `i` from 1 on."""
-        numbers = f"(select seq as i from seq_1_to_{rows}) s" if self.is_mariadb else f"generate_series(1, {rows}) i"
+        numbers = f"generate_series(1, {rows}) i"
+        if self.is_mariadb and self.database.server.kind == "mysql":
+            self.run(f"set session cte_max_recursion_depth = {rows}")
+            numbers = (
+                f"(with recursive s (i) as (select 1 union all select i + 1 from s where i < {rows}) select i from s) s"
+            )
+        elif self.is_mariadb:
+            numbers = f"(select seq as i from seq_1_to_{rows}) s"
         self.run(f"create table {table} ({columns})", f"insert into {table} select {values} from {numbers}")
 
     def stored(self, table):

@@ -34,7 +34,9 @@ def test_every_row_comes_once_in_key_order_in_chunks_that_are_transactions(sourc
 
 
 def test_wide_rows_come_in_chunks_of_bounded_size(source, interconnect):
-    source.fill("wide", 200, columns="id int primary key, body text", values="i, repeat(md5(concat(i)), 1500)")
+    source.fill(
+        "wide", 200, columns="id int primary key, body text", values="i, repeat(concat(i, repeat('-abcdef', 5)), 1500)"
+    )
     with source.edge.running():
         source.asks("wide")
         table = source.ends("wide")["wide"]

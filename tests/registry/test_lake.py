@@ -241,7 +241,8 @@ def test_a_transaction_that_was_passed_over_is_on_record_and_its_table_needs_a_c
     # and a copy makes it right
     def copy_again(edge):
         with edge.running() as agent:
-            assert any(words.startswith("public.plain needs a copy") for words in agent.figures.warnings)
+            marked = "public.plain needs a copy"
+            eventually(lambda: any(it.startswith(marked) for it in agent.figures.warnings), saying=marked)
             copy(edge, "public.plain", replace=True)
 
     run(format_, [], ahead=copy_again)

@@ -1,15 +1,18 @@
 """Logging in: the password stays here when a server without TLS asks for it as it is."""
 
+import io
+import random
 import socket
 import struct
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from edge.mysql.connection import connect
+from edge.mysql.connection import SnapshotConnection, connect
 from headrace.configuration.edge import Mysql
 from headrace.configuration.secret import Secret
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, NotConnected
 
 PASSWORD = "entirely-secret"
 
@@ -63,3 +66,38 @@ def test_a_password_is_never_sent_in_the_clear(plugin):
 
     assert "sslmode" in refused.value.hint
     assert PASSWORD.encode() not in server.heard
+
+
+class Trickling(io.RawIOBase):
+    """Bytes that come in pieces of the sizes that are drawn."""
+
+    def __init__(self, data, draw):
+        self._data, self._draw = io.BytesIO(data), draw
+
+    def readable(self):
+        return True
+
+    def readinto(self, into):
+        return self._data.readinto(memoryview(into)[: self._draw(len(into))])
+
+
+@pytest.mark.parametrize("most", [1, 3, 100, 1 << 20])
+def test_packets_are_the_same_however_they_arrive(most):
+    chance = random.Random(most)
+    bodies = [bytes([7]) * chance.choice([0, 1, 250, 5000, 70_000]) for _ in range(200)]
+    sent = [(body, [body]) for body in bodies]
+    if most > 3:
+        for size in (0xFFFFFE, 0xFFFFFF, 0xFFFFFF + 5):
+            body = bytes([size & 7]) * size
+            sent.append((body, [body[:0xFFFFFF], *([body[0xFFFFFF:]] if size >= 0xFFFFFF else [])]))
+    pieces = [piece for _, whole in sent for piece in whole]
+    data = b"".join(len(piece).to_bytes(3, "little") + b"\1" + piece for piece in pieces)
+    connection = object.__new__(SnapshotConnection)
+    connection._address = "db:3306"
+    raw = Trickling(data, lambda room: min(room, chance.randrange(1, most + 1)))
+    connection._connection = SimpleNamespace(_rfile=io.BufferedReader(raw))
+    packets = connection._packets()
+    for body, _ in sent:
+        assert next(packets) == body
+    with pytest.raises(NotConnected, match="the server closed it"):
+        next(packets)
