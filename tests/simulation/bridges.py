@@ -9,7 +9,6 @@ import bridge.bridge
 import bridge.reloader
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator
-from tests.simulation import code
 from tests.simulation.receiver import Receiver
 from tests.simulation.scheduler import Process, Scheduler
 
@@ -36,11 +35,13 @@ class BridgeProcess:
         interconnect = {"listen": f"bridge{number}:5672"} if url != "amqp://router" else {"url": url}
         self.file = msgspec.convert(
             {
-                "kafka": {"bootstrap": "kafka:9092", "transaction_milliseconds": options.get("milliseconds", 40)}
-                | ({"lanes": options.get("lanes", 2)} if code.LANES else {}),
+                "kafka": {
+                    "bootstrap": "kafka:9092",
+                    "transaction_milliseconds": options.get("milliseconds", 40),
+                    "lanes": options.get("lanes", 2),
+                },
                 "interconnect": interconnect | {"credit": options.get("credit", 16)},
-                "sharing": {"session_seconds": options.get("session", 8.0)}
-                | ({"instance": f"b{number}"} if code.LANES else {}),
+                "sharing": {"session_seconds": options.get("session", 8.0), "instance": f"b{number}"},
                 "streams": {TOPIC: {"sources": {source: [place] for place, source in enumerate(sources)}}},
             },
             BridgeFile,

@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
+from bridge.model.chain import judge
+from bridge.model.delivery import Accept, Reject, Release
 from headrace.batch import decode
 from headrace.position import Position
-from tests.simulation import code
 from tests.simulation.network import Network
 from tests.simulation.receiver import Receiver
 from tests.simulation.scheduler import Process, Scheduler
@@ -59,22 +60,19 @@ class ModelBridge:
         self._receiver = Receiver(interconnect, inboxes, "model")
         self._receiver.start()
         for source, inbox in inboxes.items():
-            if code.LANES:
-                self._receiver.admit(source)
-                self._receiver.grant(SimpleNamespace(source=source, inbox=inbox))
-            else:
-                self._receiver.give_credit(source)
+            self._receiver.admit(source)
+            self._receiver.grant(SimpleNamespace(source=source, inbox=inbox))
 
     def take(self, source: str, delivery: Any) -> None:
         """Judge a delivery; what is new of it is committed a little later."""
         batch = decode(delivery.properties, delivery.content_encoding, delivery.body)
         tail = self._tails[source]
-        verdict = code.judge(tail, batch)
+        verdict = judge(tail, batch)
         kind = type(verdict).__name__
         if kind == "Stale":
-            self._receiver.settle([(delivery.ticket, code.Reject("headrace:stale-epoch", "stale"))])
+            self._receiver.settle([(delivery.ticket, Reject("headrace:stale-epoch", "stale"))])
         elif kind == "Gap":
-            self._receiver.settle([(delivery.ticket, code.Release(0.0))])
+            self._receiver.settle([(delivery.ticket, Release(0.0))])
         else:
             fresh = list(batch.positions())[verdict.begin :] if kind == "Next" else []
             if kind == "Next":
@@ -93,12 +91,10 @@ class ModelBridge:
             if world.scheduler.random.random() < 0.03:
                 self._tails[source] = self.tails[source]
                 self._receiver._brought(
-                    lambda: self._receiver.credit.settle([(ticket, code.Release(0.0)) for ticket, _, _ in done])
+                    lambda: self._receiver.credit.settle([(ticket, Release(0.0)) for ticket, _, _ in done])
                 )
                 return
             for _, fresh, last in done:
                 self.records[source] += fresh
                 self.tails[source] = last
-            self._receiver._brought(
-                lambda: self._receiver.credit.settle([(ticket, code.Accept()) for ticket, _, _ in done])
-            )
+            self._receiver._brought(lambda: self._receiver.credit.settle([(ticket, Accept()) for ticket, _, _ in done]))

@@ -1,10 +1,10 @@
 """Replaces the bridge's Receiver: the real credit manager and inboxes over the simulated network."""
 
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
-from tests.simulation import code
+from bridge.amqp.credit import CreditManager
+from bridge.model.delivery import Accept, Reject
 from tests.simulation.edge_loop import present
 from tests.simulation.network import (
     ACCEPTED,
@@ -38,8 +38,7 @@ class Receiver:
         self._refused: dict[str, tuple[str, str]] = {}
         self._admitted: set[str] = set()
         self._url = f"amqp://{interconnect.listen}" if interconnect.listen else interconnect.urls[0]
-        given = () if code.LANES else (inboxes,)
-        self.credit = code.CreditManager(*given, interconnect.credit, self._settle, self._later)
+        self.credit = CreditManager(interconnect.credit, self._settle, self._later)
         self._process = world.scheduler.current.process  # type: ignore[union-attr]
         self._work: Work | None = None
         self._wire: Wire | None = None
@@ -107,7 +106,7 @@ class Receiver:
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         """Pass what concerns credit on to the credit manager, in the receiver's task."""
-        target = getattr(self.__dict__["credit"], code.CREDIT.get(name, name))
+        target = getattr(self.__dict__["credit"], name)
 
         def ask(*arguments: Any) -> None:
             self._ask(lambda: target(*arguments))
@@ -138,9 +137,9 @@ class Receiver:
 
     def _settle(self, delivery: Any, outcome: Any) -> None:
         link, tag = delivery
-        if isinstance(outcome, code.Accept):
+        if isinstance(outcome, Accept):
             link.outcome(tag, ACCEPTED)
-        elif isinstance(outcome, code.Reject):
+        elif isinstance(outcome, Reject):
             link.outcome(tag, REJECTED, Condition(outcome.condition, outcome.description))
         else:
             link.outcome(tag, RELEASED)
@@ -243,8 +242,7 @@ class Receiver:
         wire.on_lost[1] = lambda: [router.lost(link) for link in links] and None
         wire.links = links  # type: ignore[attr-defined]
         self.connected = True
-        # Before the lanes a bridge attached to all.
-        for source in sorted(self._admitted) if code.LANES else self._inboxes:
+        for source in sorted(self._admitted):
             self._receive(source)
 
     def _receive(self, source: str) -> None:
@@ -261,6 +259,3 @@ class Receiver:
             wire.send(0, lambda: self._brought(lambda: self._opened(link, source) if link.open else None))
 
         wire.send(1, attached)
-
-
-NOTHING = SimpleNamespace()

@@ -10,14 +10,13 @@ from tests.simulation.loading import load
 
 load({"Producer": Producer, "Consumer": Consumer, "AdminClient": AdminClient})
 
-from tests.simulation import bridges, code, edges  # noqa: E402 - the code has to be loaded before.
+from tests.simulation import bridges, edges  # noqa: E402 - the code has to be loaded before.
 from tests.simulation.edge_scenario import EdgeScenario  # noqa: E402
 from tests.simulation.outcome import FailedRunError  # noqa: E402
 from tests.simulation.scheduler import EndlessLoopError  # noqa: E402
 from tests.simulation.whole_scenario import LeaderlessScenario, WholeScenario  # noqa: E402
 from tests.simulation.world import world  # noqa: E402
 
-code.find()
 edges.install()
 bridges.install()
 
