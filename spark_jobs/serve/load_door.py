@@ -207,12 +207,12 @@ class LoadDoor:
             ready = [descriptor for descriptor, _ in either.poll(_EVERY * 1000)]
             # A sender sends nothing more, so this is its end.
             if connection.fileno() in ready or self._closing:
-                self._cancel(load, future)
+                self._cancel(load, future, connection)
                 return None if self._closing else Answer()
             try:
                 heard = _tell(connection, load, shown) or heard
             except OSError:
-                self._cancel(load, future)
+                self._cancel(load, future, connection)
                 raise
             # Not to a sender that is stopped and reads nothing: its load goes on.
             if monotonic() > heard + HEARTBEAT_SECONDS and reader.poll(0):
@@ -228,9 +228,15 @@ class LoadDoor:
         running = self._running
         return running is None or running.request.stream == request.stream
 
-    def _cancel(self, load: _Load, future: "Future[Answer]") -> None:
+    def _cancel(self, load: _Load, future: "Future[Answer]", connection: socket.socket) -> None:
+        heard = monotonic()
         load.cancelled.set()
         while not future.cancel() and not future.done():
+            if monotonic() > heard + HEARTBEAT_SECONDS:
+                # To one that waits for the end.
+                with suppress(OSError):
+                    connection.send(b"\n")
+                heard = monotonic()
             try:
                 self._loader.cancel(load.tag)
             except Exception as error:  # noqa: BLE001 - the load ends at its next step then.

@@ -94,9 +94,11 @@ class Loader:
 
         def report(done: load.Report) -> None:
             on_report(replace(_answer(done, request), failure=None, goes_on=True))
+            # What it did is recorded by jobs without a tag.
+            spark.sparkContext.addJobTag(tag)
 
         # Of its own: others load next to it.
-        spark = SparkSession(self._served.sparkContext, self._new(_OWN))
+        spark = self._new(_OWN)
         session.activate(spark)
         with _tagged(spark, tag):
             continuous.load(spark, lake, request.stream, every=request.every, stopped=stopped, on_report=report)
@@ -110,15 +112,15 @@ class Loader:
         """Return the session of loads, of few changes or of any number, as the active one of this thread."""
         if few not in self._sessions:
             settings = _OWN | (session.few_changes(self._lake.spark.settings) if few else {})
-            self._sessions[few] = SparkSession(self._served.sparkContext, self._new(settings))
+            self._sessions[few] = self._new(settings)
         spark = self._sessions[few]
         session.activate(spark)
         return spark
 
-    def _new(self, settings: dict[str, str]) -> JavaObject:
+    def _new(self, settings: dict[str, str]) -> SparkSession:
         served = self._served
-        made: JavaObject = served._jvm.headrace.serve.Loads.session(served._jsparkSession, settings)  # noqa: SLF001 - as above.
-        return made
+        made: JavaObject = served._jvm.headrace.serve.Loads.session(served._jsparkSession, settings)  # noqa: SLF001 - PySpark offers no other way.
+        return SparkSession(served.sparkContext, made)
 
 
 @contextmanager

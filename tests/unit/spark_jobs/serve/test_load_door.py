@@ -49,6 +49,7 @@ class Loads:
         while not stopped.wait(0.01):
             if request.stream == "stopped":
                 raise NeedsOperator("no partition", hint="look")
+        self.may_end.wait(20)
         self.ended.append(request.stream)
         return Answer()
 
@@ -158,6 +159,20 @@ def test_a_load_that_goes_on_reports_until_its_sender_stops_it_and_others_load_n
         connection.shutdown(socket.SHUT_WR)
         eventually(lambda: answers, 20)
         assert (answers, loads.ended) == ([Answer()], ["other", "bank"])
+
+
+def test_whoever_stops_a_load_that_goes_on_hears_of_it_until_its_end(folder, loads, monkeypatch):
+    monkeypatch.setattr(load_door, "HEARTBEAT_SECONDS", 0.01)
+    loads.may_end.clear()
+    with LoadDoor(folder, loads), following(folder, "bank") as (reports, answers, connection):
+        eventually(lambda: len(reports) == 2, 20)
+        connection.settimeout(2)
+        connection.shutdown(socket.SHUT_WR)
+        eventually(lambda: len(loads.cancelled) > 30, 20)
+        assert answers == []
+        loads.may_end.set()
+        eventually(lambda: answers, 20)
+        assert answers == [Answer()]
 
 
 def test_loads_that_go_on_end_with_the_server_and_are_left_to_processes_of_their_own(folder, loads):

@@ -8,8 +8,10 @@ from py4j.protocol import Py4JNetworkError
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.errors import ConfigurationError, NeedsOperator
-from headrace.warm_loads import Request
+from headrace.waiting import StopRequest
+from headrace.warm_loads import Answer, Request
 from spark_jobs.errors import SparkFailed
+from spark_jobs.load import Report
 from spark_jobs.serve import loader
 from spark_jobs.serve.loader import Loader
 
@@ -110,3 +112,25 @@ def test_what_this_environment_cannot_resolve_is_refused(ask, lake, tmp_path):
     (tmp_path / "lake.toml").write_text(FILE.replace("nobody:1", "env:HEADRACE_TEST_NEW"))
     answer = ask(fails(AssertionError))
     assert "HEADRACE_TEST_NEW is not set" in answer.refused
+
+
+def test_a_load_that_goes_on_can_be_cancelled_after_each_of_its_reports(lake, spark, monkeypatch):
+    """What it did is recorded by jobs that are not cancelled, and the next ones were not either."""
+    reports, tags = [], []
+
+    def load(own, *_, every, on_report, **__):
+        for number in range(2):
+            own.clearJobTags()
+            on_report(Report(lag={"a/bank": float(number)}))
+            tags.append(set(own.tags))
+
+    monkeypatch.setattr(loader.continuous, "load", load)
+    monkeypatch.setattr(loader.session, "activate", lambda _: None)
+    monkeypatch.setattr(Loader, "_new", lambda *_: spark)
+    request = Request(config=lake.path, stream="bank", every=15)
+    assert Loader(spark, lake).follow("tag", request, reports.append, StopRequest()) == Answer()
+    assert [(each.goes_on, each.report["lag"]) for each in reports] == [
+        (True, {"a/bank": 0.0}),
+        (True, {"a/bank": 1.0}),
+    ]
+    assert (tags, spark.tags) == ([{"tag"}, {"tag"}], set())
