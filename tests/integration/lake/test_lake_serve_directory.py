@@ -1,10 +1,14 @@
-"""Users of `headrace lake serve` whom a directory (LDAP) knows: who is let in, and a directory that does not answer."""
+"""Users of `headrace lake serve` whom a directory (LDAP) knows: who is let in, and a directory that does not answer; and a client
+that asks for much and reads nothing.
+"""
 
+import json
 import socket
 import threading
 import time
 from urllib.parse import quote
 
+import psutil
 import pytest
 from py4j.protocol import Py4JJavaError
 
@@ -17,6 +21,7 @@ from tests.rules.waiting import eventually
 from tests.servers.directory import PEOPLE, Directory
 
 PASSWORD, OTHER = "correct horse: battery", "another"
+SECONDS = 40
 PEOPLE_OF_TEST = {"alice": PASSWORD, "other-bob": OTHER}
 
 
@@ -168,7 +173,8 @@ def server(spark, tmp_path_factory):
     directory = Directory(folder / "directory", PEOPLE_OF_TEST, certificate)
     text = server.file.read_text()
     assert 'users = "users"' in text
-    server.file.write_text(text.replace('users = "users"', f'users = "{directory.address}"'))
+    limits = text.replace("rows = 1000", f"rows = 2_000_000_000\nseconds = {SECONDS}")
+    server.file.write_text(limits.replace('users = "users"', f'users = "{directory.address}"'))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(server.authority))
         patch.setenv("LDAPTLS_CACERT", str(server.authority))
@@ -180,6 +186,34 @@ def server(spark, tmp_path_factory):
         finally:
             server.stop()
             directory.stop()
+
+
+@pytest.mark.long
+def test_a_client_that_asks_for_ten_gigabytes_and_stops_reading_is_ended_alone(spark, server):
+    text = "SELECT id, repeat('x', 1000) AS filler FROM range(0, 10000000, 1, 1000)"
+    (jvm,) = psutil.Process(server.process.pid).children()
+    with server.connect(quote(f"alice:{PASSWORD}")) as session, server.jdbc(spark, "alice", PASSWORD) as jdbc:
+        session.sql("SELECT 1 AS a").collect()
+        before = jvm.memory_info().rss
+        rows = session.sql(text).toLocalIterator()
+        next(rows)
+        statement = jdbc.connection.createStatement()
+        statement.setFetchSize(100)
+        answer = statement.executeQuery(text)
+        assert answer.next()
+        # others are answered meanwhile
+        with server.connect(quote(f"alice:{PASSWORD}")) as other:
+            assert other.sql("SELECT count(*) AS n FROM silver.accounts").collect()[0]["n"] == 1
+        eventually(lambda: endings(server).count("too long") == 2, 4 * SECONDS, saying="both are ended")
+        assert jvm.memory_info().rss - before < 1_000_000_000
+        with pytest.raises(Py4JJavaError):
+            list(iter(answer.next, False))
+        assert jdbc.ask("SELECT count(*) FROM accounts") == [("1",)]
+
+
+def endings(server):
+    """Return how the queries of the audit file ended."""
+    return [json.loads(line)["state"] for line in server.audit.read_text().splitlines()]
 
 
 @pytest.mark.long
