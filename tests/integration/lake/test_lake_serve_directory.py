@@ -1,11 +1,14 @@
-"""Users of `headrace lake serve` whom a directory (LDAP) knows: who is let in, and a directory that does not answer; and a client
-that asks for much and reads nothing.
+"""Users of `headrace lake serve` whom a directory (LDAP) knows: who is let in, and a directory that does not answer; a client
+that asks for much and reads nothing; and a version whose files are gone.
 """
 
 import json
 import socket
 import threading
 import time
+from dataclasses import replace
+from datetime import UTC
+from pathlib import Path
 from urllib.parse import quote
 
 import psutil
@@ -14,6 +17,9 @@ from py4j.protocol import Py4JJavaError
 
 from headrace.certificates.command import Authority
 from headrace.process import jar_folder
+from spark_jobs import storage
+from spark_jobs.silver import table_task
+from spark_jobs.state import delta_log, publication, published
 from tests.integration.lake.test_lake_serve import refused
 from tests.lake.logged import LoggedLake
 from tests.lake.served import Server
@@ -181,7 +187,7 @@ def server(spark, tmp_path_factory):
         try:
             directory.start()
             server.start()
-            server.directory = directory
+            server.directory, server.lake = directory, lake
             yield server
         finally:
             server.stop()
@@ -217,6 +223,39 @@ def endings(server):
 
 
 @pytest.mark.long
+def test_a_version_whose_files_are_gone_fails_and_the_published_one_is_shown(spark, server):
+    file, feed = server.lake.file, server.lake.feeds[0]
+    first = published.latest(spark, file, "bank").finished_at
+    feed.commit(feed.update(id=1, name="m", balance="2.00"))
+    server.lake.load()
+    # a version without the rows' former files is published, and those are removed at once
+    place = table_task.path(file, "bank", "public.accounts")
+    spark.sql(f"REORG TABLE {storage.table(place)} APPLY (PURGE)")
+    state = published.latest(spark, file, "bank")
+    table = replace(state.tables["public.accounts"], version=delta_log.version(spark, place))
+    publication.append(spark, file, replace(state, tables={"public.accounts": table}), before=state)
+    with server.connect(quote(f"alice:{PASSWORD}")) as session, server.jdbc(spark, "alice", PASSWORD) as jdbc:
+        for ask in (jdbc.ask, lambda text: [tuple(row) for row in session.sql(text).collect()]):
+            eventually(lambda ask=ask: ask("SELECT name FROM silver.accounts") == [("m",)], 120)
+            ask(f"SET headrace.as_of = {first.astimezone(UTC).isoformat()}")
+            assert ask("SELECT name FROM silver.accounts") == [("n",)]
+        remove_unused_files(spark, place)
+        for ask in (jdbc.ask, lambda text: [tuple(row) for row in session.sql(text).collect()]):
+            refused(ask, "SELECT name FROM silver.accounts")
+            ask("RESET headrace.as_of")
+            assert ask("SELECT name FROM silver.accounts") == [("m",)]
+
+
+def remove_unused_files(spark, place):
+    """Remove what the newest version of a table does not have, as VACUUM does after days."""
+    used = {Path(file).name for file in spark.read.format("delta").load(place).inputFiles()}
+    removed = [file for file in Path(storage.local(place)).glob("*.parquet") if file.name not in used]
+    assert removed
+    for file in removed:
+        file.unlink()
+
+
+@pytest.mark.long
 def test_users_of_a_directory_come_through_both_doors(spark, server):
     with server.connect(quote(f"alice:{PASSWORD}")) as session, server.jdbc(spark, "alice", PASSWORD) as jdbc:
         assert session.sql("SELECT count(*) AS n FROM silver.accounts").collect()[0]["n"] == 1
@@ -247,6 +286,7 @@ def test_users_of_a_directory_come_through_both_doors(spark, server):
                 assert "directory does not answer" in refused(lambda text: other.sql(text).collect(), "SELECT 1")
         finally:
             other_host.stop()
+            server.directory.start()
     texts = server.log + server.audit.read_text()
     assert "the directory of users does not answer" in texts
     assert PASSWORD not in texts
