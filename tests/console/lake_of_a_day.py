@@ -26,6 +26,23 @@ REASON = (
 POSITION = "68f1c2a0/{:016x}/00000003"
 
 
+def make_manifest(file: Path) -> None:
+    """Write dbt's manifest of a project with two models, one of which reads the other."""
+    models = {"balances_by_day": "source.bank.silver.accounts", "risk": "model.bank.balances_by_day"}
+    nodes = {
+        f"model.bank.{name}": {
+            "name": name,
+            "resource_type": "model",
+            "depends_on": {"nodes": [needed]},
+            "config": {"materialized": "incremental" if name == "risk" else "table"},
+        }
+        for name, needed in models.items()
+    }
+    source = {"source.bank.silver.accounts": {"schema": "silver", "identifier": "accounts"}}
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"nodes": nodes, "sources": source}))
+
+
 def make_lake(root: Path) -> None:
     """Write the lake's own tables as loads of a day leave them."""
     now = datetime.now(UTC)

@@ -21,13 +21,14 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.console import sources
+from headrace.console.dbt_models import PLACE
 from headrace.console.lake import RetentionView
 from headrace.console.server import Console, Settings
 from headrace.console.sources import Files
 from headrace.metrics.endpoint import Endpoint
 from headrace.retention import StreamRetention
 from tests.console.conftest import CHROMIUM
-from tests.console.lake_of_a_day import POSITION, SOURCES, make_lake
+from tests.console.lake_of_a_day import POSITION, SOURCES, make_lake, make_manifest
 
 PAGES = {
     "overview": "/",
@@ -126,6 +127,7 @@ def main(folder: Path) -> None:
             + '[streams.bank.tables."public.accounts"]\nvalid_view = true\n[serve]\naudit = "lake/audit.jsonl"\n'
         )
         make_lake(scratch / "lake")
+        make_manifest(scratch / PLACE)
         settings = Settings(
             bridge=load(scratch / "bridge.toml", BridgeFile),
             at=(f"127.0.0.1:{endpoint.port}",),

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -11,12 +12,23 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.console.dbt_models import DbtModels
+from headrace.process import jar_folder
 from spark_jobs import load
 from spark_jobs.command import lake as command
+from tests.rules.waiting import eventually
+from tests.servers.airflow_scheduler import Scheduler
 
 ROOT = Path(__file__).parents[2]
 BIN = ROOT / ".setup" / "readers" / "bin"
 J, L = "jakarta/sales", "london/sales"
+#: In place of a load in Airflow, which updates this asset when it published (tests/integration/airflow).
+PUBLISHED = """
+from datetime import UTC, datetime
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Asset
+with DAG("published", schedule="@once", start_date=datetime(2026, 1, 1, tzinfo=UTC), catchup=False):
+    EmptyOperator(task_id="silver", outlets=[Asset(name="headrace/sales", uri="headrace://lake/sales")])
+"""
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -28,7 +40,7 @@ class Project:
         printed = CliRunner().invoke(command, ["sources", "--dbt", "-c", str(lake.path)], catch_exceptions=False)
         (self.folder / "models" / "sources.yml").write_text(printed.stdout)
         self.database = folder / "sales.duckdb"
-        self._environment = os.environ | {
+        self.environment = {
             "LAKE": str(lake.path),
             "SALES_DATABASE": str(self.database),
             "PYTHONPATH": str(ROOT),
@@ -39,7 +51,7 @@ class Project:
         """Run dbt; return how each node ended."""
         ended = subprocess.run(
             [BIN / "dbt", "--quiet", *arguments, "--profiles-dir", "."],
-            cwd=self.folder, env=self._environment, capture_output=True, text=True, timeout=300, check=False,
+            cwd=self.folder, env=os.environ | self.environment, capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
         assert ended.returncode == 0, ended.stdout
         nodes = json.loads((self.folder / "target" / results).read_text())["results"]
@@ -76,3 +88,30 @@ def test_models_are_built_of_one_publication_and_go_on_from_the_next(spark, sale
     assert project.rows(orders) == sorted([*first, (J, 2, "paid", True)])
     fresh = project.dbt("source", "freshness", results="sources.json")
     assert (fresh["silver.orders"], set(fresh.values())) == ("pass", {"pass"})
+
+
+@pytest.mark.long
+def test_airflow_builds_the_models_after_a_load_by_its_asset(spark, sales, tmp_path):
+    project = Project(tmp_path, sales)
+    dags = tmp_path / "dags"
+    dags.mkdir()
+    shutil.copy(project.folder / "airflow_dag.py", dags)
+    (dags / "published.py").write_text(PUBLISHED)
+    more = project.environment | {
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags),
+        "SALES_DBT": str(project.folder),
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], str(BIN)]),
+    }
+    with Scheduler(tmp_path / "airflow", sales.path, jars=jar_folder(), more=more) as airflow:
+        try:
+            (run,) = eventually(
+                lambda: [each for each in airflow.runs("sales_models") if each.state in {"success", "failed"}],
+                480,
+                every=0.5,
+                saying="the models are built",
+            )
+        except BaseException:
+            print(airflow.said())
+            raise
+    assert (run.kind, run.state) == ("asset_triggered", "success")
+    assert project.rows("SELECT count(*) FROM revenue") == [(2,)]

@@ -9,11 +9,11 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 import psutil
@@ -50,7 +50,10 @@ class RunState:
 class Scheduler:
     """An Airflow for one lake's file; `with` starts it and stops it with all that it runs."""
 
-    def __init__(self, folder: Path, lake_file: Path, *, jars: Path) -> None:
+    def __init__(
+        self, folder: Path, lake_file: Path, *, jars: Path, more: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Take the folder of all that it writes, the lake's file, and the jars; `more` is of its environment."""
         self.folder = folder.absolute()
         self._database = self.folder / "airflow.db"
         port = free_port()
@@ -64,6 +67,7 @@ class Scheduler:
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
             "AIRFLOW__SCHEDULER__ENABLE_HEALTH_CHECK": "False",
             "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+            **more,
         }
         serve = ["api-server", "--apps", "execution", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
         self._parts = {

@@ -1,15 +1,25 @@
-"""Users of `headrace lake serve` whom a directory (LDAP) knows: who is let in, and a directory that does not answer."""
+"""Users of `headrace lake serve` whom a directory (LDAP) knows: who is let in, and a directory that does not answer; a client
+that asks for much and reads nothing; and a version whose files are gone.
+"""
 
+import json
 import socket
 import threading
 import time
+from dataclasses import replace
+from datetime import UTC
+from pathlib import Path
 from urllib.parse import quote
 
+import psutil
 import pytest
 from py4j.protocol import Py4JJavaError
 
 from headrace.certificates.command import Authority
 from headrace.process import jar_folder
+from spark_jobs import storage
+from spark_jobs.silver import table_task
+from spark_jobs.state import delta_log, publication, published
 from tests.integration.lake.test_lake_serve import refused
 from tests.lake.logged import LoggedLake
 from tests.lake.served import Server
@@ -17,6 +27,7 @@ from tests.rules.waiting import eventually
 from tests.servers.directory import PEOPLE, Directory
 
 PASSWORD, OTHER = "correct horse: battery", "another"
+SECONDS = 40
 PEOPLE_OF_TEST = {"alice": PASSWORD, "other-bob": OTHER}
 
 
@@ -168,18 +179,80 @@ def server(spark, tmp_path_factory):
     directory = Directory(folder / "directory", PEOPLE_OF_TEST, certificate)
     text = server.file.read_text()
     assert 'users = "users"' in text
-    server.file.write_text(text.replace('users = "users"', f'users = "{directory.address}"'))
+    limits = text.replace("rows = 1000", f"rows = 2_000_000_000\nseconds = {SECONDS}")
+    server.file.write_text(limits.replace('users = "users"', f'users = "{directory.address}"'))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(server.authority))
         patch.setenv("LDAPTLS_CACERT", str(server.authority))
         try:
             directory.start()
             server.start()
-            server.directory = directory
+            server.directory, server.lake = directory, lake
             yield server
         finally:
             server.stop()
             directory.stop()
+
+
+@pytest.mark.long
+def test_a_client_that_asks_for_ten_gigabytes_and_stops_reading_is_ended_alone(spark, server):
+    text = "SELECT id, repeat('x', 1000) AS filler FROM range(0, 10000000, 1, 1000)"
+    (jvm,) = psutil.Process(server.process.pid).children()
+    with server.connect(quote(f"alice:{PASSWORD}")) as session, server.jdbc(spark, "alice", PASSWORD) as jdbc:
+        session.sql("SELECT 1 AS a").collect()
+        before = jvm.memory_info().rss
+        rows = session.sql(text).toLocalIterator()
+        next(rows)
+        statement = jdbc.connection.createStatement()
+        statement.setFetchSize(100)
+        answer = statement.executeQuery(text)
+        assert answer.next()
+        # others are answered meanwhile
+        with server.connect(quote(f"alice:{PASSWORD}")) as other:
+            assert other.sql("SELECT count(*) AS n FROM silver.accounts").collect()[0]["n"] == 1
+        eventually(lambda: endings(server).count("too long") == 2, 4 * SECONDS, saying="both are ended")
+        assert jvm.memory_info().rss - before < 1_000_000_000
+        with pytest.raises(Py4JJavaError):
+            list(iter(answer.next, False))
+        assert jdbc.ask("SELECT count(*) FROM accounts") == [("1",)]
+
+
+def endings(server):
+    """Return how the queries of the audit file ended."""
+    return [json.loads(line)["state"] for line in server.audit.read_text().splitlines()]
+
+
+@pytest.mark.long
+def test_a_version_whose_files_are_gone_fails_and_the_published_one_is_shown(spark, server):
+    file, feed = server.lake.file, server.lake.feeds[0]
+    first = published.latest(spark, file, "bank").finished_at
+    feed.commit(feed.update(id=1, name="m", balance="2.00"))
+    server.lake.load()
+    # a version without the rows' former files is published, and those are removed at once
+    place = table_task.path(file, "bank", "public.accounts")
+    spark.sql(f"REORG TABLE {storage.table(place)} APPLY (PURGE)")
+    state = published.latest(spark, file, "bank")
+    table = replace(state.tables["public.accounts"], version=delta_log.version(spark, place))
+    publication.append(spark, file, replace(state, tables={"public.accounts": table}), before=state)
+    with server.connect(quote(f"alice:{PASSWORD}")) as session, server.jdbc(spark, "alice", PASSWORD) as jdbc:
+        for ask in (jdbc.ask, lambda text: [tuple(row) for row in session.sql(text).collect()]):
+            eventually(lambda ask=ask: ask("SELECT name FROM silver.accounts") == [("m",)], 120)
+            ask(f"SET headrace.as_of = {first.astimezone(UTC).isoformat()}")
+            assert ask("SELECT name FROM silver.accounts") == [("n",)]
+        remove_unused_files(spark, place)
+        for ask in (jdbc.ask, lambda text: [tuple(row) for row in session.sql(text).collect()]):
+            refused(ask, "SELECT name FROM silver.accounts")
+            ask("RESET headrace.as_of")
+            assert ask("SELECT name FROM silver.accounts") == [("m",)]
+
+
+def remove_unused_files(spark, place):
+    """Remove what the newest version of a table does not have, as VACUUM does after days."""
+    used = {Path(file).name for file in spark.read.format("delta").load(place).inputFiles()}
+    removed = [file for file in Path(storage.local(place)).glob("*.parquet") if file.name not in used]
+    assert removed
+    for file in removed:
+        file.unlink()
 
 
 @pytest.mark.long
@@ -213,6 +286,7 @@ def test_users_of_a_directory_come_through_both_doors(spark, server):
                 assert "directory does not answer" in refused(lambda text: other.sql(text).collect(), "SELECT 1")
         finally:
             other_host.stop()
+            server.directory.start()
     texts = server.log + server.audit.read_text()
     assert "the directory of users does not answer" in texts
     assert PASSWORD not in texts
