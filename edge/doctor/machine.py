@@ -151,8 +151,6 @@ CHECKS: tuple[Check[EdgeFile], ...] = (state_folder, open_files, row_decoder, ch
 
 def policy_findings(policy: Policy, tables: Sequence[PolicyTable]) -> Iterator[Finding]:
     """Yield the rules of a policy that match none of these tables, and the tables that it leaves out because of their keys."""
-    if not policy.has_rules:
-        return
     problems = []
     for table in tables:
         try:

@@ -7,7 +7,6 @@ tables would succeed, and nothing would follow it. Called by `init`, when a conn
 import logging
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import groupby
 from typing import Final, NamedTuple
 
 from edge.mysql.checks import SHOW_REPLICAS, log_status
@@ -21,12 +20,12 @@ _log = logging.getLogger(__name__)
 
 #: The servers' own.
 SYSTEM: Final = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
-_CATALOG = """
-select c.table_schema, c.table_name, c.column_name, c.column_key = 'PRI'
-from information_schema.columns c join information_schema.tables t
-    on t.table_schema = c.table_schema and t.table_name = c.table_name
-where t.table_type in ('BASE TABLE', 'SYSTEM VERSIONED') order by 1, 2
+#: Without a join: servers compare each row of the one with each row of the other.
+_COLUMNS = """
+select table_schema, table_name, column_name, column_key = 'PRI'
+from information_schema.columns order by 1, 2, ordinal_position
 """
+_STORED = "select table_schema, table_name from information_schema.tables where table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"
 
 
 class Chosen:
@@ -54,10 +53,13 @@ class Chosen:
 def described_columns(database: Database, names: Mysql) -> Iterator[PolicyTable]:
     """Yield the captured tables, and those that the policy keeps back, with columns and primary key."""
     chosen = Chosen(names.databases, names.tables, Policy(Section()))
-    for (schema, table), rows in groupby(database.rows(_CATALOG), key=lambda row: (str(row[0]), str(row[1]))):
-        if chosen(schema, table):
-            columns = [(str(name), bool(keyed)) for _, _, name, keyed in rows]
-            yield PolicyTable(schema, table, [name for name, _ in columns], [name for name, keyed in columns if keyed])
+    stored = {(str(schema), str(table)) for schema, table in database.rows(_STORED)}
+    columns: dict[tuple[str, str], list[tuple[str, bool]]] = {}
+    for schema, table, name, keyed in database.rows(_COLUMNS):
+        columns.setdefault((str(schema), str(table)), []).append((str(name), bool(keyed)))
+    for (schema, table), named in columns.items():
+        if (schema, table) in stored and chosen(schema, table):
+            yield PolicyTable(schema, table, [name for name, _ in named], [name for name, keyed in named if keyed])
 
 
 class Gap(NamedTuple):

@@ -3,6 +3,10 @@
 import json
 import os
 
+from edge.mysql import coverage
+from edge.mysql.connection import Database
+from edge.mysql.coverage import described_columns
+
 
 def test_doctor_sees_as_much_with_the_documented_grants_as_an_administrator(maria_edges, own_maria, interconnect):
     """The catalog's tables of constraints are empty for a user that may only SELECT (T6)."""
@@ -61,3 +65,14 @@ def test_doctor_finds_a_healthy_server_well_and_names_what_mends_an_ill_one(mari
     assert f"{own_maria.name}.t is left out" in said["policy", "wrong"]["text"]
     assert said["policy", "warning"]["text"].endswith(f": {own_maria.name}.*.EMAIL")
     assert done.returncode != 0
+
+
+def test_the_columns_of_all_tables_are_read_without_a_join(maria_edge, maria):
+    """With 50,000 tables `doctor` lost its connection: the server compared each column with each table."""
+    maria.execute("create view v as select id from t")
+    names = maria_edge.config.source.mariadb
+    with Database(names, "jakarta/bank") as database:
+        described = {table.name: (table.columns, table.key) for table in described_columns(database, names)}
+        for statement in (coverage._COLUMNS, coverage._STORED):
+            assert len(database.rows(f"explain {statement}")) == 1
+    assert described == {"t": (["id", "note"], ["id"])}
