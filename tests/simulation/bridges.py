@@ -13,6 +13,8 @@ from tests.simulation.receiver import Receiver
 from tests.simulation.scheduler import Process, Scheduler
 
 TOPIC = "feed"
+#: A stream of one source, whose topic is deleted in some runs, and made again.
+OTHER_TOPIC, OTHER_SOURCE = "other", "region/other"
 
 #: What is in the bridges' files now, by their paths.
 _files: dict[str, BridgeFile] = {}
@@ -42,7 +44,8 @@ class BridgeProcess:
                 },
                 "interconnect": interconnect | {"credit": options.get("credit", 16)},
                 "sharing": {"session_seconds": options.get("session", 8.0), "instance": f"b{number}"},
-                "streams": {TOPIC: {"sources": {source: [place] for place, source in enumerate(sources)}}},
+                "streams": {TOPIC: {"sources": {source: [place] for place, source in enumerate(sources)}}}
+                | ({OTHER_TOPIC: {"sources": {OTHER_SOURCE: [0]}}} if options.get("other") else {}),
             },
             BridgeFile,
         )
@@ -104,7 +107,7 @@ class BridgeProcess:
     def give(self, sources: Mapping[str, list[int]]) -> None:
         """Change the sources of its file, and have it read again."""
         stream = msgspec.structs.replace(self.file.streams[TOPIC], sources=dict(sources))
-        self.file = _files[self.name] = msgspec.structs.replace(self.file, streams={TOPIC: stream})
+        self.file = _files[self.name] = msgspec.structs.replace(self.file, streams=self.file.streams | {TOPIC: stream})
         if self.runs and self.bridge is not None:
             self.bridge.reload()
 

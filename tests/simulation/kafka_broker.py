@@ -79,6 +79,12 @@ class Broker:
         self.topics[topic] = [PartitionLog() for _ in range(partitions)]
         self.settings[topic] = {"max.message.bytes": "1048588", "cleanup.policy": "delete"} | settings
 
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and what groups have committed in it."""
+        del self.topics[topic], self.settings[topic]
+        for group in self.groups.values():
+            group.offsets = {at: each for at, each in group.offsets.items() if at[0] != topic}
+
     def partition(self, at: tuple[str, int]) -> PartitionLog | None:
         """Return a partition's log, None when it is not there."""
         logs = self.topics.get(at[0], [])

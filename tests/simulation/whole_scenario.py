@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.position import Position
-from tests.simulation.bridges import TOPIC, BridgeProcess
+from tests.simulation.bridges import OTHER_SOURCE, OTHER_TOPIC, TOPIC, BridgeProcess
 from tests.simulation.edge_loop import present
 from tests.simulation.edges import Edge
 from tests.simulation.kafka_admin import AdminClient
@@ -48,11 +48,25 @@ _THEMES = (
 )
 
 
+#: Kinds of faults without a start of a bridge, which refuses a file whose topics are not there.
+_WITH_DELETED = (
+    "topic deleted",
+    "bridge pause",
+    "kafka frozen",
+    "call hangs",
+    "coordinator moves",
+    "answers lost",
+    "cut",
+)
+
+
 class WholeScenario:
     """One run."""
 
     #: Faults end after so long, in virtual seconds; then everything has to arrive within the second time.
     faults, quiet = 90.0, 240.0
+    #: How many runs have a source whose topic may be deleted.
+    deleted = 0.2
 
     def __init__(self, seed: int) -> None:
         self.scheduler = scheduler = Scheduler(seed)
@@ -83,9 +97,15 @@ class WholeScenario:
             "lanes": random.choice((1, 2, 3)),
             "session": random.choice((6.0, 8.0)),
             "spool_after": random.choice((5.0, 30.0)),
+            "other": random.random() < self.deleted,
         }
         self.bridges = [BridgeProcess(scheduler, n, sources, urls[0], options) for n in range(bridges)]
         self.edges = [Edge(scheduler, source, urls, Path(self._folder.name), options) for source in sources]
+        # What becomes of it is not judged: its records are gone, and its edge waits for an operator.
+        self.others: list[Edge] = []
+        if options["other"]:
+            self.broker.make(OTHER_TOPIC, 1)
+            self.others.append(Edge(scheduler, OTHER_SOURCE, urls, Path(self._folder.name), options))
         for each in [*self.bridges, *self.edges]:
             each.clock = random.choice(_CLOCKS)
         self._write_until = self.faults * random.random()
@@ -98,7 +118,7 @@ class WholeScenario:
         try:
             for each in self.bridges:
                 self.scheduler.after(self.scheduler.random.random(), each.start)
-            for edge in self.edges:
+            for edge in [*self.edges, *self.others]:
                 edge.start()
                 self.scheduler.after(self.scheduler.random.random(), lambda edge=edge: self._write(edge))
             self._judge(self.scheduler.run(self._done, self.faults + self.quiet))
@@ -131,6 +151,14 @@ class WholeScenario:
             for each in self.bridges:
                 late = seconds + random.random()
                 self.scheduler.after(late, lambda each=each, sources=sources: each.give(sources))  # type: ignore[misc]
+
+    def _delete_topic(self) -> None:
+        """Delete the topic of a source that is not judged, and make it again; no bridge starts meanwhile, as it would refuse."""
+        have_started = all(each.bridge is not None and each.bridge.lanes for each in self.bridges)
+        if OTHER_TOPIC in self.broker.topics and have_started:
+            self.broker.delete(OTHER_TOPIC)
+            seconds = self.scheduler.random.choice((0.5, 5.0, 30.0))
+            self.scheduler.after(seconds, lambda: self.broker.make(OTHER_TOPIC, 1))
 
     def _take_leaders(self) -> None:
         """Leave half of the partitions without a leader for a while."""
@@ -184,6 +212,7 @@ class WholeScenario:
             "coordinator moves": move,
             "source leaves": self._leave,
             "no leader": self._take_leaders,
+            "topic deleted": self._delete_topic,
             "edge crash": lambda: edge().crash(),
             "edge stop": lambda: edge().stop(),
         }
@@ -191,8 +220,10 @@ class WholeScenario:
     def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
         """Choose which faults there are in this run: few kinds go deeper than all at once, and some come close together."""
         random = self.scheduler.random
-        chosen = random.sample(sorted(faults), random.choice((0, 1, 2, 3, 5)))
-        if random.random() < 0.5:
+        chosen = random.sample(sorted(faults.keys() - {"topic deleted"}), random.choice((0, 1, 2, 3, 5)))
+        if self.others:
+            chosen = ["topic deleted", *random.sample(_WITH_DELETED, 2)]
+        elif random.random() < 0.5:
             chosen = list(random.choice(_THEMES))
         for _ in range(random.choice((1, 3, 6)) if chosen else 0):
             at, apart = random.random() * self.faults * 0.8, random.choice((0.05, 1.0, 6.0))

@@ -9,9 +9,9 @@ import yaml
 
 from bridge.deliveries.record import STATES as DELIVERY_STATES
 from bridge.deliveries.record import DeliveryMetrics
-from bridge.metrics import STATES as BRIDGE_STATES
-from bridge.metrics import LaneMetrics, SourceMetrics
-from bridge.service import CONNECTION_PREFIX, DELIVERY_PREFIX, LANE_PREFIX
+from bridge.metrics import LaneMetrics, SourceMetrics, ThreadMetrics
+from bridge.model.phases import SourcePhase
+from bridge.service import CONNECTION_PREFIX, DELIVERY_PREFIX, LANE_PREFIX, THREAD_PREFIX
 from bridge.service import PREFIX as BRIDGE
 from edge.answers.handlers import PREFIX as EDGE
 from edge.observability.figures import STATES as EDGE_STATES
@@ -26,7 +26,8 @@ MONITORING = ROOT / "infra" / "monitoring"
 #: By place.
 RULES = {file.stem: yaml.safe_load(file.read_text()) for file in (MONITORING / "alerts").iterdir()}
 LANES = {f"{LANE_PREFIX}_{metric.name}" for metric in metrics_of(LaneMetrics).values()}
-ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics) | LANES
+THREADS = {f"{THREAD_PREFIX}_{metric.name}" for metric in metrics_of(ThreadMetrics).values()}
+ALL = names(EDGE, Figures) | names(BRIDGE, SourceMetrics) | LANES | THREADS
 ALL |= {f"{CONNECTION_PREFIX}_{metric.name}" for metric in metrics_of(ConnectionMetrics).values()}
 ALL |= {f"{DELIVERY_PREFIX}_{metric.name}" for metric in metrics_of(DeliveryMetrics).values()}
 ALL |= CONSOLE.keys() | {
@@ -67,10 +68,10 @@ def test_metrics_are_named_as_prometheus_asks():
 def test_states_in_rules_and_documentation_are_states():
     rules = "".join(file.read_text() for file in (MONITORING / "alerts").iterdir())
     for each in re.findall(r'state=~?"([^"]+)"', rules):
-        assert set(each.split("|")) <= {*EDGE_STATES, *BRIDGE_STATES, *DELIVERY_STATES, *TABLE_STATES}
+        assert set(each.split("|")) <= {*EDGE_STATES, *SourcePhase, *DELIVERY_STATES, *TABLE_STATES}
     reported = (ROOT / "docs" / "metrics.md").read_text()
     assert f"(label `state`): {', '.join(EDGE_STATES)} |" in reported
-    assert f"(label `state`): {', '.join(BRIDGE_STATES)} |" in reported
+    assert f"(label `state`): {', '.join(SourcePhase)} |" in reported
     assert f"(label `state`): {', '.join(DELIVERY_STATES)} |" in reported
 
 
