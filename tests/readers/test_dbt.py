@@ -102,7 +102,7 @@ def test_airflow_builds_the_models_after_a_load_by_its_asset(spark, sales, tmp_p
         "SALES_DBT": str(project.folder),
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], str(BIN)]),
     }
-    with Scheduler(tmp_path / "airflow", sales.path, jars=jar_folder(), more=more) as airflow:
+    with Scheduler(tmp_path / "airflow", Path(sales.path), jars=jar_folder(), more=more) as airflow:
         try:
             (run,) = eventually(
                 lambda: [each for each in airflow.runs("sales_models") if each.state in {"success", "failed"}],

