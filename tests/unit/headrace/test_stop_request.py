@@ -43,7 +43,7 @@ def test_a_wait_ends_when_its_time_is_over_or_the_request_is_made():
 
 
 #: A handler of signals that makes a request, and what its name is bound to.
-_HANDLER = re.compile(r"signal\.signal\([^\n]*?(\w+)\.set\(\)")
+_HANDLER = re.compile(r"(?:signal\.signal\([^\n]*?|_stop_by_signals\()(\w+)\.set\b")
 
 
 def test_what_a_handler_of_signals_sets_has_no_lock():
