@@ -213,7 +213,9 @@ def test_s3_s4_of_what_is_spoiled_inside_an_envelope_each_is_a_row_or_is_divided
     values = []
     for _ in range(3000):
         good = chance.choice(valid) or b"null"
-        values.append(spoil_bytes(good, chance) if chance.random() < 0.5 else json_of(spoil(json.loads(good), chance)))
+        value = spoil_bytes(good, chance) if chance.random() < 0.5 else json_of(spoil(json.loads(good), chance))
+        # What begins so is in Avro, which whoever loads has to read first.
+        values.append(value.lstrip(b"\0"))
     rows, apart = envelope.divided(kafka_records(values), {0: (WHOLE["source"]["name"],)})
     offsets = [{row["offset"] for row in each.collect()} for each in (rows, apart)]
     assert offsets[0] & offsets[1] == set()
