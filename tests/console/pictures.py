@@ -114,7 +114,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-pictures-") as name:
         scratch = Path(name)
         sources = {source: figures(number) for number, source in enumerate(SOURCES)}
-        service = BridgeService(lambda: sources, dict, lambda: True, lambda: "", {}, {})
+        service = BridgeService(lambda: sources, dict, lambda: True, lambda: "", {}, {}, dict)
         service.waits_for = ""
         endpoint = Endpoint("127.0.0.1:0", service)
         owned = ", ".join(f'"{source}" = [{number}]' for number, source in enumerate(SOURCES))

@@ -156,7 +156,7 @@ def test_a_thousand_sources_are_listed_by_the_hundred_and_found_by_name(console,
         metrics.hear({"state": "capturing", "heartbeat_seconds": 600.0, "captured_lag_seconds": 0.1}, 100)
         metrics.settle(Complete(time.monotonic(), 0.1, 0))
     sources["region7/db7"].state = "needs an operator"
-    service = BridgeService(lambda: sources, dict, lambda: True, lambda: "", {}, {})
+    service = BridgeService(lambda: sources, dict, lambda: True, lambda: "", {}, {}, dict)
     service.waits_for = ""
     endpoint = Endpoint("127.0.0.1:0", service)
     try:

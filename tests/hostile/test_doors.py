@@ -66,7 +66,7 @@ def sources():
 #: Where any error is taken outside of a door, with the reason. This list shrinks: whatever comes in has a door.
 OUTSIDE = {
     "bridge/amqp/receiver.py:Receiver._listen": "the bridge ends with it",
-    "bridge/bridge.py:Bridge._start.loop": "the bridge ends with it",
+    "bridge/threads.py:Threads.start.loop": "the bridge ends with it",
     "bridge/bridge.py:_finish": "the other steps of an end are taken all the same",
     "bridge/kafka/entries.py:call_within.run": "raised in the caller's thread",
     "bridge/lanes/part.py:Part.take": "its answer is made at the door of batches",
@@ -88,7 +88,7 @@ OUTSIDE = {
     "spark_jobs/query/metastore.py:after_load": "what is published is published",
     "spark_jobs/serve/load_door.py:LoadDoor._cancel": "the load ends at its next step",
     "spark_jobs/serve/load_door.py:LoadDoor._run": "a defect ends its load, and not the server",
-    "spark_jobs/serve/loader.py:Loader.run": "raised, unless Spark has ended",
+    "spark_jobs/serve/loader.py:Loader._refusing": "raised, unless Spark has ended",
     "spark_jobs/serve/server.py:Follower.answer": "what a session asked ends its question",
     "spark_jobs/silver/expectations.py:_count": "no load fails because of an expectation",
     "spark_jobs/silver/shared_tables.py:apply": "what one source sent decides: the table's others go on, or it fails alone",
@@ -174,7 +174,7 @@ def test_an_error_that_nobody_expected_is_answered_and_logged_by_class_and_place
 @pytest.mark.parametrize(
     ("prefix", "service"),
     [
-        ("bridge", BridgeService(dict, dict, lambda: True, str, {}, {})),
+        ("bridge", BridgeService(dict, dict, lambda: True, str, {}, {}, dict)),
         ("edge", EdgeService("oslo/one", Figures(), str)),
     ],
 )
