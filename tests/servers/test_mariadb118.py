@@ -4,6 +4,13 @@ import importlib
 
 import pytest
 
+from headrace.configuration.lake import VerifiedMysql
+from headrace.verify.mysql.database import MysqlDatabase
+from spark_jobs.verify.verify import verify
+from tests.edge.fix_edge import arrive, ids
+from tests.integration.mysql.test_mariadb_xa import prepared
+from tests.lake.verify_sides import Frames, rows
+from tests.rules.waiting import eventually
 from tests.servers.borrowed import add_tests
 from tests.servers.debian import Mariadb118
 from tests.servers.fix_mariadb import SECOND
@@ -38,3 +45,53 @@ for _module in map(importlib.import_module, _MODULES):
     add_tests(_class, _module)
     globals()[_class.__name__] = _class
 del _class
+
+
+def test_transactions_whose_rows_became_a_file_of_the_log_survive_the_edge(own_maria, maria_edges, interconnect):
+    """As of 11.7 the server makes a large transaction's file its next one; what is left ahead of the rows is part of the GTID."""
+    own_maria.execute("set global binlog_large_commit_threshold = 10485760")
+    edge = maria_edges(own_maria, interconnect.url)
+    edge.init()
+    edge.start()
+    own_maria.execute("insert into t select seq, repeat('x', 10000) from seq_1_to_2000")
+    own_maria.execute("insert into t values (2001, 'after')")
+    assert (gtid_size(own_maria, "binlog.000002"), edge.checkpoint["file"]) == (4096 - 339, "binlog.000001")
+    eventually(lambda: len(interconnect.changes) > 500, saying="rows arrive")
+    edge.kill()
+    prepared(own_maria, "large", *((number, "x" * 10000) for number in range(2002, 6000)))
+    own_maria.execute("flush binary logs")
+    own_maria.execute("insert into t values (6000, 'between')")
+    with edge.running():
+        eventually(lambda: 6000 in ids(interconnect), saying="what is beyond the prepared rows arrives")
+        own_maria.execute("xa commit 'large'")
+        arrive(interconnect, 6000)
+
+    assert ids(interconnect) == [*range(1, 2002), 6000, *range(2002, 6000)]
+    positions = [change["source"]["position"] for change in interconnect.changes]
+    assert positions == sorted(set(positions))
+
+
+def gtid_size(maria, file) -> int:
+    """Return the size of the first GTID event of a file."""
+    ((at, end),) = [
+        (row[1], row[4]) for row in maria.execute(f"show binlog events in '{file}' limit 4") if row[2] == "Gtid"
+    ]
+    return end - at
+
+
+def test_vectors_and_moments_beyond_2038_are_verified(maria, spark):
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    maria.execute("set time_zone = '+00:00'")
+    maria.execute("create table new (id int primary key, v vector(2) not null, ts timestamp(2), vector index (v))")
+    moment = "'2106-02-07 06:28:15.99'"
+    maria.execute(f"insert into new values (1, vec_fromtext('[1,-2]'), {moment}), (2, vec_fromtext('[3,4]'), {moment})")
+    name = f"{maria.name}.new"
+    lake = [f"({number}, X'0000803F000000C0', timestamp{moment})" for number in (1, 2)]
+    frames = Frames(**{f"{maria.name}__new": rows(spark, "id, v, ts", *lake)})
+    known = {"host": "127.0.0.1", "port": maria.server.port, "user": "root", "databases": [maria.name]}
+
+    with MysqlDatabase.connect("singapore/pay", VerifiedMysql(**known), placed=True) as source:
+        (report,) = verify("singapore/pay", source, frames, [name])
+
+    assert report.reasons == []
+    assert [(each.what, each.key, each.columns) for each in report.differences] == [("differs", {"id": "2"}, ("v",))]
