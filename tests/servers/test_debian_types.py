@@ -35,8 +35,8 @@ TYPES = [
 ]  # fmt: skip
 #: Those of each one. MariaDB has a vector's bytes in its log as it has any others.
 OWN_TYPES = {
-    "mysql97": [("vector(2)", "string_to_vector('[1,-2]')", "[1,-2]")],
-    "mariadb118": [
+    "mysql": [("vector(2)", "string_to_vector('[1,-2]')", "[1,-2]")],
+    "mariadb": [
         ("vector(2)", "vec_fromtext('[1,-2]')", "AACAPwAAAMA="),
         ("uuid", "'6ccd780c-baba-1026-9564-5b8c65602400'", "6ccd780c-baba-1026-9564-5b8c65602400"),
         ("inet4", "'10.0.0.0'", "10.0.0.0"), ("inet6", "'fe80::'", "fe80::"),
@@ -53,7 +53,7 @@ NOT_IN_C = "ucs2|sjis|json|vector|inet|compressed"
 @pytest.fixture
 def types(debian):
     """Return the types of the server."""
-    return TYPES + OWN_TYPES["mariadb118" if debian.server.kind == "mariadb" else "mysql97"]
+    return TYPES + OWN_TYPES[debian.server.kind]
 
 
 def pairs(types):

@@ -2,6 +2,7 @@
 
 import importlib
 
+import pymysql
 import pytest
 
 from headrace.configuration.lake import VerifiedMysql
@@ -95,3 +96,27 @@ def test_vectors_and_moments_beyond_2038_are_verified(maria, spark):
 
     assert report.reasons == []
     assert [(each.what, each.key, each.columns) for each in report.differences] == [("differs", {"id": "2"}, ("v",))]
+
+
+def test_alters_that_are_logged_when_they_begin_and_when_they_end_are_followed(maria_edge, maria, interconnect):
+    maria.execute("set binlog_alter_two_phase = 1")
+    maria.execute("create table p (id int primary key) partition by range (id) (partition a values less than (10))")
+    with maria_edge.running() as agent:
+        maria.execute("insert into p values (1)")
+        maria.execute("alter table t add c int, algorithm = copy")
+        maria.execute("insert into t values (1, 'Ana', 2)")
+        maria.execute("insert into t values (2, 'Budi', null)")
+        with pytest.raises(pymysql.err.DataError):
+            maria.execute("alter table t modify c int not null, add unique (c), algorithm = copy")
+        maria.execute("alter table p truncate partition a")
+        maria.execute("insert into p values (2)")
+        maria.execute("insert into t values (3, 'Citra', 4)")
+        arrive(interconnect, 5)
+        eventually(lambda: any(f"{maria.name}.p needs a copy" in words for words in agent.figures.warnings))
+
+    assert interconnect.changes[1]["after"] == {"id": 1, "note": "Ana", "c": 2}
+    assert interconnect.changes[-1]["after"] == {"id": 3, "note": "Citra", "c": 4}
+    ((file, *_),) = maria.execute("show master status")
+    kinds = [row[5] for row in maria.execute(f"show binlog events in '{file}'") if row[2] == "Gtid"]
+    for kind in ("START ALTER", "COMMIT ALTER", "ROLLBACK ALTER"):
+        assert any(kind in words for words in kinds)
