@@ -6,6 +6,10 @@ from _pytest.fixtures import FixtureFunctionDefinition
 def add_tests(to, module):
     """Add the tests of a module to a class, and those of its fixtures that the class does not have itself."""
     for name, member in vars(module).items():
-        is_test = name.startswith("test_")
-        if (is_test or isinstance(member, FixtureFunctionDefinition)) and not hasattr(to, name):
-            setattr(to, name, staticmethod(member) if is_test else member)
+        if hasattr(to, name):
+            continue
+        if isinstance(member, FixtureFunctionDefinition):
+            # As it is, it would be a method.
+            setattr(to, name, member._fixture_function_marker(staticmethod(member._get_wrapped_function())))
+        elif name.startswith("test_"):
+            setattr(to, name, staticmethod(member))
