@@ -3,10 +3,10 @@
 from _pytest.fixtures import FixtureFunctionDefinition
 
 
-def add_tests(to, module, *, leaving_out=frozenset()):
+def add_tests(to, module):
     """Add the tests of a module to a class, and those of its fixtures that the class does not have itself."""
     for name, member in vars(module).items():
-        if hasattr(to, name) or name in leaving_out:
+        if hasattr(to, name):
             continue
         if isinstance(member, FixtureFunctionDefinition):
             # As it is, it would be a method.

@@ -29,12 +29,6 @@ _MODULES = [
     )
 ] + ["tests.integration.verify.test_verify_mariadb"]  # fmt: skip
 
-#: These change rows of tables with generated columns.
-_LEFT_OUT = {
-    "test_a_row_has_the_same_bytes_by_snapshot_and_by_stream",
-    "test_the_lake_is_proved_equal_while_money_moves_and_what_was_altered_is_located",
-}
-
 
 @pytest.fixture(scope="session")
 def mariadb(mariadb118_server):
@@ -51,7 +45,7 @@ def _second_mariadb(tmp_path_factory):
 
 for _module in map(importlib.import_module, _MODULES):
     _class = type("Test" + _module.__name__.rpartition("test_")[2].title().replace("_", ""), (), {})
-    add_tests(_class, _module, leaving_out=_LEFT_OUT)
+    add_tests(_class, _module)
     globals()[_class.__name__] = _class
 del _class
 
