@@ -198,14 +198,14 @@ debezium-engine: .setup/debezium-engine ## Fetch Debezium's engine into .setup/j
 	@$(BIN)/python -m infra.release.java_build debezium
 	@touch $@
 
-test-debezium: setup .setup/debezium/ready .setup/debezium-engine .setup/mysql97/ready ## The edge's records beside those of Debezium's own connectors, field by field, and its engine behind the edge
+test-debezium: setup .setup/debezium/ready .setup/debezium-engine .setup/debian/ready ## The edge's records beside those of Debezium's own connectors, field by field, and its engine behind the edge
 	@$(BIN)/python -m pytest -q tests/debezium
 
-.setup/mysql97/ready: tests/servers/mysql97.py | .setup/python
-	@$(BIN)/python -m tests.servers.mysql97
+.setup/debian/ready: tests/servers/debian.py | .setup/python
+	@$(BIN)/python -m tests.servers.debian
 	@touch $@
 
-test-servers: setup .setup/mysql97/ready ## The edge at a real MySQL 9.7 of Debian's unstable packages, unpacked into .setup (apt-get; no root)
+test-servers: setup .setup/debian/ready ## The edge at a real MySQL 9.7 and MariaDB 11.8 of Debian's unstable packages, unpacked into .setup (apt-get; no root)
 	@$(BIN)/python -m pytest -q tests/servers
 
 test-cluster: setup ## A lake on a Spark cluster whose executors share no disk with the driver but the root

@@ -119,7 +119,7 @@ class Decoder:
             self._handlers.get(event[4], self._unknown)(event, end)
         except MissingColumns:
             self._mark_event(
-                event, "the log lacks columns of changed rows: binlog_row_image was not FULL", errors.missing_columns
+                event, f"the log lacks columns of changed rows: {errors.NOT_WHOLE}", errors.missing_columns
             )
         except (struct.error, IndexError, KeyError, ValueError, OverflowError, RecursionError) as error:
             raise self._corrupt(event, "cannot be decoded") from error

@@ -203,10 +203,14 @@ def not_prepared(xid: str, first: str, where: str) -> NeedsOperator:
     )
 
 
+#: Why a log lacks columns.
+NOT_WHOLE = "binlog_row_image was not FULL, or they are generated, which MariaDB 11.8 leaves out"
+
+
 def missing_columns(where: str) -> NeedsOperator:
     """Return the error of rows that are not whole."""
     return NeedsOperator(
-        f"the log lacks columns {where}: binlog_row_image was not FULL",
+        f"the log lacks columns {where}: {NOT_WHOLE}",
         hint="Run as an administrator: set global binlog_row_image = 'FULL'; and reconnect the writers. "
         "Then start a new epoch.",
     )

@@ -80,9 +80,9 @@ class BinlogServer(Server):
     def _making(self, data: Path) -> Sequence[str | Path]:
         """Return the command that makes a data directory."""
 
-    def _command(self) -> list[str | Path]:
-        """Return the words that start its program, ahead of its options."""
-        return [self._programs / self.program]
+    def _words(self, program: str) -> list[str | Path]:
+        """Return the words that start one of its programs, ahead of its options."""
+        return [self._programs / program]
 
     def _places(self) -> list[str]:
         """Return the options that name the folders of its programs."""
@@ -118,7 +118,7 @@ class BinlogServer(Server):
         ]
         self._process.launch(
             [
-                *self._command(),
+                *self._words(self.program),
                 "--no-defaults",
                 *self._places(),
                 *places,
@@ -173,16 +173,9 @@ class Mariadb(BinlogServer):
 
     def sql(self, sql: str, database: str = "mysql") -> str:
         """Run statements as `root` and return what they print, without headers; raise NeedsOperator with the complaint."""
-        client: list[str | Path] = [
-            self._programs / "bin" / "mariadb",
-            "--no-defaults",
-            "-h",
-            "127.0.0.1",
-            "-P",
-            str(self.port),
-        ]
+        options = ["--no-defaults", "-h", "127.0.0.1", "-P", str(self.port), "-u", "root", "-N", "-B", "--skip-ssl"]
         done = subprocess.run(
-            [*client, "-u", "root", "-N", "-B", "--skip-ssl", "--default-character-set=utf8mb4", database],
+            [*self._words("bin/mariadb"), *options, "--default-character-set=utf8mb4", database],
             input=sql,
             check=False,
             capture_output=True,

@@ -17,9 +17,9 @@ from tests.debezium.test_engine import engine_pid, run_with_a_kill_in_the_copy, 
 from tests.edge.under_test import EdgeUnderTest, made_in, refused
 from tests.kafka.connect import java
 from tests.rules.waiting import eventually
+from tests.servers.debian import Mysql97
 from tests.servers.fix_mariadb import QUICK, MariadbDatabase, with_table
 from tests.servers.fix_stack import served
-from tests.servers.mysql97 import Mysql97
 
 SOURCE = """
 [source.debezium]

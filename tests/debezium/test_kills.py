@@ -27,9 +27,9 @@ from tests.edge.under_test import EdgeUnderTest
 from tests.kafka.connect import java
 from tests.kafka.reading import ends, read_committed
 from tests.rules.waiting import eventually
+from tests.servers.debian import Mysql97
 from tests.servers.fix_mariadb import MariadbDatabase
 from tests.servers.fix_stack import Database, served
-from tests.servers.mysql97 import Mysql97
 
 KILLS = int(os.environ.get("HEADRACE_KILLS") or 100)
 COUNTERS = 5

@@ -18,6 +18,8 @@ _numbers = itertools.count(1)
 _server_ids = itertools.count(1001)
 #: Makes a server quick where a test does not crash it.
 QUICK = {"sync-binlog": 0, "innodb-flush-log-at-trx-commit": 0}
+#: The settings of a second server, which may be a replica.
+SECOND = QUICK | {"server-id": 2, "log-slave-updates": "ON", "slave-connections-needed-for-purge": 0}
 
 
 class MariadbDatabase:
@@ -94,8 +96,7 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
 
 @pytest.fixture(scope="session")
 def _second_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mariadb]:
-    settings = QUICK | {"server-id": 2, "log-slave-updates": "ON", "slave-connections-needed-for-purge": 0}
-    server = Mariadb(tmp_path_factory.mktemp("mariadb"), settings=settings)
+    server = Mariadb(tmp_path_factory.mktemp("mariadb"), settings=SECOND)
     yield server
     server.delete()
 

@@ -3,9 +3,9 @@
 import pytest
 
 from tests.end_to_end.chaos import Chaos, run
+from tests.servers.debian import Mysql97
 from tests.servers.fix_mariadb import MariadbDatabase
 from tests.servers.fix_stack import served
-from tests.servers.mysql97 import Mysql97
 from tests.servers.volume import small_volume
 
 

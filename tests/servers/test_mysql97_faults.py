@@ -11,9 +11,9 @@ import pytest
 
 from tests.edge.fix_edge import arrive
 from tests.rules.waiting import eventually
+from tests.servers.debian import Mysql97
 from tests.servers.fix_mariadb import with_table
 from tests.servers.fix_stack import served
-from tests.servers.mysql97 import Mysql97
 
 #: In this order, each between two faults.
 DDL = [

@@ -7,9 +7,9 @@ from headrace.errors import NeedsOperator
 from tests.edge.fix_edge import arrive
 from tests.edge.under_test import refused
 from tests.rules.waiting import eventually
+from tests.servers.debian import Mysql97
 from tests.servers.fix_mariadb import QUICK, with_table
 from tests.servers.fix_stack import served
-from tests.servers.mysql97 import Mysql97
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ SINGLE = sorted(
 PAIRS = [bytes([first, second]) for first in range(0x81, 0xFF) for second in range(0x40, 0xFF)]
 
 
-@pytest.fixture(params=["mysql97", "maria"])
+@pytest.fixture(params=["mysql97", "mariadb118", "maria"])
 def database(request):
-    """Return a database of each engine."""
+    """Return a database of each server."""
     return request.getfixturevalue(request.param)
 
 

@@ -113,10 +113,12 @@ def pay(maria, maria_edges, inside, kafka, topic, tmp_path):
     edge = maria_edges(maria, f"amqp://127.0.0.1:{bridge.port}", source=SOURCE)
     edge.init()
     maria.execute(TABLE)
+    maria.execute("create table wallets (id int primary key, cents bigint not null)")
+    # Inserts alone: MariaDB 11.8 logs updates without generated columns.
     maria.execute(
-        "create table wallets (id int primary key, cents bigint not null, twice bigint as (cents * 2) stored)"
+        "create table moves "
+        "(id bigint unsigned auto_increment primary key, giver int, taker int, twice int as (giver * 2) stored)"
     )
-    maria.execute("create table moves (id bigint unsigned auto_increment primary key, giver int, taker int)")
     maria.execute("create table log (a varchar(9), b int, half int as (b / 2) virtual)")
     maria.execute("insert into log (a, b) values ('x', 1), ('x', 1), (null, 2)")
     maria.execute("insert into wallets (id, cents) select seq, 1000 from seq_1_to_1000")
@@ -216,7 +218,7 @@ def test_the_lake_is_proved_equal_while_money_moves_and_what_was_altered_is_loca
         assert before < found["moves"]["rows_source"] < after
         assert len({it["place"] for it in found.values()}) == 1
         altered = [
-            ("differs", "917", ["cents", "twice"]),
+            ("differs", "917", ["cents"]),
             ("missing in the lake", "1801", []),
             ("only in the lake", "970", []),
         ]
