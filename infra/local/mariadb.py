@@ -115,6 +115,8 @@ class BinlogServer(Server):
             f"--datadir={self.data}",
             f"--socket={self.data.parent / 'socket'}",
             f"--pid-file={self.data / 'pid'}",
+            # A server that starts removes the temporary tables that it finds, those of another one that shares the folder too.
+            f"--tmpdir={self.data.parent}",
         ]
         self._process.launch(
             [

@@ -25,7 +25,13 @@ DASHBOARD = json.loads((MONITORING / "dashboard.json").read_text())
 TEXTS = pa.map_(pa.string(), pa.string())
 TIME = pa.timestamp("us", tz="UTC")
 QUALITY = pa.struct(
-    [("expectation", pa.string()), ("total", pa.int64()), ("total_failing", pa.int64()), ("problem", pa.string())]
+    [
+        ("expectation", pa.string()),
+        ("expression", pa.string()),
+        ("total", pa.int64()),
+        ("total_failing", pa.int64()),
+        ("problem", pa.string()),
+    ]
 )
 STATE = pa.schema(
     [("stream", pa.string()), ("table", pa.string()), ("load", pa.int64()), ("positions", TEXTS), ("reason", pa.string()),
@@ -66,7 +72,13 @@ def publish(root, load, upto, reason, verdict, committed):
     now = datetime.now(UTC)
     common = {"stream": "bank", "load": load, "finished_at": now}
     results = [common | {"table": None, "positions": [("a/b", upto)]}]
-    quality = {"expectation": "positive", "total": 3, "total_failing": 1 if reason else 0, "problem": None}
+    quality = {
+        "expectation": "positive",
+        "expression": "n > 0",
+        "total": 3,
+        "total_failing": 1 if reason else 0,
+        "problem": None,
+    }
     results += [common | {"table": "public.t", "version": load, "reason": reason, "quality": [quality]}]
     write_deltalake(str(root / "state"), pa.Table.from_pylist(results, schema=STATE), mode="append")
     source = {"source": "a/b", "upto": upto, "commit_time": committed}
