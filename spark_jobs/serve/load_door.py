@@ -64,7 +64,7 @@ class _Load:
     def __init__(self, request: Request) -> None:
         self.request, self.tag = request, f"headrace-load-{uuid.uuid4().hex}"
         self.progress: dict[str, Progress] = {}
-        #: What one that goes on did, until its sender is told.
+        #: What one that goes on did and its sender does not know yet.
         self.reports = deque[Answer]()
         self.cancelled = StopRequest()
 
@@ -269,7 +269,7 @@ class LoadDoor:
 
 
 def _tell(connection: socket.socket, load: _Load, shown: dict[str, Progress]) -> float | None:
-    """Send what a load did since it was last told, and note it; return when, None where that is nothing."""
+    """Send what a load did since the last time, and note it; return when, None where that is nothing."""
     news: list[Progress | Answer] = [each for step, each in list(load.progress.items()) if shown.get(step) != each]
     shown |= load.progress
     while load.reports:

@@ -157,7 +157,7 @@ class Chaos:
         self._stopped_while(lambda data, kept: subprocess.run(["cp", "-a", data, kept], check=True))
 
     def restore(self) -> None:
-        """Put the copy in the place of the data: the edge stops for an operator, who begins anew with a copy of all tables."""
+        """Put the copy in the place of the data: the edge stops for an operator, who begins again with a copy of all tables."""
 
         def put_back(data: Path, kept: Path) -> None:
             shutil.rmtree(data)

@@ -10,6 +10,12 @@ from tests.servers.fix_mariadb import QUICK, MariadbDatabase, MariadbEdge, with_
 from tests.servers.fix_stack import served
 
 
+def initialised(edge: MariadbEdge) -> MariadbEdge:
+    """Return an edge once it has a checkpoint."""
+    edge.init()
+    return edge
+
+
 @pytest.fixture(scope="session")
 def mysql97_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mysql97]:
     """Yield a running server, shared by the session: do not stop it. Its log leaves out a database `unlogged`."""
@@ -28,9 +34,7 @@ def mysql97_edge(
     maria_edges: Callable[..., MariadbEdge], mysql97: MariadbDatabase, interconnect: Interconnect
 ) -> MariadbEdge:
     """Return an initialised edge of that database, towards a far side that accepts."""
-    edge = maria_edges(mysql97, interconnect.url)
-    edge.init()
-    return edge
+    return initialised(maria_edges(mysql97, interconnect.url))
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +61,4 @@ def debian_edge(
     maria_edges: Callable[..., MariadbEdge], debian: MariadbDatabase, interconnect: Interconnect
 ) -> MariadbEdge:
     """Return an initialised edge of that database, towards a far side that accepts."""
-    edge = maria_edges(debian, interconnect.url)
-    edge.init()
-    return edge
+    return initialised(maria_edges(debian, interconnect.url))

@@ -131,8 +131,8 @@ def test_changed_rows_of_a_table_with_generated_columns_concern_that_table_alone
     """This server logs them with inserts, and leaves them out of updates and deletes, whatever binlog_row_image is."""
     maria.execute(f"create table g (id int primary key, n int, twice int as (n * 2) {generated})")
     maria.execute("create table s (id int primary key) with system versioning")
-    (told,) = [each for each in examine(maria_edge.config) if each.check == "generated columns"]
-    assert (told.level, told.text.rpartition(": ")[2]) == ("wrong", f"{maria.name}.g")
+    (finding,) = [each for each in examine(maria_edge.config) if each.check == "generated columns"]
+    assert (finding.level, finding.text.rpartition(": ")[2]) == ("wrong", f"{maria.name}.g")
     with maria_edge.running() as agent:
         maria.execute("insert into g (id, n) values (1, 2), (2, 3)")
         maria.execute("update g set n = 4 where id = 1")
