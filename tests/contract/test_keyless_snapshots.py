@@ -76,6 +76,7 @@ def test_writers_beside_a_copy_leave_each_row_as_often_as_it_is_there(source, in
     assert kinds.index(COPY_BEGINS) < kinds.index("t") < kinds.index("r") < kinds.index(COPY_ENDS)
 
 
+@pytest.mark.parametrize("source", ["postgresql", pytest.param("mariadb", marks=pytest.mark.long)], indirect=True)
 def test_a_copy_that_was_killed_or_whose_table_was_emptied_or_altered_begins_again(source, interconnect):
     make_table(source, 60_000)
     edge = source.edge

@@ -79,6 +79,7 @@ def test_schema_goes_ahead_of_the_first_change_and_of_the_first_one_after_an_alt
     assert [column.name for column in second.columns] == ["id", "note", "more"]
 
 
+@pytest.mark.parametrize("source", ["postgresql", pytest.param("mariadb", marks=pytest.mark.long)], indirect=True)
 def test_wide_table_that_is_altered_again_and_again_outlives_restarts(source, interconnect):
     """A history of schemas grew too long to start from again (B11): the checkpoint holds none."""
     edge, database = source

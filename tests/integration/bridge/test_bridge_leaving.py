@@ -98,7 +98,9 @@ def test_a_delivery_that_is_assigned_a_partition_while_it_ends_takes_nothing_on(
     assert held == {"first": set(), "second": set()}
 
 
-@pytest.mark.parametrize("state", ["frozen", "frozen and idle", "gone"])
+@pytest.mark.parametrize(
+    "state", ["frozen", *(pytest.param(state, marks=pytest.mark.long) for state in ("frozen and idle", "gone"))]
+)
 def test_a_bridge_whose_kafka_does_not_answer_ends_within_seconds(private_kafka, outside, state):
     """A supervisor kills what has not ended in time: 30 s with Kubernetes."""
     # Given a bridge that serves a source and has delivered what there is.

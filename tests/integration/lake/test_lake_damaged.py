@@ -192,9 +192,8 @@ def as_release_0_1(table: str, after: int) -> list[str]:
     return done
 
 
-@pytest.mark.parametrize(
-    "merged", [False, pytest.param(True, marks=pytest.mark.long)], ids=["before its MERGE", "before it publishes"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("merged", [False, True], ids=["before its MERGE", "before it publishes"])
 def test_load_of_release_0_1_that_died_after_it_changed_columns_is_finished(bank, merged):
     # given a load that adds a column to a table and its history and widens one, and dies
     lake = bank

@@ -188,6 +188,7 @@ def test_s18_a_rebuild_that_an_erasure_came_before_leaves_no_former_rows(lake, m
     assert lake.rows("id", "name") == [(J, 1, "kept"), (L, 7, "another person")]
 
 
+@pytest.mark.long
 def test_s18_keys_that_are_none_and_rows_that_had_other_keys_are_refused_before_anything_is_erased(lake):
     feed = lake.feeds[0]
     feed.commit(feed.update(id=8, name=NAME, balance="4", before={"id": 7}))

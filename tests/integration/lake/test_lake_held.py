@@ -165,6 +165,7 @@ def test_a_copy_that_a_replay_takes_to_its_end_is_under_way_no_more(spark, logge
     assert lake.rows("id", "name") == [*((J, number, "new") for number in (1, 2, 3)), (L, 1, "a"), (L, 2, "a")]
 
 
+@pytest.mark.long
 def test_a_table_that_a_load_brought_ahead_of_a_source_that_is_held_stops_alone(spark, logged_lake, monkeypatch):
     # given a load that died ahead of publishing
     lake, jakarta, london = shared(logged_lake)
@@ -259,9 +260,8 @@ def test_a_key_that_all_regions_change_one_after_the_other_is_taken_once_all_hav
     assert lake.rows("id", "name") == [(J, 1, "a"), (J, 1, "b"), (L, 1, "a"), (L, 2, "a"), (L, 2, "b")]
 
 
-@pytest.mark.parametrize(
-    "history", ["", pytest.param("history = true\n", marks=pytest.mark.long)], ids=["rows", "with history"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("history", ["", "history = true\n"], ids=["rows", "with history"])
 def test_a_value_that_is_not_of_its_type_holds_its_source_back_alone(spark, logged_lake, history):
     # given
     lake, jakarta, london = shared(logged_lake, history)

@@ -36,12 +36,8 @@ def once(monkeypatch, module, name, action):
     monkeypatch.setattr(module, name, interrupted)
 
 
-#: Of these, the first, the last, and where rows that another load has merged would be merged again.
-SOME = [step for step in STEPS if step[1] in {"create", "merge"}] + STEPS[-1:]
-
-
-@pytest.mark.parametrize("steps", [SOME, pytest.param(STEPS, marks=pytest.mark.long)], ids=["some", "all"])
-def test_l4_load_that_was_overtaken_publishes_nothing_and_doubles_nothing(spark, logged_lake, monkeypatch, steps):
+@pytest.mark.long
+def test_l4_load_that_was_overtaken_publishes_nothing_and_doubles_nothing(spark, logged_lake, monkeypatch):
     # given a table with a key, and one without
     lake = logged_lake()
     source, _ = lake.feeds
@@ -72,7 +68,7 @@ def test_l4_load_that_was_overtaken_publishes_nothing_and_doubles_nothing(spark,
         return published.latest(spark, lake.file, "bank")
 
     source.commit(source.schema(), source.schema(LOG, (), "public.log"))
-    for module, name in steps:
+    for module, name in STEPS:
         # when another load, which has read more, does all that it does at this step
         change()
         once(monkeypatch, module, name, another_load)

@@ -35,6 +35,7 @@ def load(spark, lake):
     return silver.load(spark, lake, "bank")
 
 
+@pytest.mark.long
 def test_silver_is_done_again_from_the_beginning_or_from_a_point(spark, feed, lake_file):
     # given two loads
     source = feed()

@@ -47,6 +47,7 @@ def test_l32_sessions_are_used_again(logged_lake):
         assert lake.rows("entry", "note", table=table) == [("jakarta/bank", "0", "2")]
 
 
+@pytest.mark.long
 def test_all_jobs_of_a_load_are_in_its_pool_and_known_by_its_tag(logged_lake):
     # given tables that are written in threads of their own, one with a history, and one whose rows are counted
     lake = logged_lake(

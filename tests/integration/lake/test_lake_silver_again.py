@@ -140,6 +140,7 @@ def test_two_loads_at_once_double_nothing(spark, bank):
     assert bank.rows("id", "name") == [(J, 1, "b"), (J, 2, "a")]
 
 
+@pytest.mark.long
 def test_a_table_whose_replay_ended_between_two_commits_is_built_from_the_beginning(spark, logged_lake, monkeypatch):
     # given a table whose key changed, which takes two commits
     lake = logged_lake()

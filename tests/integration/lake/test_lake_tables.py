@@ -126,9 +126,8 @@ def test_tables_are_shown_up_to_where_all_topics_are_loaded(spark, feed, lake_fi
     sql_engine.close()
 
 
-@pytest.mark.parametrize(
-    "is_first", [False, pytest.param(True, marks=pytest.mark.long)], ids=["behind others", "first of all"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("is_first", [False, True], ids=["behind others", "first of all"])
 def test_a_source_waits_for_a_topic_that_is_not_seen_and_others_go_on(
     spark, feed, lake_file, tables, kafka, loaded, monkeypatch, is_first
 ):

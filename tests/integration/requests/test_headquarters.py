@@ -157,6 +157,7 @@ def test_with_the_bridge_stopped_lag_grows_at_the_edge_and_status_shows_what_is_
     assert "not running" in said
 
 
+@pytest.mark.long
 def test_with_kafka_away_lag_grows_at_both_ends(pipelines, private_kafka):
     kafka = private_kafka()
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
