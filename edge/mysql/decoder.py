@@ -35,6 +35,8 @@ from headrace.position import Position
 _log = logging.getLogger(__name__)
 
 
+#: Words with which statements begin that may define a table, or put another one in its place.
+_DEFINING = ("ALTER", "CREATE", "DROP", "RENAME")
 #: Images of a rows event from a place to another, their table, and the type of event that they are of.
 Located = tuple[Table, int, bytes, int, int]
 
@@ -199,9 +201,12 @@ class Decoder:
         at = events.HEADER_SIZE + 8
         if kind in events.SECOND:
             at += int.from_bytes(event[at : at + 2], "little")
-        at = table.images_at(event, at, is_update=kind in events.UPDATES)
+        at, lacks_generated = table.images_at(event, at, is_update=kind in events.UPDATES)
         if kind in events.COMPRESSED:
             event = events.unpacked(event[at:end])
+            at, end = 0, len(event)
+        if lacks_generated and table.generated is not None:
+            event = table.generated.whole(event, at, end)
             at, end = 0, len(event)
         if table.versions is None:
             return ((table, kind, event, at, end),)
@@ -311,6 +316,8 @@ class Decoder:
         _, statement = self._tables.statement(query)
         if statement.kind is Kind.REFUSED and self._tables.is_changed_by(statement):
             self._mark_changed(event, statement)
+        if statement.opening.startswith(_DEFINING):
+            self._tables.forget_generated()
         group = self._group
         if group is None:
             if statement.kind in {Kind.HARMLESS, Kind.COMMIT}:

@@ -14,7 +14,7 @@ from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, MysqlGtids, place, split_name
 from edge.mysql.checks import check_gtids, check_identity, check_log, check_settings, log, retention_seconds
 from edge.mysql.connection import Database, SnapshotConnection
-from edge.mysql.coverage import Chosen, check_logged, described_columns
+from edge.mysql.coverage import Chosen, check_logged, described_columns, generated_columns, leaves_generated_out
 from edge.mysql.replication import ReplicationStream, check_server_id, note_dump_thread, noted_dump_thread
 from edge.mysql.setup import MysqlRetirement
 from edge.mysql.snapshot_decoder import SnapshotDecoder
@@ -164,6 +164,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             warn=history.warn if history is not None else lambda _name, _words: None,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
             signs_of=self._signs_of,
+            generated_of=partial(generated_columns, self._database) if leaves_generated_out(self._database) else None,
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
         self._checkpoint = checkpoint
