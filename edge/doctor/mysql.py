@@ -20,7 +20,7 @@ from edge.mysql.coverage import (
     tables_with_generated,
     unmatched,
 )
-from edge.mysql.replication import dump_threads, noted_dump_thread, replicas
+from edge.mysql.replication import check_file, dump_threads, noted_dump_thread, replicas
 from edge.mysql.snapshot_columns import quoted
 from edge.mysql.sql_tokens import tokens
 from edge.records.column_policy import Policy
@@ -139,6 +139,7 @@ def checkpoint(context: CheckContext) -> Iterator[Finding]:
     checks.check_identity(context.database, existing)
     log = checks.check_log(context.database, existing)
     checks.check_gtids(context.database, existing)
+    check_file(context.names, existing.source, existing)
     yield Finding(
         "checkpoint", "ok", f"after {existing.place}; {log.retained(existing.confirmed):,} bytes of binlog are after it"
     )

@@ -64,6 +64,8 @@ class Decoder:
         self.passed = after
         #: Transactions that were fed whole, oldest first, until somebody takes them.
         self.marks: deque[Mark] = deque()
+        #: When the files that were fed were begun, by their numbers, in seconds since 1970.
+        self.created: dict[int, int] = {}
         self._epoch, self._base, self._tables, self._mariadb = epoch, base, tables, mariadb
         self._largest = largest
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
@@ -131,6 +133,7 @@ class Decoder:
 
     def _note_version(self, event: bytes, _end: int) -> None:
         self._tables.note_version(events.server_version(event))
+        self.created[self._number] = int.from_bytes(event[:4], "little")
 
     def _unknown(self, event: bytes, _end: int) -> None:
         if event[4] in errors.EVENTS:
