@@ -120,6 +120,8 @@ def check_log_end(end: int, checkpoint: PostgresCheckpoint, sent: int = 0) -> No
         )
 
 
+#: For how long the server may compare, in seconds.
+_COMPARING_SECONDS = 600
 #: Commit: Byte1('C') Int8(flags) Int64(commit LSN) Int64(end LSN) Int64(commit time). What commits behind the last one of the
 #: checkpoint, and whether that one is there.
 _COMMITS = """
@@ -147,6 +149,8 @@ def check_commits(config: Postgresql, source: str, slot: Slot, checkpoint: Postg
     try:
         with Database(config, source) as database:
             database.wait_for_all()
+            # Longer than any crash leaves to be read; a standby that is down may hold it up for ever.
+            database.rows(f"set statement_timeout = '{_COMPARING_SECONDS}s'")
             ((others, same),) = database.rows(
                 _COMMITS, end, end, last.time, slot.name, checkpoint.confirmed_lsn, options, place
             )

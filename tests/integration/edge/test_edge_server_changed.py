@@ -199,12 +199,15 @@ def grow_beyond(database, edge, statement):
     eventually(beyond, saying="the log has grown")
 
 
-@pytest.mark.parametrize("case", ["rows", "nothing", "the same rows", "rows after idle hours"])
+@pytest.mark.parametrize(
+    ("case", "release"),
+    [("rows", {}), ("nothing", {}), ("the same rows", {"release": 14}), ("rows after idle hours", {})],
+)
 def test_a_server_that_was_set_back_is_noticed_although_its_log_has_grown_again(
-    private_postgres, edges, interconnect, case
+    private_postgres, edges, interconnect, case, release
 ):
     """A slot skips commits up to the checkpoint's place: they were missing without a word."""
-    server = private_postgres()
+    server = private_postgres(**release)
     database = Database(server)
     database.execute("create table t (id serial primary key, note text)")
     edge = edges(database, interconnect.url)
@@ -237,13 +240,13 @@ def test_a_server_that_was_set_back_is_noticed_although_its_log_has_grown_again(
     assert "--snapshot --replace" in error.hint
 
 
-@pytest.mark.parametrize("edge_is_killed", [False, True])
+@pytest.mark.parametrize(("edge_is_killed", "release"), [(False, {"release": 14}), (True, {})])
 def test_a_server_that_is_killed_again_and_again_is_none_that_was_set_back(
-    private_postgres, edges, interconnect, caplog, edge_is_killed
+    private_postgres, edges, interconnect, caplog, edge_is_killed, release
 ):
     """After a crash the slot is behind the checkpoint too."""
     caplog.set_level("INFO")
-    server = private_postgres()
+    server = private_postgres(**release)
     database = Database(server)
     database.execute("create table t (id int primary key, note text)")
     database.execute("create table other (id int)")
