@@ -11,8 +11,16 @@ from edge.doctor.machine import policy_findings, tls
 from edge.mysql import checks, column_text
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.connection import Database
-from edge.mysql.coverage import SYSTEM, Chosen, described_columns, gaps, unmatched
-from edge.mysql.replication import dump_threads, noted_dump_thread, replicas
+from edge.mysql.coverage import (
+    SYSTEM,
+    Chosen,
+    described_columns,
+    gaps,
+    leaves_generated_out,
+    tables_with_generated,
+    unmatched,
+)
+from edge.mysql.replication import check_file, dump_threads, noted_dump_thread, replicas
 from edge.mysql.snapshot_columns import quoted
 from edge.mysql.sql_tokens import tokens
 from edge.records.column_policy import Policy
@@ -21,8 +29,6 @@ from headrace.findings import Check, Finding
 
 #: A log that is kept for less than this, in seconds, is gone after a long weekend.
 _LONG_ENOUGH = 4 * 86_400
-#: The oldest release of MariaDB that was seen to log updates and deletes without generated columns.
-_WITHOUT_GENERATED = (11, 8)
 _TRANSACTIONAL = {"innodb", "rocksdb", "tokudb", "ndbcluster"}
 
 
@@ -133,6 +139,7 @@ def checkpoint(context: CheckContext) -> Iterator[Finding]:
     checks.check_identity(context.database, existing)
     log = checks.check_log(context.database, existing)
     checks.check_gtids(context.database, existing)
+    check_file(context.names, existing.source, existing)
     yield Finding(
         "checkpoint", "ok", f"after {existing.place}; {log.retained(existing.confirmed):,} bytes of binlog are after it"
     )
@@ -162,14 +169,15 @@ def tables(context: CheckContext) -> Iterator[Finding]:
             f"{len(by_statement)} tables have versions by transaction and are logged as statements: {_names(by_statement)}",
             "Let ROW START and ROW END be timestamp(6).",
         )
-    if context.database.is_mariadb and context.database.release >= _WITHOUT_GENERATED:
-        generated = [name for name in _pairs(context.database.rows(_GENERATED)) if name in names]
+    if leaves_generated_out(context.database):
+        generated = [name for name in tables_with_generated(context.database) if name in names]
         if generated:
             yield Finding(
                 "generated columns",
-                "wrong",
-                f"{len(generated)} tables have some, which this server's log lacks with updates and deletes: {_names(generated)}",
-                "Leave them out of the source's tables, or drop the columns: an update or delete makes a table need a copy.",
+                "warning",
+                f"{len(generated)} tables have some, which no record has: this server's log lacks them with updates and deletes: "
+                f"{_names(generated)}",
+                "Compute them where the records are read, or let the application write ordinary columns.",
             )
     readable = column_text.list_names()
     unread = {
@@ -237,10 +245,6 @@ def _names(tables: list[tuple[str, str]]) -> str:
     return ", ".join(f"{database}.{table}" for database, table in tables[:5]) + (", ..." if len(tables) > 5 else "")
 
 
-_GENERATED = """
-    select distinct table_schema, table_name from information_schema.columns
-    where is_generated = 'ALWAYS' and coalesce(generation_expression, '') not in ('ROW START', 'ROW END')
-"""
 _TABLES = """
     select t.table_schema, t.table_name, t.engine, k.table_name is not null
     from information_schema.tables t left join (

@@ -14,6 +14,7 @@ end.
 import re
 import struct
 from collections import deque
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, Self
 from uuid import UUID
 
@@ -232,6 +233,9 @@ class MysqlCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fiel
     #: The server's number, and its own name for itself: MariaDB's `server_uid`, MySQL's `server_uuid`.
     server_id: int
     server: str
+    #: When the server began that file, in seconds since 1970 by its clock: after a reset a file of that name is another one.
+    #: Left out where that is not known.
+    file_created: int | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def confirmed(self) -> int:
@@ -260,15 +264,20 @@ class MysqlCheckpoint(Checkpoint, frozen=True, kw_only=True, forbid_unknown_fiel
         if not 0 <= self.offset <= _LARGEST:
             raise CorruptInput(f"{self.offset} is no place in a binlog file")
 
-    def advanced(self, position: Position, confirmed: int, gtids: Gtids) -> Self:
-        """Return the checkpoint moved to a position and a place, neither of them backward, with the set of that place."""
+    def advanced(self, position: Position, confirmed: int, gtids: Gtids, created: Mapping[int, int]) -> Self:
+        """Return the checkpoint moved to a position and a place, neither of them backward, with the set of that place.
+
+        `created`: when files were begun, by their numbers, as far as that was read.
+        """
         reached = max(confirmed, self.confirmed)
+        file = file_name(self.base, reached >> 32)
         return msgspec.structs.replace(
             self,
             acknowledged=str(max(position, self.position)),
             gtids=str(gtids),
-            file=file_name(self.base, reached >> 32),
+            file=file,
             offset=reached & 0xFFFFFFFF,
+            file_created=created.get(reached >> 32, self.file_created if file == self.file else msgspec.UNSET),
         )
 
 
@@ -285,12 +294,15 @@ class GtidProgress:
     def __init__(self) -> None:
         #: Transactions that were read whole, oldest first: the decoder appends to it.
         self.marks: deque[Mark] = deque()
+        #: When files that were read were begun, by their numbers: the decoder notes it.
+        self.created: dict[int, int] = {}
         # The greatest place that was requested, and the set that belongs to it; None before the first request.
         self._reached: tuple[int, Gtids] | None = None
 
     def restart(self) -> None:
         """Forget what was read: the log is read again from the checkpoint."""
         self.marks.clear()
+        self.created.clear()
         self._reached = None
 
     def advanced(self, checkpoint: MysqlCheckpoint, position: Position, place: int) -> MysqlCheckpoint:
@@ -302,4 +314,4 @@ class GtidProgress:
         # The set is that of the greatest place, so the place may not be a smaller one.
         reached = max(reached, place)
         self._reached = reached, gtids
-        return checkpoint.advanced(position, reached, gtids)
+        return checkpoint.advanced(position, reached, gtids, self.created)

@@ -25,6 +25,12 @@ _COLUMNS = """
 select table_schema, table_name, column_name, column_key = 'PRI'
 from information_schema.columns order by 1, 2, ordinal_position
 """
+#: The oldest release of MariaDB that was seen to log updates and deletes without generated columns.
+_WITHOUT_GENERATED = (11, 8)
+_GENERATED = """
+select table_schema, table_name, column_name from information_schema.columns
+where is_generated = 'ALWAYS' and coalesce(generation_expression, '') not in ('ROW START', 'ROW END')
+"""
 _STORED = "select table_schema, table_name from information_schema.tables where table_type in ('BASE TABLE', 'SYSTEM VERSIONED')"
 
 
@@ -60,6 +66,23 @@ def described_columns(database: Database, names: Mysql) -> Iterator[PolicyTable]
     for (schema, table), named in columns.items():
         if (schema, table) in stored and chosen(schema, table):
             yield PolicyTable(schema, table, [name for name, _ in named], [name for name, keyed in named if keyed])
+
+
+def leaves_generated_out(database: Database) -> bool:
+    """Return whether a server logs updates and deletes without generated columns."""
+    return database.is_mariadb and database.release >= _WITHOUT_GENERATED
+
+
+def generated_columns(database: Database, of: str, table: str) -> list[str]:
+    """Return the generated columns of a table of such a server."""
+    return [
+        str(name) for _, _, name in database.rows(f"{_GENERATED} and table_schema = %s and table_name = %s", of, table)
+    ]
+
+
+def tables_with_generated(database: Database) -> list[tuple[str, str]]:
+    """Return the tables of such a server that have some."""
+    return sorted({(str(of), str(table)) for of, table, _ in database.rows(_GENERATED)})
 
 
 class Gap(NamedTuple):

@@ -35,6 +35,8 @@ from headrace.position import Position
 _log = logging.getLogger(__name__)
 
 
+#: Words with which statements begin that may define a table, or put another one in its place.
+_DEFINING = ("ALTER", "CREATE", "DROP", "RENAME")
 #: Images of a rows event from a place to another, their table, and the type of event that they are of.
 Located = tuple[Table, int, bytes, int, int]
 
@@ -62,6 +64,8 @@ class Decoder:
         self.passed = after
         #: Transactions that were fed whole, oldest first, until somebody takes them.
         self.marks: deque[Mark] = deque()
+        #: When the files that were fed were begun, by their numbers, in seconds since 1970.
+        self.created: dict[int, int] = {}
         self._epoch, self._base, self._tables, self._mariadb = epoch, base, tables, mariadb
         self._largest = largest
         self._writer: TransactionWriter[Transaction] = TransactionWriter(
@@ -129,6 +133,7 @@ class Decoder:
 
     def _note_version(self, event: bytes, _end: int) -> None:
         self._tables.note_version(events.server_version(event))
+        self.created[self._number] = int.from_bytes(event[:4], "little")
 
     def _unknown(self, event: bytes, _end: int) -> None:
         if event[4] in errors.EVENTS:
@@ -199,9 +204,12 @@ class Decoder:
         at = events.HEADER_SIZE + 8
         if kind in events.SECOND:
             at += int.from_bytes(event[at : at + 2], "little")
-        at = table.images_at(event, at, is_update=kind in events.UPDATES)
+        at, lacks_generated = table.images_at(event, at, is_update=kind in events.UPDATES)
         if kind in events.COMPRESSED:
             event = events.unpacked(event[at:end])
+            at, end = 0, len(event)
+        if lacks_generated and table.generated is not None:
+            event = table.generated.whole(event, at, end)
             at, end = 0, len(event)
         if table.versions is None:
             return ((table, kind, event, at, end),)
@@ -311,6 +319,8 @@ class Decoder:
         _, statement = self._tables.statement(query)
         if statement.kind is Kind.REFUSED and self._tables.is_changed_by(statement):
             self._mark_changed(event, statement)
+        if statement.opening.startswith(_DEFINING):
+            self._tables.forget_generated()
         group = self._group
         if group is None:
             if statement.kind in {Kind.HARMLESS, Kind.COMMIT}:

@@ -14,8 +14,8 @@ from edge.mysql.binlog_reader import BinlogReader
 from edge.mysql.checkpoint import GtidProgress, MysqlCheckpoint, MysqlGtids, place, split_name
 from edge.mysql.checks import check_gtids, check_identity, check_log, check_settings, log, retention_seconds
 from edge.mysql.connection import Database, SnapshotConnection
-from edge.mysql.coverage import Chosen, check_logged, described_columns
-from edge.mysql.replication import ReplicationStream, check_server_id, note_dump_thread, noted_dump_thread
+from edge.mysql.coverage import Chosen, check_logged, described_columns, generated_columns, leaves_generated_out
+from edge.mysql.replication import ReplicationStream, check_file, check_server_id, note_dump_thread, noted_dump_thread
 from edge.mysql.setup import MysqlRetirement
 from edge.mysql.snapshot_decoder import SnapshotDecoder
 from edge.mysql.snapshot_reader import SnapshotReader
@@ -56,6 +56,7 @@ class MysqlEngine:
             check_identity(database, checkpoint)
             check_log(database, checkpoint)
             check_gtids(database, checkpoint)
+            check_file(self._names, source, checkpoint)
             folder = self.state.folder
             check_server_id(database, self._names.server_id, former_pid or noted_dump_thread(folder, database))
             stream = ReplicationStream(self._names, source)
@@ -164,6 +165,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
             warn=history.warn if history is not None else lambda _name, _words: None,
             lower_case=self._database.variable("lower_case_table_names") in {"1", "2"},
             signs_of=self._signs_of,
+            generated_of=partial(generated_columns, self._database) if leaves_generated_out(self._database) else None,
         )
         sent = (checkpoint.position, *([checkpoint.promised] if checkpoint.promised else []))
         self._checkpoint = checkpoint
@@ -184,7 +186,7 @@ class MysqlSession(DecodedLog[SnapshotDecoder]):
         )
         # What a session before read is read again.
         self._gtids.restart()
-        self._decoder.marks = self._gtids.marks
+        self._decoder.marks, self._decoder.created = self._gtids.marks, self._gtids.created
         gtids = checkpoint.gtid_set
         if isinstance(gtids, MysqlGtids):
             self._stream.start_mysql(str(gtids), gtids.encoded())

@@ -204,7 +204,7 @@ def not_prepared(xid: str, first: str, where: str) -> NeedsOperator:
 
 
 #: Why a log lacks columns.
-NOT_WHOLE = "binlog_row_image was not FULL, or they are generated, which MariaDB 11.8 leaves out"
+NOT_WHOLE = "binlog_row_image was not FULL, or the table's generated columns are others now"
 
 
 def missing_columns(where: str) -> NeedsOperator:

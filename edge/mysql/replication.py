@@ -11,9 +11,11 @@ folder next, after a crash or on another host, ends that thread. Of anybody else
 
 import contextlib
 import logging
+import select
 import socket
 import ssl
 import struct
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,9 +24,10 @@ from typing import Any
 import msgspec
 
 from edge.mysql import events
-from edge.mysql.checks import SHOW_REPLICAS
+from edge.mysql.checkpoint import MysqlCheckpoint
+from edge.mysql.checks import FIRST, SHOW_REPLICAS
 from edge.mysql.connection import Database
-from edge.mysql.errors import ServerIdTaken, streaming
+from edge.mysql.errors import CAPTURE_AGAIN, ServerIdTaken, streaming
 from headrace import files
 from headrace.configuration.edge import Mysql
 from headrace.errors import CorruptInput, NeedsOperator, NoSpace, NotConnected
@@ -117,8 +120,50 @@ _PACKET = struct.Struct("<I").unpack_from
 #: The CRC-32 of anything with its own CRC-32 behind it.
 _WHOLE = 0x2144DF1C
 _OK, _END, _ERROR = 0x00, 0xFE, 0xFF
+#: For how long the beginning of a file is waited for, in seconds.
+_SECONDS = 30.0
 #: Of a dump: the server ends it where the log ends.
 _NON_BLOCK = 1
+
+
+def read_file_created(config: Mysql, source: str, file: str) -> int:
+    """Return when the server began a file of its binlog, in seconds since 1970 by its clock: the time of its first event."""
+    times: list[int] = []
+
+    def note(event: bytes, _end: int, _now_ms: int) -> None:
+        if event[4] == events.FORMAT:
+            times.append(int.from_bytes(event[:4], "little"))
+
+    stream = ReplicationStream(config, source)
+    try:
+        stream.start_at(file, FIRST)
+        until = time.monotonic() + _SECONDS
+        arrives = select.poll()
+        arrives.register(stream.fileno(), select.POLLIN)
+        with contextlib.suppress(LogEnded):
+            while not times and time.monotonic() < until:
+                if not stream.read(note, 0):
+                    arrives.poll(1000)
+    finally:
+        stream.close()
+    if not times:
+        raise NotConnected(f"server {config} did not send the beginning of {file}")
+    return times[0]
+
+
+def check_file(config: Mysql, source: str, checkpoint: MysqlCheckpoint) -> None:
+    """Raise NeedsOperator where the file that the checkpoint's place is in was begun at another time than it was.
+
+    A log that was reset has files of the same names, and GTIDs are numbered from 1 again: with transactions as before, its places
+    are the same too.
+    """
+    former = checkpoint.file_created
+    if former is not msgspec.UNSET and (created := read_file_created(config, source, checkpoint.file)) != former:
+        raise NeedsOperator(
+            f"{checkpoint.file} was begun at {created}, and the file of that name that was read at {former} (seconds since "
+            "1970): the binlog was reset, or the server was restored from a backup",
+            hint=CAPTURE_AGAIN,
+        )
 
 
 class LogEnded(NotConnected):

@@ -1,18 +1,13 @@
-"""A table's changes, from rows events to keys and values; of a table with system versioning those of its current rows.
+"""A table's changes, from rows events to keys and values.
 
 Rows event: Int48 table id, Int16 flags, in version 2 Int16 length of what else is there, packed number of columns, a bit for
 each column that the images have (for updates a second time), then the images: a bit for each null, then the values. An update
 has two images for each row. Whatever is not rows of this table raises ValueError, struct.error or IndexError.
-
-MariaDB keeps former rows in the table itself: it logs an update as the row's new form and an insert of its former one, and a
-delete as an update that ends the row. Guarantees that records are what a plain `SELECT` would see change: former rows are left
-out, and an update that ends a row is a delete. The two columns of the period are in no record.
 """
 
 import hashlib
 from collections.abc import Iterator
-from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import json
 
@@ -20,87 +15,11 @@ from edge.mysql import envelope, events, rows_compiled
 from edge.mysql.careful_rows import CarefulRows, LargeRows, RowChange
 from edge.mysql.column_codec import ColumnCodec, blank
 from edge.mysql.envelope import Transaction
+from edge.mysql.generated_columns import GeneratedColumns, SystemVersioning
 from edge.mysql.rows_compiled import Images
 from edge.mysql.table_map import TableMap, packed
-from edge.mysql.values import TIMESTAMP2
 from edge.records.alterations import KnownColumn, TableDescription
 from headrace.schema import Column, TableSchema
-
-#: How the catalog describes a period's columns, and their names where it does not list them.
-START, END = "row start", "row end"
-_UNLISTED = ("row_start", "row_end")
-#: Of a row that is current: the last moment of 32 bits, signed before MariaDB 11.5 and unsigned from then on.
-_CURRENT: Final = (b'{"":"2038-01-19T03:14:07.999999Z"}', b'{"":"2106-02-07T06:28:15.999999Z"}')
-
-
-class Run(NamedTuple):
-    """Images that are sent as those of an event of one type."""
-
-    kind: int
-    images: bytes
-    start: int
-    end: int
-
-
-class SystemVersioning:
-    """The period of a table."""
-
-    def __init__(self, codes: list[ColumnCodec], start: int, end: int) -> None:
-        #: Where its columns are.
-        self.columns = (start, end)
-        # Nothing else of a row has to be understood for that.
-        blanks = [code if number == end else blank(code) for number, code in enumerate(codes)]
-        self._ends = Images([b'""'] * len(codes), blanks, [end])
-        self._bytes = (len(codes) + 7) // 8
-
-    def runs(self, kind: int, m: bytes, p: int, e: int) -> Iterator[Run]:
-        """Yield what is sent of the images from `p` to `e`."""
-        count = 2 if kind in events.UPDATES else 1
-        for kind_sent, images in groupby(self._sent(kind, m, p, e, count), key=lambda sent: sent[0]):
-            if kind_sent:
-                joined = b"".join(image for _, image in images)
-                yield Run(kind_sent, joined, 0, len(joined))
-
-    def _sent(self, kind: int, m: bytes, p: int, e: int, count: int) -> Iterator[tuple[int, bytes]]:
-        """Yield for each row the type of event as which it is sent, 0 for none, and its images."""
-        while p < e:
-            ends = [self._image(m, p)]
-            if count > 1:
-                ends.append(self._image(m, ends[0][0]))
-            (middle, was), (after, stays) = ends[0], ends[-1]
-            if not was:
-                yield 0, b""
-            elif not stays:
-                yield events.DELETE_1, m[p:middle]
-            else:
-                yield kind, m[p:after]
-            p = after
-
-    def _image(self, m: bytes, p: int) -> tuple[int, bool]:
-        """Return where an image ends, and whether its row is current."""
-        size = self._bytes
-        after, stamp, _ = self._ends[m[p : p + size]](m, p + size)
-        return after, stamp in _CURRENT
-
-
-def may_have_period(described: TableMap) -> bool:
-    """Say whether a table has columns that could be a period's."""
-    return sum(field.type == TIMESTAMP2 and field.meta == 6 and not field.nullable for field in described.fields) > 1
-
-
-def period(described: TableMap, kinds: dict[str, str]) -> tuple[int, int] | None:
-    """Return where a table's period is, None when it has none; `kinds` are the catalog's columns.
-
-    A period that the table's statement does not name is not listed there.
-    """
-    names = [field.name for field in described.fields]
-    listed = {kind: name for name, kind in kinds.items() if name in names}
-    if START in listed and END in listed:
-        return names.index(listed[START]), names.index(listed[END])
-    if tuple(names[-2:]) == _UNLISTED and not set(_UNLISTED) & kinds.keys():
-        return len(names) - 2, len(names) - 1
-    return None
-
 
 #: A record of one row: the row, the table's part, its number in the event, place, ordinal, the rest, how many changes so far.
 _INSERTED, _DELETED = b'{"before":null,"after":%b,%b%d%b%08x%b%d}}', b'{"before":%b,"after":null,%b%d%b%08x%b%d}}'
@@ -126,6 +45,7 @@ class Table:
         codes: list[ColumnCodec],
         shared: envelope.Table,
         versions: SystemVersioning | None = None,
+        generated: GeneratedColumns | None = None,
     ) -> None:
         names = [json.encode(field.name) for field in described.fields]
         index = {field.name: number for number, field in enumerate(described.fields)}
@@ -160,6 +80,8 @@ class Table:
         self.name = json.encode(f"{described.database}.{described.table}")
         #: Which of its rows are current; None where all are.
         self.versions = versions
+        #: The columns that the images of updates and deletes may lack; None where they have all.
+        self.generated = generated
         #: Whether its schema record went ahead.
         self.schema_sent = False
         #: What is compared with the table as it was before.
@@ -183,10 +105,11 @@ class Table:
         self._keys_alone = CarefulRows(self.schema, columns, keys_alone, key)
         self._width = len(names)
         self._bytes = (len(names) + 7) // 8
-        # Sizes of what is ahead of the images, of inserts and deletes and of updates; and what of it was looked at already.
+        # Sizes of what is ahead of the images, of inserts and deletes and of updates; and what of it was looked at already, with
+        # whether the images lack generated columns.
         width = 1 if len(names) < 251 else 3
         self._head_sizes = (width + self._bytes, width + 2 * self._bytes)
-        self._heads: set[bytes] = set()
+        self._heads: dict[bytes, bool] = {}
         self._of: Transaction | None = None
         self._middle = b""
 
@@ -251,31 +174,32 @@ class Table:
         if p != e:
             raise ValueError("rows do not end where their event does")
 
-    def images_at(self, event: bytes, at: int, *, is_update: bool) -> int:
-        """Return where the images begin, `at` being where the number of columns is.
+    def images_at(self, event: bytes, at: int, *, is_update: bool) -> tuple[int, bool]:
+        """Return where the images begin, `at` being where the number of columns is, and whether they lack generated columns.
 
-        Raises MissingColumns when they lack columns, ValueError when they are of another table.
+        Raises MissingColumns when they lack other columns, ValueError when they are of another table.
         """
-        # What was found in order before is in order.
         size = self._head_sizes[is_update]
         head = event[at : at + size]
-        if head in self._heads:
-            return at + size
-        end = self._check_text(event, at, is_update=is_update)
-        self._heads.add(head)
-        return end
+        lacks = self._heads.get(head)
+        if lacks is None:
+            # What was in order before is in order.
+            lacks = self._heads[head] = self._lacks_generated(event, at, is_update=is_update)
+        return at + size, lacks
 
-    def _check_text(self, event: bytes, at: int, *, is_update: bool) -> int:
+    def _lacks_generated(self, event: bytes, at: int, *, is_update: bool) -> bool:
         width, at = packed(event, at)
         if width != self._width:
             raise ValueError("rows have another number of columns than their table map")
-        size = self._bytes
-        for _ in range(1 + is_update):
-            present = event[at : at + size]
-            if int.from_bytes(present, "little") & ((1 << width) - 1) != (1 << width) - 1:
-                raise MissingColumns
-            at += size
-        return at
+        size, every = self._bytes, (1 << width) - 1
+        present = {
+            int.from_bytes(event[start : start + size], "little") & every for start in (at, at + size * is_update)
+        }
+        if present == {every}:
+            return False
+        if self.generated is None or present != {self.generated.others}:
+            raise MissingColumns
+        return True
 
     def _between(self, transaction: Transaction) -> bytes:
         if self._of is not transaction:

@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Literal, Self
 
+import msgspec
+
 from edge.engine import Adoption
 from edge.mysql.checkpoint import COUNTED, Gtids, MysqlCheckpoint, file_name, listed_gtid, split_name
 from edge.mysql.checks import (
@@ -31,6 +33,7 @@ from edge.mysql.connection import Database
 from edge.mysql.coverage import Chosen, check_logged, unmatched
 from edge.mysql.ddl import Kind, read_statement
 from edge.mysql.errors import CAPTURE_AGAIN
+from edge.mysql.replication import check_file, read_file_created
 from edge.progress.checkpoint import State
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql
@@ -59,10 +62,14 @@ def initialise(
         check_identity(database, checkpoint)
         check_log(database, checkpoint)
         check_gtids(database, checkpoint)
+        check_file(names, source, checkpoint)
         report(f"Already made: checkpoint {state.path}, after GTID {checkpoint.gtids or 'none'}")
         return checkpoint
     else:
         new_checkpoint = _at_end(source, engine, database, Position.start(new_epoch()))
+    new_checkpoint = msgspec.structs.replace(
+        new_checkpoint, file_created=read_file_created(names, source, new_checkpoint.file)
+    )
     state.write(new_checkpoint)
     report(f"Wrote checkpoint {state.path}: epoch {new_checkpoint.position.epoch}")
     report(f"Changes that commit after {new_checkpoint.place} are captured")

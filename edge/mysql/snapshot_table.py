@@ -16,6 +16,7 @@ from typing import Any
 
 from edge.mysql import column_text
 from edge.mysql.connection import Database
+from edge.mysql.coverage import generated_columns, leaves_generated_out
 from edge.mysql.snapshot_columns import CATALOGUED, Catalogued, KeyColumn, field, quoted, selected
 from edge.mysql.table_map import TableMap
 from edge.snapshot.chunk_reader import check_keys, unclear, where_clause
@@ -52,6 +53,8 @@ class SnapshotTable:
     index: str
     #: A sum over all that a chunk has to fit.
     shape: str
+    #: Columns that no record has, as the server leaves them out of updates and deletes.
+    left_out: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -163,7 +166,10 @@ def describe(database: Database, of: str, table: str) -> tuple[SnapshotTable, in
     )
     places = tuple(names.index(column) for column in key)
     keyed = tuple(KeyColumn.from_catalog(columns[place]) for place in places)
-    copied = SnapshotTable(described=described, columns=columns, key=keyed, places=places, index=index, shape=before)
+    left_out = frozenset(generated_columns(database, of, table) if leaves_generated_out(database) else ())
+    copied = SnapshotTable(
+        described=described, columns=columns, key=keyed, places=places, index=index, shape=before, left_out=left_out
+    )
     return copied, int(tables[0][1] or 0)
 
 

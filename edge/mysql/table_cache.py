@@ -6,7 +6,7 @@ bytes are an address or a UUID, and which columns are the period of a table with
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final, Literal, NamedTuple
 
@@ -17,7 +17,8 @@ from edge.mysql.coverage import SYSTEM, Chosen
 from edge.mysql.ddl import Name, Statement, read_statement
 from edge.mysql.debezium_types import with_debezium_form
 from edge.mysql.events import Query
-from edge.mysql.rows import SystemVersioning, Table, may_have_period, period
+from edge.mysql.generated_columns import GeneratedColumns, SystemVersioning, may_have_period, period
+from edge.mysql.rows import Table
 from edge.mysql.snapshot_columns import taken
 from edge.mysql.snapshot_rows import Rows
 from edge.mysql.snapshot_table import SnapshotTable
@@ -68,6 +69,7 @@ class TableCache:
         names_of: Callable[[], list[Name]] = list,
         warn: Callable[[str, str], None] = lambda _name, _words: None,
         signs_of: Callable[[str, str], dict[str, bool]] = lambda _database, _table: {},
+        generated_of: Callable[[str, str], Collection[str]] | None = None,
     ) -> None:
         """`names_of`: database and name of all tables that the catalog has.
 
@@ -80,7 +82,11 @@ class TableCache:
         `warn`: takes a warning for the status, with its name.
 
         `signs_of`: of each of a table's columns, whether it is unsigned by the catalog.
+
+        `generated_of`: the columns of a table that the server leaves out of updates and deletes, by the catalog; None where
+        it logs all.
         """
+        self._generated_of = generated_of
         self._signs_of = signs_of
         #: As edge/mysql/table_map.py has it, of the server that wrote the log.
         self._year_has_sign: bool | None = True
@@ -102,6 +108,12 @@ class TableCache:
         has_sign = year_has_sign(version)
         if has_sign != self._year_has_sign:
             self._year_has_sign, self._last = has_sign, (b"", None)
+            self._described.clear()
+
+    def forget_generated(self) -> None:
+        """Note that a table may be defined otherwise, where the log does not show which columns are generated."""
+        if self._generated_of is not None:
+            self._last = b"", None
             self._described.clear()
 
     def decode_table_map(self, body: bytes) -> Table | None:
@@ -203,7 +215,10 @@ class TableCache:
             where, of = self._place(described, field), column.charset or BINARY
             codec = code(field, lambda _, of=of: of, column.data_type, where)  # type: ignore[misc]
             codecs.append(taken(codec, field, column, where.name))
-        codecs = self._hidden(described, codecs)
+        codecs = [
+            codec._replace(policy="exclude") if field.name in source.left_out else codec
+            for field, codec in zip(described.fields, self._hidden(described, codecs), strict=True)
+        ]
         table = self._make(described, codecs)
         return Copied(source, table, Rows([field.name for field in described.fields], codecs, list(source.places)))
 
@@ -259,15 +274,28 @@ class TableCache:
             for field in described.fields
         ]  # fmt: skip
         shown = self._hidden(described, codes)
+        generated = self._find_generated(described)
+        for number in generated:
+            shown[number] = codes[number]._replace(policy="exclude")
+        absent = GeneratedColumns(codes, generated) if generated else None
         columns = period(described, kinds) if versioned else None
         if columns is None:
-            return self._make(described, shown, depends_on_catalog=bool(kinds))
+            return self._make(described, shown, generated=absent, depends_on_catalog=bool(kinds or generated))
         start, end = columns
         for number in columns:
             shown[number] = codes[number]._replace(policy="exclude")
         key = tuple(name for name in described.key if name != described.fields[end].name)
         versions = SystemVersioning(codes, start, end)
-        return self._make(replace(described, key=key), shown, versions, depends_on_catalog=True)
+        return self._make(replace(described, key=key), shown, versions, absent, depends_on_catalog=True)
+
+    def _find_generated(self, described: TableMap) -> list[int]:
+        """Return where columns are that the server leaves out of updates and deletes."""
+        if self._generated_of is None:
+            return []
+        names = frozenset(self._generated_of(described.database, described.table))
+        generated = [number for number, field in enumerate(described.fields) if field.name in names]
+        # Of a table that has no others, changes are not followed.
+        return generated if len(generated) < len(described.fields) else []
 
     def _place(self, described: TableMap, field: Field) -> Place:
         return Place(f"{described.database}.{described.table}.{field.name}", self._report_replaced)
@@ -294,11 +322,12 @@ class TableCache:
         described: TableMap,
         codes: list[ColumnCodec],
         versions: SystemVersioning | None = None,
+        generated: GeneratedColumns | None = None,
         *,
         depends_on_catalog: bool = False,
     ) -> Table:
         """Return a table that queries the catalog for its columns where its history needs that."""
-        table = Table(described, codes, self.shared(described.database, described.table), versions)
+        table = Table(described, codes, self.shared(described.database, described.table), versions, generated)
 
         def catalog() -> Catalog | None:
             filled = self._filled_of(described.database, described.table)

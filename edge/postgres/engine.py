@@ -17,7 +17,7 @@ from edge.postgres.catalog import (
     published,
     table_names,
 )
-from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
+from edge.postgres.checkpoint import Commits, PostgresCheckpoint, format_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import SlotTaken
 from edge.postgres.failover import KnownCatalog, Watch, follow, guard
@@ -25,6 +25,7 @@ from edge.postgres.replication import ReplicationStream
 from edge.postgres.setup import PostgresRetirement
 from edge.postgres.slot import (
     Walsender,
+    check_commits,
     check_log_end,
     check_server,
     check_slot,
@@ -58,6 +59,8 @@ class PostgresEngine:
         self._known = KnownCatalog()
         # Over all sessions: what one decoded may become visible when another one copies.
         self._unseen = Unseen()
+        #: What was read and is not in the checkpoint yet: shared with the session that runs.
+        self._commits = Commits()
         self._outbox: Outbox | None = None
         self._left_out: dict[str, str] = {}
         self._lineages = Lineages()
@@ -69,12 +72,20 @@ class PostgresEngine:
         sent = self._outbox.sent.commit if self._outbox is not None else 0
         stream, database = open_stream(self._names, source, checkpoint, self._walsender, sent)
         return PostgresSession(
-            self._config, self._names, stream, database, self._known, self._unseen, self._left_out, self._lineages
+            self._config,
+            self._names,
+            stream,
+            database,
+            self._known,
+            self._unseen,
+            self._left_out,
+            self._lineages,
+            commits=self._commits,
         )
 
     def advanced(self, checkpoint: PostgresCheckpoint, position: Position, place: int) -> PostgresCheckpoint:
         """Return the checkpoint moved to an acknowledged position and LSN."""
-        return checkpoint.advanced(position, place, self._unseen.look())
+        return self._commits.advanced(checkpoint, position, place, self._unseen.look())
 
     def watch(self, checkpoint: Callable[[], PostgresCheckpoint], figures: Figures, outbox: Outbox) -> Watch:
         """Start to look at slot and publication."""
@@ -127,7 +138,10 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
         unseen: Unseen,
         left_out: dict[str, str],
         lineages: Lineages,
+        *,
+        commits: Commits,
     ) -> None:
+        self._commits = commits
         self._source = config.source.name
         self._names = names
         self._config = config
@@ -170,6 +184,9 @@ class PostgresSession(DecodedLog[SnapshotDecoder]):
             above_of=partial(self._lineages.above, self._database),
             passed=PassedTransactions(self._config.resolve(self._config.state.folder)).by_name,
         )
+        # What a session before read is read again.
+        self._commits.restart()
+        self._decoder.commits = self._commits.read
         try:
             self._stream.start(names.slot, names.publication, checkpoint.confirmed)
         except SlotTaken as error:
@@ -250,6 +267,10 @@ def open_stream(
             if (changed := guard(database, slot, checkpoint)) is not None:
                 raise changed
             walsender.end(database, system.identifier, slot.active_pid)
+            try:
+                check_commits(config, source, slot, checkpoint)
+            except SlotTaken as error:
+                raise error.held_for(sender_timeout(database)) from error
             walsender.note(database, system.identifier, stream.pid)
         except BaseException:
             stream.close()

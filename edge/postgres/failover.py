@@ -19,7 +19,7 @@ from edge.delivery.outbox import Outbox
 from edge.engine import CheckpointChanged, ServerWatch
 from edge.observability.figures import Figures
 from edge.postgres.catalog import check_publication, enum_labels, published, published_columns
-from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
+from edge.postgres.checkpoint import LastCommit, PostgresCheckpoint, format_lsn, parse_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN
 from edge.postgres.publishing import find_refused
@@ -88,6 +88,7 @@ def follow(
             confirmed_lsn=format_lsn(confirmed),
             guarded=False,
             unseen=msgspec.UNSET,
+            last_commit=LastCommit(format_lsn(confirmed), 0),
         ),
         until=left,
     )

@@ -9,6 +9,7 @@ decoder and a new batcher.
 import logging
 import struct
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -74,6 +75,8 @@ class Decoder:
         self.committed: Position | None = None
         #: Where that transaction, or a later one without changes, ends in the log; 0 before there is one.
         self.end_lsn = 0
+        #: Where commits ended and their times, until somebody takes them.
+        self.commits: deque[tuple[int, int]] = deque(maxlen=1)
         self._source, self._database, self._epoch = source, database, epoch
         self._batcher = batcher
         self._records = records = records or Records()
@@ -260,11 +263,12 @@ class Decoder:
 
     def _end(self, message: bytes) -> None:
         """Byte1('C') Int8(flags) Int64(commit LSN) Int64(end LSN) Int64(commit time)."""
-        _flags, commit, end_lsn, _time = _COMMIT(message)
+        _flags, commit, end_lsn, time = _COMMIT(message)
         writer = self._writer
         if writer.transaction is None or commit != self._commit:
             raise ValueError("commit without its begin")
         self.end_lsn = end_lsn
+        self.commits.append((end_lsn, time))
         self._changes = _NO_CHANGES
         if writer.end(end_lsn):
             self.committed = Position(self._epoch, self._commit, writer.ordinal - 1)

@@ -35,6 +35,12 @@ _ROUND_MESSAGES, _ROUND_BYTES = 512, 1 << 20
 _EPOCH_2000_MICROSECONDS = 946_684_800_000_000
 
 
+def output_options(publication: str) -> dict[str, str]:
+    """Return the options of pgoutput."""
+    # Logical messages always come: those that are not wanted count in positions all the same.
+    return {"proto_version": "1", "publication_names": quoted(publication), "messages": "true"}
+
+
 class System(NamedTuple):
     """What IDENTIFY_SYSTEM answers."""
 
@@ -89,9 +95,8 @@ class ReplicationStream:
         Raises SlotTaken while another process reads the slot.
         """
         self._publication = publication
-        # Logical messages always come: those that are not wanted count in positions all the same.
-        options = f"(proto_version '1', publication_names '{quoted(publication)}', messages 'true')"
-        command = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {format_lsn(lsn)} {options}"
+        options = ", ".join(f"{name} '{value}'" for name, value in output_options(publication).items())
+        command = f"START_REPLICATION SLOT {quoted(slot)} LOGICAL {format_lsn(lsn)} ({options})"
         with self._translated():
             result = self._raw.exec_(command.encode())
         self._check(result, pq.ExecStatus.COPY_BOTH, slot)

@@ -18,7 +18,7 @@ import msgspec
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
 from edge.postgres.connection import Database
 from edge.postgres.errors import CAPTURE_AGAIN, NEW_EPOCH, SlotTaken
-from edge.postgres.replication import System
+from edge.postgres.replication import System, output_options
 from headrace import files
 from headrace.configuration.edge import Postgresql
 from headrace.errors import NeedsOperator, ReplicationError
@@ -114,12 +114,72 @@ def check_log_end(end: int, checkpoint: PostgresCheckpoint, sent: int = 0) -> No
         checkpoint.confirmed, checkpoint.position.commit, (checkpoint.promised or checkpoint.position).commit, sent
     )
     if end < captured:
-        raise NeedsOperator(
-            f"the server was set back: its log ends at {format_lsn(end)}, and the source is captured up to "
-            f"{format_lsn(captured)} and confirmed up to {checkpoint.confirmed_lsn}, on the same timeline",
-            hint=f"What lies between is in Kafka and not in the database any more. {CAPTURE_AGAIN} Then compare with "
-            "'headrace verify'. Or put the server's newer storage back.",
+        raise _set_back(
+            f"its log ends at {format_lsn(end)}, and the source is captured up to {format_lsn(captured)} and confirmed up to "
+            f"{checkpoint.confirmed_lsn}, on the same timeline",
         )
+
+
+#: For how long the server may compare, in seconds.
+_COMPARING_SECONDS = 600
+#: Commit: Byte1('C') Int8(flags) Int64(commit LSN) Int64(end LSN) Int64(commit time). What commits behind the last one of the
+#: checkpoint, and whether that one is there.
+_COMMITS = """
+select count(*) filter (where ended > %s), count(*) filter (where ended = %s and time = %s) from (
+    select ('x' || encode(substr(data, 11, 8), 'hex'))::bit(64)::bigint as ended,
+        ('x' || encode(substr(data, 19, 8), 'hex'))::bit(64)::bigint as time
+    from pg_logical_slot_peek_binary_changes(%s, %s::pg_lsn, null, variadic %s::text[])
+    where get_byte(data, 0) = ascii('C')
+) as commits where ended <= %s
+"""
+
+
+def check_commits(config: Postgresql, source: str, slot: Slot, checkpoint: PostgresCheckpoint) -> None:
+    """Raise NeedsOperator where a log that has grown beyond what was captured is not the one that was captured.
+
+    A server that was set back by its storage has the slot of then, behind the checkpoint. So has one that crashed, and so may the
+    edge have left it that was killed: the slot then still sends what was captured, the same commits up to the checkpoint's place.
+    They are read without moving the slot. Raises SlotTaken while another process reads it.
+    """
+    last = checkpoint.last_commit
+    if slot.confirmed >= checkpoint.confirmed or last is msgspec.UNSET:
+        return
+    end, place = parse_lsn(last.end_lsn), checkpoint.confirmed
+    options = [word for option in output_options(checkpoint.publication).items() for word in option]
+    try:
+        with Database(config, source) as database:
+            database.wait_for_all()
+            # Longer than any crash leaves to be read; a standby that is down may hold it up for ever.
+            database.rows(f"set statement_timeout = '{_COMPARING_SECONDS}s'")
+            ((others, same),) = database.rows(
+                _COMMITS, end, end, last.time, slot.name, checkpoint.confirmed_lsn, options, place
+            )
+    except SlotTaken:
+        raise
+    except ReplicationError as error:
+        # The stream itself may read it all the same.
+        _log.warning(
+            "the log up to %s was not compared with what was captured: %s", checkpoint.confirmed_lsn, error.message
+        )
+        return
+    if others or (last.time and end > slot.confirmed and not same):
+        raise _set_back(
+            f"its log has other commits ahead of {checkpoint.confirmed_lsn}, up to where the source is captured, on the same "
+            f"timeline; it may have been set back to some place behind {format_lsn(slot.confirmed)}, where slot {slot.name!r} is",
+        )
+    _log.info(
+        "slot %s is at %s, behind the checkpoint: the log has what was captured from there on",
+        slot.name,
+        format_lsn(slot.confirmed),
+    )
+
+
+def _set_back(what: str) -> NeedsOperator:
+    return NeedsOperator(
+        f"the server was set back: {what}",
+        hint=f"What lies between is in Kafka and not in the database any more. {CAPTURE_AGAIN} Then compare with "
+        "'headrace verify'. Or put the server's newer storage back.",
+    )
 
 
 def present_slot(database: Database, checkpoint: PostgresCheckpoint) -> Slot:

@@ -63,7 +63,7 @@ class TableReport:
     differences: list[Difference] = field(default_factory=list)
     #: Whether these are all differences, or only the first that were found.
     complete: bool = True
-    #: Columns that were not compared, because the edge's policy does something to them, and what.
+    #: Columns that were not compared, because the edge's policy or the log's limits do something to them, and what.
     treated: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -106,9 +106,7 @@ def show(reports: list[TableReport], console: Terminal) -> None:
     for report in captured:
         if report.treated:
             listed = ", ".join(f"{name} ({action})" for name, action in report.treated.items())
-            line = (
-                f"{report.source} {report.table}: not compared, because of the edge's policy or publication: {listed}"
-            )
+            line = f"{report.source} {report.table}: not compared, left out by the edge, its publication or the log: {listed}"
             console.print(line, soft_wrap=True)
     others = [report.table for report in reports if report.verdict == "not captured"]
     if others:

@@ -1,4 +1,4 @@
-"""Everything is struck at a source of each engine that `make test-long` has; MySQL 9.7 is in tests/servers."""
+"""Everything is struck at a source of each engine that `make test-long` has; MySQL 9.7 and MariaDB 11.8 are in tests/servers."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from headrace.configuration.lake import VerifiedMysql
 from headrace.verify.mysql.database import MysqlDatabase
 from spark_jobs.verify.verify import verify
 from tests.edge.fix_edge import arrive, ids
-from tests.integration.edge.snapshots import copy
+from tests.integration.edge.snapshots import copy, schema_records
 from tests.integration.mysql.test_mariadb_xa import prepared
 from tests.lake.verify_sides import Frames, rows
 from tests.rules.waiting import eventually
@@ -124,25 +124,73 @@ def test_alters_that_are_logged_when_they_begin_and_when_they_end_are_followed(m
         assert any(kind in words for words in kinds)
 
 
-@pytest.mark.parametrize("generated", ["virtual", "stored"])
-def test_changed_rows_of_a_table_with_generated_columns_concern_that_table_alone(
-    maria_edge, maria, interconnect, generated
-):
+def test_tables_with_generated_columns_are_followed_without_them(maria_edge, maria, interconnect):
     """This server logs them with inserts, and leaves them out of updates and deletes, whatever binlog_row_image is."""
-    maria.execute(f"create table g (id int primary key, n int, twice int as (n * 2) {generated})")
-    maria.execute("create table s (id int primary key) with system versioning")
+    columns = "id int primary key, v int as (n * 2) virtual, n int, s varchar(9) as (concat(note, '!')) stored, note varchar(8)"
+    maria.execute(f"create table g ({columns}, j int as (n) virtual, key (j))")
+    maria.execute(f"create table versions ({columns}) with system versioning")
+    maria.execute("create table bag (n int, twice int as (n * 2) stored)")
+    maria.execute("create table only_generated (one int as (1) stored)")
     (finding,) = [each for each in examine(maria_edge.config) if each.check == "generated columns"]
-    assert (finding.level, finding.text.rpartition(": ")[2]) == ("wrong", f"{maria.name}.g")
+    assert finding.level == "warning"
+    listed = [f"{maria.name}.{name}" for name in ("bag", "g", "only_generated", "versions")]
+    assert finding.text.rpartition(": ")[2] == ", ".join(listed)
     with maria_edge.running() as agent:
-        maria.execute("insert into g (id, n) values (1, 2), (2, 3)")
-        maria.execute("update g set n = 4 where id = 1")
-        maria.execute("delete from g where id = 2")
-        maria.execute("insert into t values (1, 'Ana')")
-        arrive(interconnect, 3)
-        needs = f"{maria.name}.g needs a copy (the log lacks columns of changed rows"
+        for table in ("g", "versions"):
+            maria.execute(f"insert into {table} (id, n, note) values (1, 2, 'a'), (2, null, null), (3, 4, 'c')")
+            maria.execute(f"update {table} set n = 9, note = if(id = 1, null, 'b') where id < 3")
+            maria.execute(f"delete from {table} where id = 2")
+        maria.execute("insert into bag (n) values (1), (2), (2)")
+        maria.execute("update bag set n = 3 where n = 2 limit 1")
+        maria.execute("delete from bag where n = 1")
+        arrive(interconnect, 17)
+        copy(maria_edge, f"{maria.name}.g", f"{maria.name}.bag", replace=True)
+        arrive(interconnect, 17 + 2 + 4)
+        assert [words for words in agent.figures.warnings if "needs a copy" in words] == []
+        maria.execute("insert into only_generated values ()")
+        maria.execute("delete from only_generated")
+        needs = f"{maria.name}.only_generated needs a copy (the log lacks columns of changed rows"
         eventually(lambda: any(needs in words for words in agent.figures.warnings), saying="the table needs a copy")
-        copy(maria_edge, f"{maria.name}.g", replace=True)
-        arrive(interconnect, 5)
 
-    rows = [change["after"] for change in interconnect.changes if change["source"]["table"] == "g"]
-    assert rows == [{"id": 1, "n": 2, "twice": 4}, {"id": 2, "n": 3, "twice": 6}, None, {"id": 1, "n": 4, "twice": 8}]
+    def changed(name):
+        of_table = [change for change in interconnect.changes if change["source"]["table"] == name]
+        return [(change["op"], change["before"], change["after"]) for change in of_table]
+
+    first, second, third = (
+        {"id": key, "n": n, "note": note} for key, n, note in ((1, 2, "a"), (2, None, None), (3, 4, "c"))
+    )
+    last, between = {"id": 1, "n": 9, "note": None}, {"id": 2, "n": 9, "note": "b"}
+    followed = [
+        *(("c", None, row) for row in (first, second, third)),
+        *(("u", first, last), ("u", second, between), ("d", between, None)),
+    ]
+    assert changed("versions") == followed
+    assert changed("g") == [*followed, ("t", None, None), ("r", None, last), ("r", None, third)]
+    assert [after or before for _, before, after in changed("bag")][:5] == [{"n": n} for n in (1, 2, 2, 3, 1)]
+    assert sorted(after["n"] for op, _, after in changed("bag") if op == "r") == [2, 3]
+    schemas = {each["source"]["table"]: each["tableChanges"][0]["table"] for each in schema_records(interconnect)}
+    assert schemas["g"]["excluded"] == ["v", "s", "j"]
+
+
+def test_a_generated_column_that_becomes_an_ordinary_one_is_followed_from_then_on(maria_edge, maria, interconnect):
+    """The log describes it as before."""
+    maria.execute("create table g (id int primary key, n int, twice int as (n * 2) stored)")
+    with maria_edge.running() as agent:
+        maria.execute("insert into g (id, n) values (1, 2)")
+        maria.execute("update g set n = 3")
+        arrive(interconnect, 2)
+        maria.execute("alter table g modify twice int")
+        maria.execute("insert into g values (2, 3, 7)")
+        maria.execute("update g set twice = 8")
+        arrive(interconnect, 5)
+        maria.execute("alter table g modify twice int as (n * 2) stored")
+        maria.execute("update g set n = 4 where id = 1")
+        arrive(interconnect, 6)
+        needs = [words for words in agent.figures.warnings if "needs a copy" in words]
+
+    assert [change["after"] for change in interconnect.changes] == [
+        *({"id": 1, "n": 2}, {"id": 1, "n": 3}, {"id": 2, "n": 3, "twice": 7}, {"id": 1, "n": 3, "twice": 8}),
+        *({"id": 2, "n": 3, "twice": 8}, {"id": 1, "n": 4}),
+    ]
+    # Its rows had a value, which no record has.
+    assert len(needs) == 1

@@ -4,8 +4,11 @@ import shutil
 import subprocess
 import threading
 
+import pytest
+
 from edge import agent as agent_module
 from edge.doctor.examine import examine
+from edge.postgres.checkpoint import parse_lsn
 from headrace.errors import NeedsOperator
 from tests.edge.fix_edge import arrive
 from tests.edge.under_test import refused
@@ -166,3 +169,114 @@ def test_a_server_set_back_on_the_same_timeline_stops_the_edge_running_and_start
     assert refused(edge).message == error.message
     (line,) = [each for each in examine(edge.config) if each.check == "slot"]
     assert "was set back" in line.text
+
+
+def set_back(server, change):
+    """Let the server forget what a function changes, as if a snapshot of its volume was restored."""
+    before = server.data.with_name("before")
+    server.stop()
+    # With its owner, which is another one where root runs the test.
+    subprocess.run(["cp", "-a", server.data, before], check=True)
+    server.start()
+    change()
+    server.stop()
+    shutil.rmtree(server.data)
+    before.rename(server.data)
+    server.start()
+
+
+def grow_beyond(database, edge, statement):
+    """Run a statement until the server's log is longer than what the edge has of it."""
+    database._connection = None
+
+    def beyond():
+        database.execute(statement)
+        ((reached,),) = database.execute(
+            "select pg_current_wal_flush_lsn() > %s::pg_lsn", [edge.checkpoint["confirmed_lsn"]]
+        )
+        return reached
+
+    eventually(beyond, saying="the log has grown")
+
+
+@pytest.mark.parametrize(
+    ("case", "release"),
+    [("rows", {}), ("nothing", {}), ("the same rows", {"release": 14}), ("rows after idle hours", {})],
+)
+def test_a_server_that_was_set_back_is_noticed_although_its_log_has_grown_again(
+    private_postgres, edges, interconnect, case, release
+):
+    """A slot skips commits up to the checkpoint's place: they were missing without a word."""
+    server = private_postgres(**release)
+    database = Database(server)
+    database.execute("create table t (id serial primary key, note text)")
+    edge = edges(database, interconnect.url)
+    edge.init()
+    write, unpublished = (
+        "insert into t (note) values ('{}')",
+        "select pg_logical_emit_message(false, 'other', repeat('x', 999))",
+    )
+
+    def capture(statement, count=20):
+        database._connection = None
+        with edge.running():
+            arrived = len(interconnect.changes)
+            for _ in range(count):
+                database.execute(statement)
+            if "into t" in statement:
+                arrive(interconnect, arrived + count)
+            ((end,),) = database.execute("select pg_current_wal_flush_lsn()::text")
+            eventually(lambda: parse_lsn(edge.checkpoint["confirmed_lsn"]) >= parse_lsn(end), saying="all is confirmed")
+
+    capture(write.format("captured"))
+    set_back(server, lambda: capture(unpublished if case == "rows after idle hours" else write.format("captured")))
+    rows = write.format("captured" if case == "the same rows" else "after")
+    grow_beyond(database, edge, unpublished if case == "nothing" else rows)
+    database.execute(unpublished)
+
+    error = refused(edge)
+    assert "was set back" in error.message
+    assert edge.checkpoint["confirmed_lsn"] in error.message
+    assert "--snapshot --replace" in error.hint
+
+
+@pytest.mark.parametrize(("edge_is_killed", "release"), [(False, {"release": 14}), (True, {})])
+def test_a_server_that_is_killed_again_and_again_is_none_that_was_set_back(
+    private_postgres, edges, interconnect, caplog, edge_is_killed, release
+):
+    """After a crash the slot is behind the checkpoint too."""
+    caplog.set_level("INFO")
+    server = private_postgres(**release)
+    database = Database(server)
+    database.execute("create table t (id int primary key, note text)")
+    database.execute("create table other (id int)")
+    edge = edges(database, interconnect.url, more='tables = ["public.t"]')
+    edge.init()
+
+    def capture(first):
+        database._connection = None
+        for number in range(first, first + 5):
+            database.execute("insert into t values (%s)", [number])
+            database.execute("insert into other values (%s)", [number])
+        arrive(interconnect, first + 5)
+        database.execute("select pg_logical_emit_message(false, 'other', repeat('x', 100))")
+        ((end,),) = database.execute("select pg_current_wal_flush_lsn()::text")
+        eventually(lambda: parse_lsn(edge.checkpoint["confirmed_lsn"]) >= parse_lsn(end), saying="all is confirmed")
+        server.kill()
+
+    for first in range(0, 30, 5):
+        if edge_is_killed:
+            edge.start()
+            capture(first)
+            edge.kill()
+        else:
+            with edge.running():
+                capture(first)
+        server.start()
+    with edge.running():
+        database._connection = None
+        database.execute("insert into t values (30)")
+        arrive(interconnect, 31)
+
+    assert [change["after"]["id"] for change in interconnect.changes] == list(range(31))
+    assert "the log has what was captured from there on" in caplog.text

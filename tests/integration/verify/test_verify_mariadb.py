@@ -114,7 +114,6 @@ def pay(maria, maria_edges, inside, kafka, topic, tmp_path):
     edge.init()
     maria.execute(TABLE)
     maria.execute("create table wallets (id int primary key, cents bigint not null)")
-    # Inserts alone: MariaDB 11.8 logs updates without generated columns.
     maria.execute(
         "create table moves "
         "(id bigint unsigned auto_increment primary key, giver int, taker int, twice int as (giver * 2) stored)"
@@ -211,6 +210,9 @@ def test_the_lake_is_proved_equal_while_money_moves_and_what_was_altered_is_loca
         # Then each is found, and all else is equal, at one place of the log.
         assert (code, {name: it["reasons"] for name, it in found.items()}) == (1, {name: [] for name in found})
         assert {name for name, it in found.items() if it["equal"]} == {"moves", "log", "t"}
+        # As of 11.8 the server logs updates without generated columns, and no record has them.
+        has_generated = pay.maria.server.version < "11.8"
+        assert found["moves"]["treated"] == ({} if has_generated else {"twice": "exclude"})
         (every,) = found["every"]["differences"]
         assert (every["what"], every["key"]) == ("differs", {"id": "1"})
         assert sorted(every["columns"]) == sorted(set(SILVER) - {"id"})

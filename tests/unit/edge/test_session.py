@@ -9,7 +9,7 @@ from edge import session as capture
 from edge.delivery.outbox import Outbox
 from edge.mysql.errors import missing_columns, streaming
 from edge.observability.figures import Figures
-from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.checkpoint import Commits, PostgresCheckpoint
 from edge.postgres.errors import corrupt, running
 from edge.progress.checkpoint import Progress, State
 from edge.progress.notes import RecordSettings
@@ -89,7 +89,7 @@ def captured(tmp_path, monkeypatch):
         session = Session(clock, works, error)
         engine = SimpleNamespace(address="here", state=state, open=lambda _checkpoint, _pid: session)
         outbox = Outbox(limit_bytes=1000, tail=acknowledged, confirmed=50)
-        progress = Progress(state, checkpoint(acknowledged, 50), outbox, PostgresCheckpoint.advanced)
+        progress = Progress(state, checkpoint(acknowledged, 50), outbox, Commits().advanced)
         config = load(path, EdgeFile)
         settings = RecordSettings(tmp_path / "state", config)
         capture_session = CaptureSession(

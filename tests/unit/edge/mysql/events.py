@@ -162,6 +162,7 @@ def make_decoder(engine: str = "mysql", **options: Any) -> tuple[Decoder, Batche
         lower_case=options.get("lower_case", False),
         filled_of=lambda _database, _table: options.get("filled", {}),
         signs_of=lambda _database, _table: options.get("signs", {}),
+        generated_of=lambda _database, _table: options.get("generated", ()),
         warn=options.get("warn", lambda _name, _words: None),
     )
     largest = options.get("largest", 15 << 20)

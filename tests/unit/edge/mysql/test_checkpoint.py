@@ -240,3 +240,13 @@ def test_a_checkpoint_whose_set_or_place_is_none_is_damage(tmp_path, engine, gti
     state.write(msgspec.structs.replace(start(engine, gtids), offset=offset))
     with pytest.raises(NeedsOperator, match=r"checkpoint .* is damaged"):
         state.read(SOURCE)
+
+
+def test_the_time_at_which_a_file_was_begun_is_that_of_the_checkpoints_file():
+    gtids, first = GtidProgress(), msgspec.structs.replace(start("mariadb", "0-1-10"), file_created=50)
+    moved = gtids.advanced(first, first.position, place(1, 700))
+    gtids.created[2] = 60
+    next_file = gtids.advanced(moved, first.position, place(2, 300))
+    unread = gtids.advanced(next_file, first.position, place(3, 4))
+
+    assert [each.file_created for each in (moved, next_file, unread)] == [50, 60, msgspec.UNSET]

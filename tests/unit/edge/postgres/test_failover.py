@@ -6,7 +6,7 @@ import pytest
 
 from edge.engine import CheckpointChanged
 from edge.postgres import failover
-from edge.postgres.checkpoint import format_lsn
+from edge.postgres.checkpoint import LastCommit, format_lsn
 from edge.postgres.failover import follow, parted_at
 from edge.postgres.replication import System
 from headrace.errors import NeedsOperator
@@ -52,7 +52,8 @@ def test_source_goes_on_at_the_new_timeline_with_the_guard_to_be_looked_at_anew(
 
     assert isinstance(changed, CheckpointChanged)
     assert changed.until == LEFT
-    assert changed.checkpoint == checkpoint(timeline=3, guarded=False)
+    last = LastCommit(checkpoint().confirmed_lsn, 0)
+    assert changed.checkpoint == checkpoint(timeline=3, guarded=False, last_commit=last)
 
 
 def test_idle_log_that_was_confirmed_beyond_the_parting_is_given_back():

@@ -2,7 +2,7 @@
 
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures
-from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.checkpoint import Commits, PostgresCheckpoint
 from edge.progress.checkpoint import Progress, State
 from edge.progress.spool import Spool
 from edge.progress.spooler import Spooler
@@ -34,7 +34,7 @@ class Process:
 
     def advanced(self, known, position, place):
         assert place in self.reported
-        return known.advanced(position, place)
+        return Commits().advanced(known, position, place)
 
     @property
     def window(self):

@@ -7,7 +7,7 @@ import multiprocessing
 import msgspec
 import pytest
 
-from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn, parse_lsn
+from edge.postgres.checkpoint import Commits, LastCommit, PostgresCheckpoint, format_lsn, parse_lsn
 from edge.progress.checkpoint import State
 from headrace.errors import CorruptInput, NeedsOperator, NoSpace
 from headrace.position import Position
@@ -78,10 +78,37 @@ def test_no_file_is_no_checkpoint(state):
 
 
 def test_checkpoint_never_moves_backward():
-    moved = checkpoint().advanced(Position(7, 1, 0), 1)
+    moved = Commits().advanced(checkpoint(), Position(7, 1, 0), 1)
 
-    assert moved == checkpoint()
-    assert checkpoint().advanced(Position(7, LSN, 9), LSN + 1).confirmed == LSN + 1
+    assert moved == checkpoint(last_commit=LastCommit(format_lsn(LSN), 0))
+    assert Commits().advanced(checkpoint(), Position(7, LSN, 9), LSN + 1).confirmed == LSN + 1
+
+
+def test_the_last_commit_below_the_confirmed_place_is_kept_even_where_a_write_failed():
+    commits, first = Commits(), checkpoint()
+    commits.read += [(LSN + 10, 5), (LSN + 20, 6), (LSN + 30, 7)]
+
+    moved = commits.advanced(first, first.position, LSN + 25)
+    again = commits.advanced(first, first.position, LSN + 25)
+    idle = commits.advanced(again, first.position, LSN + 29)
+
+    assert moved == again
+    assert moved.last_commit == idle.last_commit == LastCommit(format_lsn(LSN + 20), 6)
+    assert commits.advanced(idle, first.position, LSN + 30).last_commit == LastCommit(format_lsn(LSN + 30), 7)
+    commits.restart()
+    assert commits.advanced(idle, first.position, LSN + 90).last_commit == idle.last_commit
+
+
+def test_commits_that_were_too_many_to_be_kept_claim_nothing():
+    commits, first = Commits(), checkpoint()
+    commits.read += [(LSN + number, number) for number in range(1, 30_001)]
+
+    moved = commits.advanced(first, first.position, LSN + 15_000)
+
+    assert moved.last_commit == LastCommit(format_lsn(LSN + 15_000), 0)
+    assert commits.advanced(moved, first.position, LSN + 29_000).last_commit == LastCommit(
+        format_lsn(LSN + 29_000), 29_000
+    )
 
 
 @pytest.mark.parametrize(

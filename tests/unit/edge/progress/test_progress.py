@@ -3,7 +3,7 @@
 import pytest
 
 from edge.delivery.outbox import Outbox
-from edge.postgres.checkpoint import PostgresCheckpoint
+from edge.postgres.checkpoint import Commits, PostgresCheckpoint
 from edge.progress.checkpoint import Progress, State
 from headrace.errors import NeedsOperator, NoSpace
 from headrace.position import Position
@@ -31,7 +31,7 @@ def outbox():
 
 @pytest.fixture
 def progress(state, outbox):
-    return Progress(state, start(), outbox, PostgresCheckpoint.advanced)
+    return Progress(state, start(), outbox, Commits().advanced)
 
 
 def acknowledge(outbox, number):
@@ -145,7 +145,7 @@ def test_log_of_another_server_is_refused_when_more_was_sent_than_it_has(state, 
 
 
 def test_large_lsns_pass(outbox, state):
-    progress = Progress(state, checkpoint(Position.start(7), LSN), outbox, PostgresCheckpoint.advanced)
+    progress = Progress(state, checkpoint(Position.start(7), LSN), outbox, Commits().advanced)
     outbox.note(LSN + 9)
 
     progress.save_now()

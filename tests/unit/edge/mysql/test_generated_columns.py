@@ -1,4 +1,4 @@
-"""Tables with versions: what is recorded of their rows is what a plain select would see change."""
+"""Tables with versions, whose records are what a plain select would see change, and with generated columns, which none has."""
 
 import json
 import struct
@@ -6,6 +6,7 @@ import struct
 import pytest
 
 from edge.mysql.values import TIMESTAMP2
+from headrace.errors import CorruptInput, NeedsOperator
 from tests.unit.edge.mysql.events import Column, feed, make_decoder, mariadb_gtid, rotate, rows, table_map, xid
 
 ID = Column("id", 3, unsigned=False)
@@ -81,3 +82,53 @@ def test_columns_that_the_catalog_lists_as_others_are_no_period():
     assert after == {
         "id": 1, "row_start": "2026-01-31T09:15:00.000005Z", "row_end": "2026-01-31T09:15:00.000005Z",
     }  # fmt: skip
+
+
+WIDE = tuple(Column(f"c{number}", 3, unsigned=False) for number in range(11))
+LACKING = {1, 9}
+#: A row, of all its columns and without two of them, and the log's bits for those that are there.
+VALUES = {f"c{number}": None if number in (3, 10) else number * 11 for number in range(11) if number not in LACKING}
+
+
+def wide(*without, nulls):
+    bits = nulls.to_bytes((11 - len(without) + 7) // 8, "little")
+    written = [number for number in range(11) if number not in without and number not in (3, 10)]
+    return bits + b"".join(struct.pack("<i", number * 11) for number in written)
+
+
+def present(*without):
+    return ((1 << 11) - 1 - sum(1 << number for number in without) | 0xF800).to_bytes(2, "little")
+
+
+def test_generated_columns_that_updates_and_deletes_lack_are_in_no_record():
+    decoder, batcher = make_decoder("mariadb", generated=["c1", "c9"])
+    image = wide(*LACKING, nulls=1 << 2 | 1 << 8)
+
+    feed(decoder, rotate(), mariadb_gtid(1, 200), table_map(*WIDE, nullable=b"\xfe\x07"))
+    feed(decoder, rows(23, 11, wide(nulls=1 << 3 | 1 << 10)))
+    feed(decoder, rows(24, 11, image * 4, present=present(*LACKING)), rows(25, 11, image, present=present(*LACKING)))
+    # As an older server of the same source has them.
+    feed(decoder, rows(25, 11, wide(nulls=1 << 3 | 1 << 10)), xid(500))
+
+    ends = [("d", VALUES, None)] * 2
+    assert reported(batcher) == [("c", None, VALUES), ("u", VALUES, VALUES), ("u", VALUES, VALUES), *ends]
+
+
+@pytest.mark.parametrize("without", [(), (1, 2), (9,)])
+def test_images_that_lack_other_columns_than_the_generated_ones_are_refused(without):
+    decoder, _ = make_decoder("mariadb", generated=["c1", "c9"] if without else ["c1"])
+    lacking = present(*(without or (1, 9)))
+
+    feed(decoder, rotate(), mariadb_gtid(1, 200), table_map(*WIDE, nullable=b"\xfe\x07"))
+    with pytest.raises(NeedsOperator, match="the log lacks columns"):
+        feed(decoder, rows(25, 11, b"\0" * 40, present=lacking))
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+def test_images_without_generated_columns_that_are_cut_short_are_corrupt(cut):
+    decoder, _ = make_decoder("mariadb", generated=["c1", "c9"])
+    image = wide(*LACKING, nulls=1 << 2 | 1 << 8)
+
+    feed(decoder, rotate(), mariadb_gtid(1, 200), table_map(*WIDE, nullable=b"\xfe\x07"))
+    with pytest.raises(CorruptInput):
+        feed(decoder, rows(25, 11, image[:-cut], present=present(*LACKING)))
