@@ -13,9 +13,10 @@ position is read, and written back in the present format, which former bridges r
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from bridge.kafka.client import TIMEOUT, KafkaException, TopicPartition, consumer
+from bridge.kafka.client import TIMEOUT, TopicPartition, consumer
 from bridge.kafka.entries import (
     Entries,
     ForeignOffset,
@@ -40,6 +41,8 @@ from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retry
 from headrace.position import Position
 
 _SMALLEST = 1 << 20
+#: Groups of a former release that are taken over at once: each takes half a second, nearly all of it waiting.
+_MOST_GROUPS = 16
 
 
 def former_group(source: str) -> str:
@@ -195,8 +198,8 @@ class Positions:
         self, sources: Mapping[str, Committed | ReplicationError | None]
     ) -> dict[str, Committed | ReplicationError | None]:
         """Return what Kafka holds of sources whose position is not in the group: of a former release, or their last records."""
-        former = self._former_groups() if None in sources.values() else ()
         routes = [self._routes[source] for source in sources]
+        former = self._of_former_releases([route for route in routes if sources[route.source] is None])
         ends = bounds(
             self._admin, [(topic, number) for each in routes for topic in each.topics for number in each.partitions]
         )
@@ -206,7 +209,9 @@ class Positions:
         for source, held in sources.items():
             route = self._routes[source]
             try:
-                own = held if isinstance(held, Committed) else self._of_former_release(route, former)
+                own = held if held is not None else former[source]
+                if isinstance(own, ReplicationError):
+                    raise own
                 if own is not None and own.position is not None:
                     committed[source] = own
                     continue
@@ -228,20 +233,41 @@ class Positions:
             committed[source] = tail if isinstance(tail, ReplicationError) else without[source]._replace(position=tail)
         return committed
 
-    def _of_former_release(self, route: SourceRoute, former: Collection[str] | None) -> Committed | None:
-        if former is not None and former_group(route.source) not in former:
-            return None
-        own = take_over_former(self._connection, route)
-        check_assignment(route, own)
-        return own
+    def _of_former_releases(self, routes: Collection[SourceRoute]) -> Mapping[str, Committed | ReplicationError | None]:
+        """Return what a former release committed for each of some sources, None for nothing.
 
-    def _former_groups(self) -> Collection[str] | None:
-        """Return the groups that there are; None when it is not known of all brokers, and each has to be asked for."""
+        Nobody is asked for a group that may be there: all brokers have to name theirs.
+        """
+        if not routes:
+            return {}
+        unknown: ReplicationError | None = None
+        groups: Collection[str] = ()
         try:
-            listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT).result()
-        except KafkaException:
-            return None
-        return None if listed.errors else {each.group_id for each in listed.valid}
+            with translated("read the list of consumer groups", self._admin):
+                listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT).result()
+        except ReplicationError as error:
+            unknown = error
+        else:
+            groups = {each.group_id for each in listed.valid}
+            if listed.errors:
+                unknown = NotConnected("Kafka: not all brokers have named their consumer groups")
+        owners = [route for route in routes if former_group(route.source) in groups]
+        committed: dict[str, Committed | ReplicationError | None] = dict.fromkeys(
+            (each.source for each in routes), unknown
+        )
+        with ThreadPoolExecutor(_MOST_GROUPS) as pool:
+            return committed | dict(
+                zip((each.source for each in owners), pool.map(self._take_over, owners), strict=True)
+            )
+
+    def _take_over(self, route: SourceRoute) -> Committed | ReplicationError | None:
+        try:
+            committed = take_over_former(self._connection, route)
+            check_assignment(route, committed)
+        except ReplicationError as error:
+            # No other source's affair.
+            return error
+        return committed
 
 
 def _is_lost(committed: Committed | ReplicationError) -> bool:
