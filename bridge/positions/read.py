@@ -2,80 +2,33 @@
 
 A position is committed in the same transaction as the records, for every partition that the source owns in its stream's topic,
 so the group records the assignment too. The offset is the log's end, so lag tools show nothing odd. Where the group holds
-nothing of a source, its position is in a group of its own, of a former release; or, since Kafka forgets idle groups, it is that
-of the last committed record in its partitions.
-
-Positions of former releases: each source had a consumer group and a transactional id of its own, `headrace.REGION/NAME`.
-
-At the first start a source's former producer is fenced, so that a former bridge that still runs commits nothing more; the
-position is read, and written back in the present format, which former bridges refuse. From then on it is in the group of bridges.
+nothing of a source, its position is in a group of its own, of a former release (bridge/positions/former.py); or, since Kafka
+forgets idle groups, it is that of the last committed record in its partitions.
 """
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from bridge.kafka.client import TIMEOUT, TopicPartition, consumer
+from bridge.kafka.client import consumer
 from bridge.kafka.entries import (
     Entries,
     ForeignOffset,
-    commit_offsets,
     committed_of,
-    newest_of,
     partitions_of,
     read_entries,
-    read_topics,
     reading,
     restore,
 )
-from bridge.kafka.errors import translated
 from bridge.kafka.lifetime import KeptClient
-from bridge.kafka.producer import KafkaProducer, Leftovers
+from bridge.kafka.producer import Leftovers
 from bridge.model.ports import Committed, Partition
-from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
+from bridge.positions.former import find_former
 from bridge.positions.last_record import bounds, known_withheld, read_last_records
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.position import Position
-
-_SMALLEST = 1 << 20
-#: Groups of a former release that are taken over at once: each takes half a second, nearly all of it waiting.
-_MOST_GROUPS = 16
-
-
-def former_group(source: str) -> str:
-    """Return the group, and the transactional id, of a source in former releases."""
-    return f"headrace.{source}"
-
-
-def read_former(connection: KafkaConnection, route: SourceRoute) -> Committed | None:
-    """Return what a former release committed for a source; None for nothing."""
-    group, refused = former_group(route.source), dict[Partition, ReplicationError]()
-    with reading(connection, group) as client:
-        entries = read_topics(client, group, {route.topic}, refused)
-    committed = newest_of(entries) if entries else None
-    for error in refused.values():
-        raise error.within(route, committed, entries) if isinstance(error, ForeignOffset) else error
-    return committed
-
-
-def take_over_former(connection: KafkaConnection, route: SourceRoute) -> Committed | None:
-    """Return what a former release committed for a source, once no bridge of that release can commit any more."""
-    if read_former(connection, route) is None:
-        return None
-    group = former_group(route.source)
-    KafkaProducer(connection, group, _SMALLEST).discard()
-    committed = read_former(connection, route)
-    if committed is not None:
-        text = position_text(route.source, committed.position, committed.bridge)
-        offsets = [TopicPartition(*place, offset, metadata=text) for place, offset in committed.offsets.items()]
-        with translated(f"mark the positions of group {group}"):
-            commit_offsets(connection, group, offsets)
-        _log.info("%s: its position is taken over from the group %s", route.source, group)
-    return committed
-
 
 _log = logging.getLogger(__name__)
 
@@ -199,7 +152,8 @@ class Positions:
     ) -> dict[str, Committed | ReplicationError | None]:
         """Return what Kafka holds of sources whose position is not in the group: of a former release, or their last records."""
         routes = [self._routes[source] for source in sources]
-        former = self._of_former_releases([route for route in routes if sources[route.source] is None])
+        fresh = [route for route in routes if sources[route.source] is None]
+        former = find_former(self._connection, self._admin, fresh) if fresh else {}
         ends = bounds(
             self._admin, [(topic, number) for each in routes for topic in each.topics for number in each.partitions]
         )
@@ -212,6 +166,7 @@ class Positions:
                 own = held if held is not None else former[source]
                 if isinstance(own, ReplicationError):
                     raise own
+                check_assignment(route, own)
                 if own is not None and own.position is not None:
                     committed[source] = own
                     continue
@@ -231,42 +186,6 @@ class Positions:
             if isinstance(tail, Position):
                 _log.warning("%s: no committed position in Kafka; its last record is at %s", source, tail)
             committed[source] = tail if isinstance(tail, ReplicationError) else without[source]._replace(position=tail)
-        return committed
-
-    def _of_former_releases(self, routes: Collection[SourceRoute]) -> Mapping[str, Committed | ReplicationError | None]:
-        """Return what a former release committed for each of some sources, None for nothing.
-
-        Nobody is asked for a group that may be there: all brokers have to name theirs.
-        """
-        if not routes:
-            return {}
-        unknown: ReplicationError | None = None
-        groups: Collection[str] = ()
-        try:
-            with translated("read the list of consumer groups", self._admin):
-                listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT).result()
-        except ReplicationError as error:
-            unknown = error
-        else:
-            groups = {each.group_id for each in listed.valid}
-            if listed.errors:
-                unknown = NotConnected("Kafka: not all brokers have named their consumer groups")
-        owners = [route for route in routes if former_group(route.source) in groups]
-        committed: dict[str, Committed | ReplicationError | None] = dict.fromkeys(
-            (each.source for each in routes), unknown
-        )
-        with ThreadPoolExecutor(_MOST_GROUPS) as pool:
-            return committed | dict(
-                zip((each.source for each in owners), pool.map(self._take_over, owners), strict=True)
-            )
-
-    def _take_over(self, route: SourceRoute) -> Committed | ReplicationError | None:
-        try:
-            committed = take_over_former(self._connection, route)
-            check_assignment(route, committed)
-        except ReplicationError as error:
-            # No other source's affair.
-            return error
         return committed
 
 

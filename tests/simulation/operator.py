@@ -82,9 +82,11 @@ class Operator:
             except ReplicationError as error:
                 scheduler.trace(f"not moved: {type(error).__name__} {error.message}")
                 scheduler.sleep(1.0)
-                if "has no committed position" in error.message:
-                    # A source that has no records yet can simply start in its new partitions.
-                    break
+                if "has no committed position" in error.message and not any(each.runs for each in self._bridges):
+                    # It has no records yet, and can simply start in its new partitions.
+                    moved = [source for source in moved if source not in error.message]
+                    if not moved:
+                        break
                 if scheduler.now - began > _KILL_SECONDS:
                     self._kill_all()
             else:

@@ -12,7 +12,8 @@ from bridge.model.ports import Committed
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions import read as read_module
-from bridge.positions.read import Positions, read_former
+from bridge.positions.former import read_former
+from bridge.positions.read import Positions
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
@@ -219,7 +220,7 @@ def test_where_not_all_brokers_name_their_groups_no_source_is_asked_for_alone(mo
     cluster = Cluster(monkeypatch)
     cluster.not_listed = [KafkaException(KafkaError(KafkaError._TRANSPORT))]
     cluster.groups = [f"headrace.{NEW}"]
-    monkeypatch.setattr(read_module, "take_over_former", lambda _connection, _route: held)
+    monkeypatch.setattr("bridge.positions.former.take_over_former", lambda _connection, _route: held)
     held = Committed(AT, "", "", {("bank", 4): 3})
     first, second, served, unreadable = recoveries(cluster)
     first.turn(0)
@@ -250,7 +251,7 @@ def test_groups_of_a_former_release_are_taken_over_at_once(monkeypatch):
             raise NotConnected("Kafka: its coordinator does not answer")
         return Committed(AT, "", "", dict.fromkeys(route.places, 3))
 
-    monkeypatch.setattr(read_module, "take_over_former", take_over)
+    monkeypatch.setattr("bridge.positions.former.take_over_former", take_over)
     results = cluster.positions(searches=True).read(KNOWN)
     assert isinstance(results[KNOWN[0]], NotConnected)
     assert [results[source].position for source in KNOWN[1:]] == [AT] * 3
