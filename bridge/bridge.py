@@ -1,7 +1,7 @@
 """The bridge: a receiver, a membership, a recovery and a few lanes, each in a thread; what starts, watches and stops them.
 
-Refuses to start over topics that are missing or too small; waits for a Kafka that cannot be reached. Stops within seconds:
-credit first, then open transactions, then the outcomes. Called by the command.
+Refuses to start over topics that are not as they must be, or where no source has its partitions; waits for a Kafka that cannot be
+reached. Stops within seconds: credit first, then open transactions, then the outcomes. Called by the command.
 """
 
 import logging
@@ -22,7 +22,7 @@ from bridge.kafka.entries import call_within
 from bridge.kafka.errors import translated
 from bridge.kafka.lifetime import Lifetime, Renewal
 from bridge.kafka.producer import Leftovers, opener
-from bridge.kafka.topics import RecordLimits, check, names, wanted
+from bridge.kafka.topics import Missing, RecordLimits, check, find_missing, names, wanted
 from bridge.lanes.lane import Lane, LaneSettings
 from bridge.model.route import SourceRoute, first_places, learn, routes
 from bridge.positions.read import Positions
@@ -55,6 +55,8 @@ _TURN_SECONDS = 0.25
 _LOOKS = 3
 #: A read of positions takes less: what Kafka's client may wait for has a limit of its own each time, in seconds.
 _STUCK_SECONDS = 120.0
+#: How long after a reload that Kafka did not answer it is tried again, in seconds.
+_RELOAD_SECONDS = 5.0
 #: How often it is looked where the brokers are, and how long one may take to say so, in seconds.
 _BROKERS_SECONDS, _BROKERS_TIMEOUT = 10.0, 5.0
 
@@ -241,7 +243,7 @@ class Bridge:
         while not self._stopping.is_set():
             self._service.turned_at = time.monotonic()
             try:
-                self._look_at_topics()
+                self._look_at_topics(is_last=looks == _LOOKS - 1)
             except (NotConnected, Retryable) as error:
                 self._admin.renew()
                 self._service.waits_for = f"Kafka at {self._file.kafka.bootstrap} does not answer: {error.message}"
@@ -269,6 +271,7 @@ class Bridge:
         try:
             with translated("look at the brokers", self._admin):
                 self._admin.note_brokers(_BROKERS_TIMEOUT)
+                self._look_for_topics()
         except (NotConnected, Retryable) as error:
             _log.debug("%s", error.message)
         except NeedsOperator as error:
@@ -278,25 +281,43 @@ class Bridge:
         self._brokers_problem = problem
         self._threads.wait(_BROKERS_SECONDS)
 
-    def _look_at_topics(self) -> None:
-        """Check all topics, those included that patterns of the file are for."""
+    def _look_for_topics(self) -> None:
+        """Have sources assigned whose topics were missing and are there now."""
+        if (there := self._limits.look_for_missing()) and (membership := self._membership) is not None:
+            _log.info("topics that were missing are in Kafka now: %s", ", ".join(there))
+            membership.call(membership.look_at_topics)
+
+    def _look_at_topics(self, *, is_last: bool) -> None:
+        """Check all topics, those included that patterns of the file are for.
+
+        Raises NeedsOperator for partitions that are missing, unless this `is_last` and a source has all of its own: the others
+        are set aside.
+        """
         with_patterns = any(self._file.patterns(stream) for stream in self._file.streams)
         there = names(self._admin, 2.0) if with_patterns else ()
-        needed = wanted(self._file, there)
-        self._limits.load(check(self._admin, needed, timeout=2.0), needed)
-        learn((state.route for state in self.registry.states.values()), there)
+        needed, missing = wanted(self._file, there), Missing()
+        limits = check(self._admin, needed, timeout=2.0, missing=missing)
+        source_routes = [state.route for state in self.registry.states.values()]
+        if missing and not (is_last and any(find_missing(missing, route.places) is None for route in source_routes)):
+            raise next(iter(missing.values())).error
+        for lack in missing.values():
+            _log.error("%s. %s", lack.error.message, lack.error.hint)
+        self._limits.load(limits, needed, missing)
+        learn(source_routes, there)
 
     def _watch(self) -> None:
         """Return when it is time to stop; raise what ended a thread."""
         renewal, report_at = Renewal(self._file.kafka), time.monotonic() + _REPORT_SECONDS
+        reload_at = 0.0
         while not self._stopping.wait(_TURN_SECONDS):
             self._service.turned_at = time.monotonic()
             for failure in filter(None, (self._threads.failure, self.receiver.failure)):
                 raise failure
             self._look_at_threads()
-            if self._reload and self._membership is not None:
+            if self._reload and self._membership is not None and time.monotonic() >= reload_at:
                 self._reload = False
-                self._reloader.read_again(self._membership)
+                if not self._reloader.read_again(self._membership):
+                    self._reload, reload_at = True, time.monotonic() + _RELOAD_SECONDS
             renewal.look()
             self.registry.recommit(self._recommit_seconds)
             self._stalls.look()

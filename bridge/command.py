@@ -206,7 +206,8 @@ def move(path: Path, sources: tuple[str, ...]) -> None:
     for source, moved in move_sources(file, admin(file.kafka), sources).items():
         stream = streams[source]
         partitions = list(file.stream(stream).sources[source])
-        echo(f"source {source}: goes on after {moved.position} in {file.topic(stream)}{partitions}")
+        begins = f"goes on after {moved.position}" if moved.position is not None else "has no records, and begins"
+        echo(f"source {source}: {begins} in {file.topic(stream)}{partitions}")
 
 
 @bridge.command()

@@ -16,13 +16,13 @@ from bridge.group.membership import Membership
 from bridge.kafka.client import TIMEOUT, Administrator, admin
 from bridge.kafka.errors import translated
 from bridge.kafka.lifetime import listed, other_addresses
-from bridge.kafka.topics import RecordLimits, check, names, wanted
+from bridge.kafka.topics import Missing, RecordLimits, check, find_missing, names, wanted
 from bridge.model.route import SourceRoute, first_places, learn, routes
 from bridge.positions.read import Positions
 from bridge.source.registry import SourceRegistry
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import Section, load
-from headrace.errors import NeedsOperator, ReplicationError
+from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 
 Place = tuple[str, ...]
 
@@ -118,9 +118,11 @@ class Reloader:
         self._positions = positions
         self._registry = registry
         self._receiver = receiver
+        # Why it was tried last and is tried again, as it was logged.
+        self._failure = ""
 
-    def read_again(self, membership: Membership) -> None:
-        """Have what changed of the file's sources taken over."""
+    def read_again(self, membership: Membership) -> bool:
+        """Have what changed of the file's sources taken over; return False where it is tried again: Kafka does not answer."""
         try:
             file = load(self.file.path, BridgeFile)
             changed = compare(self.file, file)
@@ -128,20 +130,32 @@ class Reloader:
             with moving:
                 client = self._at_other_addresses(file) if changed.addresses else self._admin
                 there = names(client, _TIMEOUT) if any(file.patterns(stream) for stream in file.streams) else ()
-                needed = wanted(file, there)
-                self._limits.load(check(client, needed, timeout=_TIMEOUT), needed)
-        except ReplicationError as error:
-            _log.error("reload: %s. %s", error.message, error.hint or "The bridge goes on with the former file.")
-            return
-        source_routes = routes(file)
-        learn(source_routes.values(), there)
+                needed, missing = wanted(file, there), Missing()
+                limits = check(client, needed, timeout=_TIMEOUT, missing=missing)
+                source_routes = routes(file)
+                learn(source_routes.values(), there)
+                # What the sources that stay have lost is no affair of those that come.
+                added = (place for source in changed.added for place in source_routes[source].all_places)
+                if (lack := find_missing(missing, added)) is not None:
+                    raise lack.error
+                self._limits.load(limits, needed, missing)
+        except ReplicationError as refusal:
+            # Addresses that do not answer may be wrong.
+            if isinstance(refusal, NotConnected | Retryable) and file.kafka.bootstrap == self.file.kafka.bootstrap:
+                if refusal.message != self._failure:
+                    _log.warning("reload: %s. Trying again.", refusal.message)
+                self._failure = refusal.message
+                return False
+            _log.error("reload: %s. %s", refusal.message, refusal.hint or "The bridge goes on with the former file.")
+            return True
         self.file = file
         if not changed.anything:
             _log.info("reload: nothing changed in %s", file.path)
-            return
+            return True
         if changed.addresses:
             _log.info("reload: brokers are looked for at %s from now on", file.kafka.bootstrap)
         membership.call(lambda: self._take_over(file, changed, source_routes, membership))
+        return True
 
     @staticmethod
     def _at_other_addresses(file: BridgeFile) -> Administrator:

@@ -104,12 +104,16 @@ class Membership:
         if own_sources := [sources[place] for place in self._places & sources.keys() if sources[place] in fresh]:
             self._registry.assigned(own_sources, self._member.metadata())
         if fresh:
-            # Partitions that were added to a topic may have no member yet. Joining again, if that is not enough, interrupts all.
-            try:
-                self._member.look()
-            except (NotConnected, Retryable, NeedsOperator) as error:
-                _log.debug("%s", error.message)
-            self._look_at = time.monotonic() + _GROWN_SECONDS
+            self.look_at_topics()
+
+    def look_at_topics(self) -> None:
+        """Have partitions assigned that came into topics, which may have no member yet."""
+        # Joining again, if that is not enough, interrupts all.
+        try:
+            self._member.look()
+        except (NotConnected, Retryable, NeedsOperator) as error:
+            _log.debug("%s", error.message)
+        self._look_at = time.monotonic() + _GROWN_SECONDS
 
     def turn(self) -> None:
         """Take part for a moment; raise InstanceFenced when another process has this instance's name and stays."""

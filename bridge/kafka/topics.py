@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, NewPartitions, NewTopic, topic_resource
 from bridge.kafka.errors import translated
-from bridge.model.ports import Share
+from bridge.model.ports import Partition, Share
 from bridge.model.route import TablePatterns
 from headrace.configuration.bridge import BridgeFile, Stream
 from headrace.configuration.sections import Delivery, Requests
@@ -38,6 +38,28 @@ class Wanted(NamedTuple):
     cleanup: str = "delete"
     #: Whether it keeps records until they are deleted by the bridge, whatever their age and size.
     keeps: bool = False
+
+
+class MissingPartitions(NamedTuple):
+    """A topic that is not in Kafka, or has fewer partitions than its sources own."""
+
+    topic: str
+    partitions: int
+    needed: int
+
+    @property
+    def error(self) -> NeedsOperator:
+        """What to do about it."""
+        if not self.partitions:
+            return NeedsOperator(f"topic {self.topic!r} is not in Kafka", hint="Run 'headrace bridge init' to make it.")
+        return NeedsOperator(
+            f"topic {self.topic!r} has {self.partitions} partitions, its sources own {self.needed}",
+            hint="Run 'headrace bridge init' to add partitions, or correct the sources in the bridge's file.",
+        )
+
+
+#: By topic.
+Missing = dict[str, MissingPartitions]
 
 
 class Made(NamedTuple):
@@ -92,23 +114,26 @@ def _wanted(file: BridgeFile, stream: str, there: Collection[str] = ()) -> dict[
     )
 
 
-def check(admin: Any, topics: Mapping[str, Wanted], timeout: float = TIMEOUT) -> dict[str, int]:
+def check(
+    admin: Any, topics: Mapping[str, Wanted], timeout: float = TIMEOUT, missing: Missing | None = None
+) -> dict[str, int]:
     """Return the largest record, in bytes, that each topic takes; `timeout` is for one answer, in seconds.
 
     Raises NotConnected, and NeedsOperator for a topic that is missing, has too few partitions, or another cleanup.policy.
+    `missing` takes those that are missing or have too few partitions, and then they are not raised.
     """
     there = _partitions(admin, timeout)
     for topic, need in topics.items():
-        if topic not in there:
-            raise NeedsOperator(f"topic {topic!r} is not in Kafka", hint="Run 'headrace bridge init' to make it.")
-        if there[topic] < need.partitions:
-            raise NeedsOperator(
-                f"topic {topic!r} has {there[topic]} partitions, its sources own {need.partitions}",
-                hint="Run 'headrace bridge init' to add partitions, or correct the sources in the bridge's file.",
-            )
-    limits = {}
+        if there.get(topic, 0) < need.partitions:
+            lack = MissingPartitions(topic, there.get(topic, 0), need.partitions)
+            if missing is None:
+                raise lack.error
+            missing[topic] = lack
+    limits: dict[str, int] = {}
+    if not (readable := [topic_resource(topic) for topic in topics if topic in there]):
+        return limits
     with translated("read the topics' configuration"):
-        asked = admin.describe_configs([topic_resource(topic) for topic in topics], request_timeout=timeout)
+        asked = admin.describe_configs(readable, request_timeout=timeout)
         for resource, answer in asked.items():
             settings, need = answer.result(), topics[resource.name]
             setting = partial(_setting, settings, resource.name)
@@ -119,6 +144,13 @@ def check(admin: Any, topics: Mapping[str, Wanted], timeout: float = TIMEOUT) ->
             if need.keeps:
                 _check_kept(resource.name, {name: setting(name) for name in _UNLIMITED})
     return limits
+
+
+def find_missing(missing: Missing, places: Iterable[Partition]) -> MissingPartitions | None:
+    """Return what the first of some partitions lacks that is not there; None where all are."""
+    return next(
+        (missing[topic] for topic, number in places if topic in missing and number >= missing[topic].partitions), None
+    )
 
 
 def _setting(settings: Mapping[str, Any], topic: str, name: str) -> str:
@@ -290,6 +322,8 @@ class RecordLimits:
         self._topics = topics
         self._lock = threading.Lock()
         self._limits = dict(limits or {})
+        #: Topics that are not there, or lack partitions: their sources are set aside when they have records for them.
+        self.missing: Missing = {}
         # By topic: when it was asked about, and whether it had grown.
         self._asked: dict[str, tuple[float, bool]] = {}
 
@@ -303,11 +337,22 @@ class RecordLimits:
         """The largest of all topics' limits."""
         return max(self._limits.values(), default=1 << 20)
 
-    def load(self, limits: Mapping[str, int], topics: Mapping[str, Wanted] | None = None) -> None:
-        """Take limits that were just read, and which topics there are."""
+    def load(self, limits: Mapping[str, int], topics: Mapping[str, Wanted], missing: Missing) -> None:
+        """Take limits that were just read, and which topics there are to be, and are not."""
         with self._lock:
-            self._topics = topics or self._topics
+            self._topics, self.missing = topics, missing
             self._limits = self._limits | dict(limits)
+
+    def look_for_missing(self) -> list[str]:
+        """Take the limits of topics that were missing and are there now; return these."""
+        if not (before := self.missing):
+            return []
+        missing: Missing = {}
+        limits = check(self._admin, {topic: self._topics[topic] for topic in before}, missing=missing)
+        with self._lock:
+            self.missing = missing
+            self._limits = self._limits | limits
+        return [topic for topic in before if topic not in missing]
 
     def exceeded_by(self, share: Share) -> bool:
         """Whether a record is larger than its topic takes."""
@@ -339,7 +384,8 @@ class RecordLimits:
             return True
         has_grown = {name: limits[name] > self._limits.get(name, 0) for name in names}
         self._asked |= {name: (now, grown) for name, grown in has_grown.items()}
-        self.load(limits)
+        with self._lock:
+            self._limits = self._limits | limits
         return grew or any(has_grown.values())
 
 

@@ -178,6 +178,12 @@ class SourceRoute(NamedTuple):
         return [(self.topic, partition) for partition in self.partitions]
 
     @property
+    def all_places(self) -> list[tuple[str, int]]:
+        """The partitions of all topics that the source owns."""
+        topics = [*self.topics, *([self.withheld] if self.withheld else [])]
+        return [(topic, partition) for topic in topics for partition in self.partitions]
+
+    @property
     def withheld_place(self) -> tuple[str, int] | None:
         """The partition of its withheld records; None where no table can be withheld."""
         return (self.withheld, min(self.partitions)) if self.withheld else None

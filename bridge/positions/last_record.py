@@ -6,14 +6,13 @@ withheld records when it takes sources over is refused where the committed posit
 """
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, OffsetSpec, TopicPartition
-from bridge.kafka.entries import records
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import Withheld
@@ -29,6 +28,19 @@ _MOST = 1000
 _REST_SECONDS = 2.0
 #: Where partitions begin and end.
 Ends = Mapping[Partition, tuple[int, int]]
+
+
+class _Reading(Protocol):
+    """A partition of a source that is read in ranges."""
+
+    source: str
+    place: Partition
+
+    def begin(self) -> Any:
+        """Return where the next range begins; None where nothing more is to be read."""
+
+    def take(self, record: Any) -> bool:
+        """Take a record in, or the event of the partition's end; return whether the range is read."""
 
 
 class _Backward:
@@ -57,17 +69,36 @@ class _Backward:
         return bool(record.offset() == self._end - 1)
 
 
-class _Search:
-    """Partitions of many sources that are read backward at once."""
+class _First:
+    """A partition that is read to its first record, if there is one: what is left of transactions that were aborted is none."""
 
-    def __init__(self, client: Any, wanted: Mapping[str, Ends]) -> None:
+    def __init__(self, source: str, place: Partition, low: int, high: int) -> None:
+        self.source, self.place, self.low, self.high = source, place, low, high
+        self.has_record = self._has_begun = False
+
+    def begin(self) -> Any:
+        """Return where it begins, once."""
+        if self._has_begun:
+            return None
+        self._has_begun = True
+        return TopicPartition(*self.place, self.low)
+
+    def take(self, record: Any) -> bool:
+        """Note whether it is a record."""
+        self.has_record = not record.error()
+        return True
+
+
+class _Search:
+    """Partitions of many sources that are read at once: one that cannot be read holds up the others only until that is seen."""
+
+    def __init__(self, client: Any, readings: Collection[_Reading]) -> None:
         self._client = client
-        self.positions: dict[str, Position | ReplicationError | None] = dict.fromkeys(wanted)
-        self._left = {source: len(ends) for source, ends in wanted.items()}
-        self._waiting = deque(
-            _Backward(source, place, *ends) for source in wanted for place, ends in wanted[source].items()
-        )
-        self._reading: dict[Partition, _Backward] = {}
+        #: Why partitions could not be read, by source.
+        self.errors: dict[str, ReplicationError] = {}
+        self._left = Counter(each.source for each in readings)
+        self._waiting = deque(readings)
+        self._reading: dict[Partition, _Reading] = {}
         #: For how long nothing may come.
         self._seconds = TIMEOUT
 
@@ -82,7 +113,7 @@ class _Search:
                 came_at = time.monotonic()
         self._client.unassign()
         for each in (*self._waiting, *self._reading.values()):
-            self.positions[each.source] = NotConnected(f"Kafka: the last records of {each.source} could not be read")
+            self.errors[each.source] = NotConnected(f"Kafka: records of {each.source} could not be read")
 
     def _begin(self) -> None:
         """Go on with those of which a range is read, and with those for which there was no room."""
@@ -110,28 +141,28 @@ class _Search:
         self._client.incremental_unassign([TopicPartition(*each.place)])
         del self._reading[each.place]
         if is_failed:
-            self.positions[each.source] = error_of(KafkaException(error), f"read the last record of {each.source}")
+            self.errors[each.source] = error_of(KafkaException(error), f"read the records of {each.source}")
         else:
             self._waiting.append(each)
 
-    def _end(self, each: _Backward) -> None:
-        before = self.positions[each.source]
-        if each.greatest is not None and not isinstance(before, ReplicationError):
-            self.positions[each.source] = max(each.greatest, before or each.greatest)
+    def _end(self, each: _Reading) -> None:
         self._left[each.source] -= 1
         if not self._left[each.source]:
             self._seconds = _REST_SECONDS
 
 
 def read_last_records(client: Any, wanted: Mapping[str, Ends]) -> dict[str, Position | ReplicationError | None]:
-    """Return the greatest position of each source in some partitions, None where there is none, or why it is not known.
-
-    All are read at once: one that cannot be read holds up the others for no longer than it takes to see that.
-    """
+    """Return the greatest position of each source in some partitions, None where there is none, or why it is not known."""
+    readings = [_Backward(source, place, *ends) for source in wanted for place, ends in wanted[source].items()]
+    positions: dict[str, Position | ReplicationError | None] = dict.fromkeys(wanted)
+    greatest: dict[str, Position] = {}
     with translated("read the last records of sources"):
-        search = _Search(client, wanted)
+        search = _Search(client, readings)
         search.run()
-        return search.positions
+    for each in readings:
+        if each.greatest is not None:
+            greatest[each.source] = max(each.greatest, greatest.get(each.source, each.greatest))
+    return positions | greatest | search.errors
 
 
 def read_last_record(client: Any, source: str, topics: Sequence[str], partitions: Sequence[int]) -> Position | None:
@@ -250,40 +281,53 @@ def known_withheld(
         ends = bounds(admin, places.values())
     except (NotConnected, Retryable, NeedsOperator) as error:
         return changed | dict.fromkeys(places, error)
+    readings: list[_First] = []
     for source, place in places.items():
         committed, there = positions[source], ends[place]
         assert isinstance(committed, Committed)
-        try:
-            if isinstance(there, ReplicationError):
-                raise there
-            changed[source] = _look(client, source, committed, place, there)
-        except ReplicationError as error:
+        if isinstance(there, ReplicationError):
             # No other source's affair.
-            changed[source] = error
-    return changed
+            changed[source] = there
+            continue
+        (low, high), withheld = there, committed.withheld
+        if withheld is not None and withheld.end <= high:
+            changed[source] = committed
+        elif withheld is not None and withheld.tables:
+            changed[source] = _gone(source, place, high, withheld)
+        else:
+            changed[source] = committed._replace(withheld=Withheld(high))
+            readings.append(_First(source, place, low, high))
+    return changed | _check_empty(client, readings)
 
 
-def _look(
-    client: Any, source: str, committed: Committed, place: Partition, ends: tuple[int, int]
-) -> Committed | ReplicationError | None:
-    """Return what one source goes on with, given where the partition of its withheld records begins and ends."""
-    (low, high), withheld = ends, committed.withheld
-    if withheld is not None and withheld.end <= high:
-        return committed
-    if withheld is not None and withheld.tables:
-        return NeedsOperator(
-            f"{place[0]}[{place[1]}] ends at offset {high}, and withheld records of {source} are up to "
-            f"{withheld.end}: {', '.join(sorted(withheld.tables))}",
-            hint="The topic was made again, or the file names another one by its prefix. Put the former one back: these "
-            "records are in no other.",
-        )
-    # What is left of transactions that were aborted is no record.
-    if low < high and client is None:
-        return None
-    if low < high and any(True for _ in records(client, *place)):
-        return NeedsOperator(
-            f"{place[0]}[{place[1]}] holds withheld records, and no committed position of {source} has where they belong",
+def _gone(source: str, place: Partition, high: int, withheld: Withheld) -> NeedsOperator:
+    return NeedsOperator(
+        f"{place[0]}[{place[1]}] ends at offset {high}, and withheld records of {source} are up to "
+        f"{withheld.end}: {', '.join(sorted(withheld.tables))}",
+        hint="The topic was made again, or the file names another one by its prefix. Put the former one back: these "
+        "records are in no other.",
+    )
+
+
+def _check_empty(client: Any, partitions: Collection[_First]) -> dict[str, ReplicationError | None]:
+    """Return an error for each source in whose partition there are records, or may be; None without a client."""
+    readings = [each for each in partitions if each.low < each.high]
+    if not readings or client is None:
+        return dict.fromkeys((each.source for each in readings), None)
+    try:
+        with translated("read withheld records"):
+            search = _Search(client, readings)
+            search.run()
+    except ReplicationError as error:
+        return {each.source: error for each in readings}
+    errors: dict[str, ReplicationError | None] = {
+        each.source: NeedsOperator(
+            f"{each.place[0]}[{each.place[1]}] holds withheld records, and no committed position of {each.source} has where they "
+            "belong",
             hint="Positions were lost, or the partition was another source's. Find out from its records' keys and headers "
             "what is in no other topic; then delete the records, and copy their tables again.",
         )
-    return committed._replace(withheld=Withheld(high))
+        for each in readings
+        if each.has_record
+    }
+    return errors | search.errors

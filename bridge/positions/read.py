@@ -2,77 +2,33 @@
 
 A position is committed in the same transaction as the records, for every partition that the source owns in its stream's topic,
 so the group records the assignment too. The offset is the log's end, so lag tools show nothing odd. Where the group holds
-nothing of a source, its position is in a group of its own, of a former release; or, since Kafka forgets idle groups, it is that
-of the last committed record in its partitions.
-
-Positions of former releases: each source had a consumer group and a transactional id of its own, `headrace.REGION/NAME`.
-
-At the first start a source's former producer is fenced, so that a former bridge that still runs commits nothing more; the
-position is read, and written back in the present format, which former bridges refuse. From then on it is in the group of bridges.
+nothing of a source, its position is in a group of its own, of a former release (bridge/positions/former.py); or, since Kafka
+forgets idle groups, it is that of the last committed record in its partitions.
 """
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from bridge.kafka.client import TIMEOUT, KafkaException, TopicPartition, consumer
+from bridge.kafka.client import consumer
 from bridge.kafka.entries import (
     Entries,
     ForeignOffset,
-    commit_offsets,
     committed_of,
-    newest_of,
     partitions_of,
     read_entries,
-    read_topics,
     reading,
     restore,
 )
-from bridge.kafka.errors import translated
 from bridge.kafka.lifetime import KeptClient
-from bridge.kafka.producer import KafkaProducer, Leftovers
+from bridge.kafka.producer import Leftovers
 from bridge.model.ports import Committed, Partition
-from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
+from bridge.positions.former import find_former
 from bridge.positions.last_record import bounds, known_withheld, read_last_records
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.position import Position
-
-_SMALLEST = 1 << 20
-
-
-def former_group(source: str) -> str:
-    """Return the group, and the transactional id, of a source in former releases."""
-    return f"headrace.{source}"
-
-
-def read_former(connection: KafkaConnection, route: SourceRoute) -> Committed | None:
-    """Return what a former release committed for a source; None for nothing."""
-    group, refused = former_group(route.source), dict[Partition, ReplicationError]()
-    with reading(connection, group) as client:
-        entries = read_topics(client, group, {route.topic}, refused)
-    committed = newest_of(entries) if entries else None
-    for error in refused.values():
-        raise error.within(route, committed, entries) if isinstance(error, ForeignOffset) else error
-    return committed
-
-
-def take_over_former(connection: KafkaConnection, route: SourceRoute) -> Committed | None:
-    """Return what a former release committed for a source, once no bridge of that release can commit any more."""
-    if read_former(connection, route) is None:
-        return None
-    group = former_group(route.source)
-    KafkaProducer(connection, group, _SMALLEST).discard()
-    committed = read_former(connection, route)
-    if committed is not None:
-        text = position_text(route.source, committed.position, committed.bridge)
-        offsets = [TopicPartition(*place, offset, metadata=text) for place, offset in committed.offsets.items()]
-        with translated(f"mark the positions of group {group}"):
-            commit_offsets(connection, group, offsets)
-        _log.info("%s: its position is taken over from the group %s", route.source, group)
-    return committed
-
 
 _log = logging.getLogger(__name__)
 
@@ -195,8 +151,9 @@ class Positions:
         self, sources: Mapping[str, Committed | ReplicationError | None]
     ) -> dict[str, Committed | ReplicationError | None]:
         """Return what Kafka holds of sources whose position is not in the group: of a former release, or their last records."""
-        former = self._former_groups() if None in sources.values() else ()
         routes = [self._routes[source] for source in sources]
+        fresh = [route for route in routes if sources[route.source] is None]
+        former = find_former(self._connection, self._admin, fresh) if fresh else {}
         ends = bounds(
             self._admin, [(topic, number) for each in routes for topic in each.topics for number in each.partitions]
         )
@@ -206,7 +163,10 @@ class Positions:
         for source, held in sources.items():
             route = self._routes[source]
             try:
-                own = held if isinstance(held, Committed) else self._of_former_release(route, former)
+                own = held if held is not None else former[source]
+                if isinstance(own, ReplicationError):
+                    raise own
+                check_assignment(route, own)
                 if own is not None and own.position is not None:
                     committed[source] = own
                     continue
@@ -227,21 +187,6 @@ class Positions:
                 _log.warning("%s: no committed position in Kafka; its last record is at %s", source, tail)
             committed[source] = tail if isinstance(tail, ReplicationError) else without[source]._replace(position=tail)
         return committed
-
-    def _of_former_release(self, route: SourceRoute, former: Collection[str] | None) -> Committed | None:
-        if former is not None and former_group(route.source) not in former:
-            return None
-        own = take_over_former(self._connection, route)
-        check_assignment(route, own)
-        return own
-
-    def _former_groups(self) -> Collection[str] | None:
-        """Return the groups that there are; None when it is not known of all brokers, and each has to be asked for."""
-        try:
-            listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT).result()
-        except KafkaException:
-            return None
-        return None if listed.errors else {each.group_id for each in listed.valid}
 
 
 def _is_lost(committed: Committed | ReplicationError) -> bool:

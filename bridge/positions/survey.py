@@ -9,10 +9,13 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, OffsetSpec, TopicPartition
 from bridge.kafka.entries import NOBODY, Entries, commit_offsets, committed_of, read_entries, read_topics, reading
 from bridge.kafka.errors import translated
+from bridge.kafka.topics import names
 from bridge.model.ports import Committed, Partition
 from bridge.model.position_text import NOTHING, Withheld, parse, position_text
-from bridge.model.route import SourceRoute, routes
-from bridge.positions.read import check_refused, check_reordered, read_former
+from bridge.model.route import SourceRoute, learn, routes
+from bridge.positions.former import read_former
+from bridge.positions.last_record import read_last_record
+from bridge.positions.read import check_refused, check_reordered
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.position import Position
@@ -134,16 +137,21 @@ def withheld_tables(held: Committed | None) -> Collection[str]:
 def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Committed]:
     """Commit sources' positions in the partitions that the file names; return what was committed before.
 
-    All of them are committed at once, so sources can swap partitions. Before anything changes, raises NeedsOperator when one of
-    them has no position or withheld tables, or the same partitions in another order, or when a partition holds the position of a
-    source that does not leave it, or what no bridge committed; then when bridges of the group are running: they would commit the
-    positions in the former partitions.
+    All of them are committed at once, so sources can swap partitions. One of which bridges have committed no position yet goes on
+    from its last record; without any, it begins in its new partitions. Before anything changes, raises NeedsOperator when one of
+    them is not in the group or has withheld tables, or the same partitions in another order, or when a partition holds the
+    position of a source that does not leave it, or what no bridge committed; then when bridges of the group are running: they
+    would commit the positions in the former partitions.
     """
     by_source, group = routes(file), read_group(file)
     held = {source: _movable(by_source[source], _held(file, by_source[source], group)) for source in sources}
+    for source, each in held.items():
+        if each.position is None:
+            held[source] = each._replace(position=_last_position(file, admin, by_source[source], each))
     for source in held:
         _check_leaving(by_source[source], group.entries, held)
-    taken = {place for source in held for place in by_source[source].places}
+    positions = {source: each.position for source, each in held.items() if each.position is not None}
+    taken = {place for source in positions for place in by_source[source].places}
     nobody = position_text(NOBODY, None, _MOVE)
     former = [
         TopicPartition(*place, offset, metadata=nobody)
@@ -151,7 +159,6 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Co
         for place, offset in each.offsets.items()
         if place not in taken
     ]
-    positions = {source: each.position for source, each in held.items() if each.position is not None}
     commit_positions(file, admin, positions, _MOVE, group, former)
     for each in held.values():
         _delete_withheld(file, admin, each)
@@ -167,7 +174,7 @@ def _movable(route: SourceRoute, held: Committed | None) -> Committed:
             hint="Name the former partitions in the file, start the bridges, and have the registry take the tables' schemas; "
             "move the source once 'headrace bridge positions' shows none.",
         )
-    if held is None or held.position is None:
+    if held is None:
         raise NeedsOperator(
             f"{source} has no committed position",
             hint="A source that has no records yet can simply start in the partitions that the file names. Of another one, name "
@@ -175,6 +182,13 @@ def _movable(route: SourceRoute, held: Committed | None) -> Committed:
         )
     check_reordered(route, held.order)
     return held
+
+
+def _last_position(file: BridgeFile, admin: Any, route: SourceRoute, held: Committed) -> Position | None:
+    """Return the position of the last record in a source's former partitions; None where there is none."""
+    learn([route], names(admin) if any(file.patterns(stream) for stream in file.streams) else ())
+    with reading(file.kafka, file.group) as client:
+        return read_last_record(client, route.source, list(route.topics), sorted(number for _, number in held.offsets))
 
 
 def _check_leaving(route: SourceRoute, entries: Entries, moving: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""A broker that trusts nobody: TLS, users by SCRAM, and nothing allowed that is not on a list. One for a session.
+"""A broker that trusts nobody: TLS, users by SCRAM, and nothing allowed that is not on a list. One for a session; and three.
 
 Its second listener, in the clear, is the test's own: whoever comes there may do everything. A third one asks for certificates;
 that of `bridge` may do everything.
@@ -7,6 +7,7 @@ that of `bridge` may do everything.
 import itertools
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -54,26 +55,54 @@ class Allow(NamedTuple):
         return f"{self.operation} {self.kind} {self.name}{'*' * self.prefixed}"
 
 
-class SecureKafka:
-    """The broker, and who may do what there."""
+#: Of a cluster that goes on without one of its three brokers.
+_REPLICATED = {
+    "min.insync.replicas": 2,
+    "offsets.topic.replication.factor": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.min.isr": 2,
+    # Far longer than a busy machine has one wait.
+    "broker.session.timeout.ms": 9000,
+}
 
-    def __init__(self, folder: Path) -> None:
+
+class SecureKafka:
+    """One broker, or three that ask for certificates and passwords at once; and who may do what there."""
+
+    def __init__(self, folder: Path, brokers: int = 1) -> None:
         self.authority = Authority(folder / "certificates")
         certificate = self.authority.server("kafka", ["localhost"])
-        keystore = folder / "kafka.pem"
-        keystore.write_bytes(certificate.with_suffix(".key").read_bytes() + certificate.read_bytes())
-        plain, self.port, self.mutual_port, controller = free_port(), free_port(), free_port(), free_port()
+        self._keystore = folder / "kafka.pem"
+        self._keystore.write_bytes(certificate.with_suffix(".key").read_bytes() + certificate.read_bytes())
+        quorum = {number: free_port() for number in range(1, brokers + 1)}
+        ports = {number: free_port() for number in quorum}
+        self.port, self.mutual_port = ports[1], free_port()
+        self._secure = ",".join(f"localhost:{port}" for port in ports.values())
+        mutual = {number: self.mutual_port if number == 1 else free_port() for number in quorum}
+        self.brokers = [self._broker(folder, quorum, number, ports[number], mutual[number]) for number in quorum]
+        self.server = self.brokers[0]
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(Kafka.start, self.brokers))
+        self.admin = AdminClient(
+            {"bootstrap.servers": ",".join(each.bootstrap for each in self.brokers), "log_level": 0}
+        )
+
+    def _broker(self, folder: Path, quorum: dict[int, int], number: int, port: int, mutual_port: int) -> Kafka:
+        plain = free_port()
         module = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-        self.server = Kafka(
-            folder / "broker",
+        return Kafka(
+            folder / f"broker{number}",
             port=plain,
+            quorum=quorum,
+            number=number,
+            heap_megabytes=512 if len(quorum) == 1 else 256,
             settings={
-                "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},SASL_SSL://127.0.0.1:{self.port},"
-                f"SSL://127.0.0.1:{self.mutual_port}",
-                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{self.port},"
-                f"SSL://localhost:{self.mutual_port}",
+                "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{quorum[number]},"
+                f"SASL_SSL://127.0.0.1:{port},SSL://127.0.0.1:{mutual_port}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{port},"
+                f"SSL://localhost:{mutual_port}",
                 "listener.name.ssl.ssl.client.auth": "required",
-                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+                "listener.name.sasl_ssl.ssl.client.auth": "none" if len(quorum) == 1 else "required",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_SSL:SASL_SSL,SSL:SSL",
                 "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,OAUTHBEARER",
                 "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": module,
@@ -81,17 +110,16 @@ class SecureKafka:
                 # Takes tokens without a signature.
                 "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": _OAUTH,
                 "ssl.keystore.type": "PEM",
-                "ssl.keystore.location": keystore,
+                "ssl.keystore.location": self._keystore,
                 "ssl.truststore.type": "PEM",
                 "ssl.truststore.location": self.authority.certificate_file,
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS;User:CN=bridge",
                 # A rate is the mean of 3 seconds instead of 11: a test of quotas need not write more than that first.
                 "quota.window.num": 3,
-            },
+            }
+            | (_REPLICATED if len(quorum) > 1 else {}),
         )
-        self.server.start()
-        self.admin = AdminClient({"bootstrap.servers": self.server.bootstrap, "log_level": 0})
 
     def user(self, allowed: Iterable[Allow], *, mechanism: str = "SCRAM-SHA-512", **changes: Any) -> KafkaConnection:
         """Make a user who may do this and no more; return how it connects."""
@@ -126,10 +154,22 @@ class SecureKafka:
         self.admin.alter_user_scram_credentials([credential])[name].result(60)
         (self.authority.folder / f"{name}.password").write_text(secret)
 
-    def restart(self) -> None:
-        """End all connections: the broker is there again when this returns."""
-        self.server.stop()
-        self.server.start()
+    def restart(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """End all connections, one broker after the other: all are there again when this returns.
+
+        `meanwhile` is called while one of several is away.
+        """
+        for each in self.brokers:
+            each.stop()
+            if len(self.brokers) > 1:
+                meanwhile()
+            each.start()
+            eventually(self._is_whole, 120, every=0.5, saying="all replicas are in sync")
+
+    def _is_whole(self) -> bool:
+        topics = self.admin.list_topics(timeout=60).topics.values()
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return all(partition.leader > 0 and len(partition.isrs) == len(partition.replicas) for partition in partitions)
 
     def _bearer(self, name: str, allowed: Iterable[Allow], changes: dict[str, Any]) -> KafkaConnection:
         """Make a user who is known by a token, which a command prints; it ends after a minute."""
@@ -146,7 +186,7 @@ class SecureKafka:
     def _connection(self, mechanism: str, settings: dict[str, Any]) -> KafkaConnection:
         return KafkaConnection(
             **{
-                "bootstrap": f"localhost:{self.port}",
+                "bootstrap": self._secure,
                 "security_protocol": "SASL_SSL",
                 "sasl_mechanism": mechanism,
                 "authority": self.authority.certificate_file,
@@ -216,7 +256,7 @@ class SecureKafka:
     def topic(self, name: str = "") -> str:
         """Make a topic of one partition; return its name."""
         name = name or f"secure{next(_numbers)}"
-        self.admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
+        self.admin.create_topics([NewTopic(name, 1, len(self.brokers))])[name].result(60)
         eventually(lambda: name in self.admin.list_topics(timeout=60).topics)
         return name
 
@@ -227,6 +267,15 @@ def secure_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKaf
     made = SecureKafka(tmp_path_factory.mktemp("secure-kafka"))
     yield made
     made.server.delete()
+
+
+@pytest.fixture
+def secure_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    """Yield three brokers for one test."""
+    made = SecureKafka(tmp_path_factory.mktemp("secure-cluster"), brokers=3)
+    yield made
+    for each in made.brokers:
+        each.delete()
 
 
 Users = Callable[..., KafkaConnection]

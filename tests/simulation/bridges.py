@@ -104,10 +104,23 @@ class BridgeProcess:
             assert self.process is not None
             self.scheduler.spawn(self.process, "signal", self.bridge.stop)
 
+    def with_sources(self, sources: Mapping[str, list[int]]) -> BridgeFile:
+        """Return its file with other sources of the stream, or other partitions."""
+        stream = msgspec.structs.replace(self.file.streams[TOPIC], sources=dict(sources))
+        return msgspec.structs.replace(self.file, streams=self.file.streams | {TOPIC: stream})
+
+    def replace(self, sources: Mapping[str, list[int]]) -> None:
+        """Start it with a changed file, once whatever runs of it is killed."""
+        self.file = _files[self.name] = self.with_sources(sources)
+        if self.runs:
+            assert self.process is not None
+            self.scheduler.kill(self.process)
+        self.wanted = True
+        self.start()
+
     def give(self, sources: Mapping[str, list[int]]) -> None:
         """Change the sources of its file, and have it read again."""
-        stream = msgspec.structs.replace(self.file.streams[TOPIC], sources=dict(sources))
-        self.file = _files[self.name] = msgspec.structs.replace(self.file, streams=self.file.streams | {TOPIC: stream})
+        self.file = _files[self.name] = self.with_sources(sources)
         if self.runs and self.bridge is not None:
             self.bridge.reload()
 

@@ -24,6 +24,7 @@ _PARTS = {
     "EndTxn": "transactions",
     "TxnOffsetCommit": "group",
     "OffsetFetch": "group",
+    "OffsetCommit": "group",
     "JoinGroup": "group",
     "Heartbeat": "group",
     "LeaveGroup": "group",

@@ -284,6 +284,12 @@ class Consumer:
         )
         return [offset_of(topic, number, result) for topic, number in asked]
 
+    def commit(self, offsets: list[Any], asynchronous: bool = True) -> None:
+        """Commit offsets for a group without members, and wait for the answer."""
+        assert not asynchronous
+        places = {(each.topic, each.partition): (each.offset, each.metadata) for each in offsets}
+        self._ask("OffsetCommit", lambda: self._coordinator().commit(places), 60.0)
+
     def get_watermark_offsets(self, partition: Any, timeout: float = -1, cached: bool = False) -> tuple[int, int]:
         """Return the first and the next offset."""
 

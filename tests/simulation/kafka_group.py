@@ -106,6 +106,15 @@ class Group:
         )
         return 0
 
+    def commit(self, offsets: dict[Partition, tuple[int, str]]) -> int:
+        """OffsetCommit of who is no member: refused while there are members; return an error's number, or 0."""
+        if self.members:
+            return KafkaError.UNKNOWN_MEMBER_ID
+        self._record += 1
+        self._records.update(dict.fromkeys(offsets, self._record))
+        self.offsets.update(offsets)
+        return 0
+
     def end_transaction(self, producer: int, *, commit: bool) -> None:
         """A transaction's marker came."""
         pending = self._pending.pop(producer, {})

@@ -1,8 +1,12 @@
 """What a running bridge takes over of a changed file, and what it refuses by name."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from bridge.reloader import compare
+from bridge.kafka.client import KafkaError, KafkaException
+from bridge.kafka.topics import RecordLimits
+from bridge.reloader import Reloader, compare
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.errors import NeedsOperator
@@ -89,3 +93,53 @@ def test_what_needs_a_restart_is_refused_by_name_and_without_values(changed, rep
     assert refused.value.hint
     assert "ONE" not in refused.value.message + refused.value.hint
     assert "env:" not in refused.value.message + refused.value.hint
+
+
+class Admin:
+    """A Kafka with two topics, which answers, or does not."""
+
+    refusals = ()
+
+    def __init__(self, **partitions):
+        self.partitions, self.answers = partitions, False
+
+    def list_topics(self, timeout):
+        if not self.answers:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        topics = {
+            name: SimpleNamespace(error=None, partitions=dict.fromkeys(range(many)))
+            for name, many in self.partitions.items()
+        }
+        return SimpleNamespace(topics=topics)
+
+    def describe_configs(self, resources, request_timeout):
+        settings = {"max.message.bytes": "1000000", "cleanup.policy": "delete"}
+        entries = {name: SimpleNamespace(value=value) for name, value in settings.items()}
+        return {each: SimpleNamespace(result=lambda: entries) for each in resources}
+
+    def poll(self, _seconds):
+        pass
+
+    def renew(self):
+        pass
+
+
+def test_a_reload_that_kafka_does_not_answer_is_tried_again_and_one_lost_topic_keeps_no_other_source_away(tmp_path):
+    """The operator's SIGHUP was for nothing while Kafka stood still, and for good while the topic of another stream was gone."""
+    path = tmp_path / "bridge.toml"
+    path.write_text(FILE)
+    admin, commands = Admin(bank=3), []
+    file = load(path, BridgeFile)
+    limits = RecordLimits(admin, {})
+    membership = SimpleNamespace(call=commands.append)
+    reloader = Reloader(file, admin, limits, [], None, None)
+    path.write_text(FILE.replace('"london/bank" = [1]', '"london/bank" = [1], "paris/bank" = [2]'))
+    assert not reloader.read_again(membership)
+    admin.answers = True
+    assert reloader.read_again(membership)
+    assert len(commands) == 1
+    assert list(limits.missing) == ["sales"]
+    # what comes without its partition is refused
+    path.write_text(FILE.replace('"london/bank" = [1]', '"london/bank" = [1], "paris/bank" = [3]'))
+    assert reloader.read_again(membership)
+    assert len(commands) == 1

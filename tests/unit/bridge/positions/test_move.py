@@ -43,6 +43,7 @@ class Group:
             path="bridge.toml",
             streams={"bank": SimpleNamespace(sources=sources)},
             topic=lambda stream: stream,
+            patterns=lambda _stream: {},
         )
         routes = {source: SourceRoute(source, "bank", owned) for source, owned in sources.items()}
         for module in (survey, doctor):
@@ -125,6 +126,27 @@ def test_a_source_may_take_partitions_from_another_one_that_grows_elsewhere(monk
     back = Group(monkeypatch, one=(5,), two=(1,))
     back.move("a/one")
     assert back.holders()[0] == (NOBODY, None)
+
+
+@pytest.mark.parametrize("last", [None, ONE])
+def test_a_source_of_which_bridges_have_committed_no_position_yet_is_moved(monkeypatch, last):
+    """`run` refused it as its partitions were others', and `move`, to which it pointed, as it had no position: no way led out."""
+    group = Group(monkeypatch, one=(1,), two=(3,))
+    group.held["bank", 0] = (0, position_text("a/one", None, "b"))
+    asked = []
+    monkeypatch.setattr(survey, "read_last_record", lambda *given: asked.append(given[1:]) or last)
+    assert {source: each.position for source, each in group.move("a/one", "a/two").items()} == {
+        "a/one": last,
+        "a/two": TWO,
+    }
+    assert asked == [("a/one", ["bank"], [0])]
+    # one that has no records begins in its new partition as in any other
+    assert group.holders() == {
+        0: (NOBODY, None),
+        1: (NOBODY, None) if last is None else ("a/one", ONE),
+        2: ("a/gone", TWO),
+        3: ("a/two", TWO),
+    }
 
 
 def test_what_a_bridge_commits_until_it_ends_is_read_again(monkeypatch):

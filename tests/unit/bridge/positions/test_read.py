@@ -1,16 +1,19 @@
 """Positions of many sources in few requests: what only one of them needs is waited for by nobody else."""
 
 import json
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from bridge.group.membership import Recovery
 from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec
+from bridge.model.ports import Committed
 from bridge.model.position_text import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions import read as read_module
-from bridge.positions.read import Positions, read_former
+from bridge.positions.former import read_former
+from bridge.positions.read import Positions
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
@@ -28,6 +31,8 @@ class Cluster:
         self.asked = []
         self.error = None
         self.ended = []
+        #: The groups of a former release, and why it is not known of some brokers which they have.
+        self.groups, self.not_listed = [], []
         #: The last record of partitions that have any: of whom, and at which position.
         self.last = {}
         #: Partitions of which nothing comes; and what happens while records are waited for.
@@ -103,7 +108,8 @@ class Cluster:
 
     def list_consumer_groups(self, request_timeout=None):
         self.asked.append("groups")
-        return SimpleNamespace(result=lambda: SimpleNamespace(errors=[], valid=[]))
+        valid = [SimpleNamespace(group_id=group) for group in self.groups]
+        return SimpleNamespace(result=lambda: SimpleNamespace(errors=self.not_listed, valid=valid))
 
     def close(self):
         pass
@@ -207,6 +213,48 @@ def test_the_number_of_requests_does_not_grow_with_the_sources(monkeypatch):
     second.turn(0)
     assert served.keys() == cluster.routes.keys()
     assert len(cluster.asked) == few
+
+
+def test_where_not_all_brokers_name_their_groups_no_source_is_asked_for_alone(monkeypatch):
+    """K5: each source without position was asked for in a connection of its own, two seconds each."""
+    cluster = Cluster(monkeypatch)
+    cluster.not_listed = [KafkaException(KafkaError(KafkaError._TRANSPORT))]
+    cluster.groups = [f"headrace.{NEW}"]
+    monkeypatch.setattr("bridge.positions.former.take_over_former", lambda _connection, _route: held)
+    held = Committed(AT, "", "", {("bank", 4): 3})
+    first, second, served, unreadable = recoveries(cluster)
+    first.turn(0)
+    few = cluster.asked.count("committed")
+    second.turn(0)
+    assert cluster.asked.count("committed") == 2 * few
+    # what was named is known
+    assert served.keys() == {*KNOWN, NEW}
+    assert served[NEW] == held
+    assert isinstance(unreadable.pop(OTHER), NotConnected)
+    assert unreadable == {}
+    # when the broker answers again, or the cluster has it no more
+    cluster.not_listed = []
+    second.add(OTHER, 1)
+    second.turn(0)
+    assert served[OTHER].position is None
+
+
+def test_groups_of_a_former_release_are_taken_over_at_once(monkeypatch):
+    """At an upgrade from 0.1 each took half a second, one after the other, and nobody of them was served before the last."""
+    cluster = Cluster(monkeypatch)
+    cluster.held, cluster.groups = {}, [f"headrace.{source}" for source in KNOWN]
+    together = threading.Barrier(len(KNOWN))
+
+    def take_over(_connection, route):
+        together.wait(10)
+        if route.source == KNOWN[0]:
+            raise NotConnected("Kafka: its coordinator does not answer")
+        return Committed(AT, "", "", dict.fromkeys(route.places, 3))
+
+    monkeypatch.setattr("bridge.positions.former.take_over_former", take_over)
+    results = cluster.positions(searches=True).read(KNOWN)
+    assert isinstance(results[KNOWN[0]], NotConnected)
+    assert [results[source].position for source in KNOWN[1:]] == [AT] * 3
 
 
 FOREIGN = ["", "1732627200", "2 not a position 2026 a/s1 b", "9 something of a newer release"]

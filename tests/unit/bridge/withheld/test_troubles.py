@@ -7,7 +7,6 @@ from bridge.kafka.client import KafkaError, OffsetSpec
 from bridge.model.ports import Committed
 from bridge.model.position_text import Withheld, WithheldTable, parse
 from bridge.model.route import SourceRoute
-from bridge.positions import last_record as survey
 from bridge.positions.last_record import known_withheld
 from bridge.routing.withheld_records import batch_of, divide
 from bridge.service import STALLED_SECONDS, Stalls
@@ -149,16 +148,53 @@ class Admin:
         }
 
 
-def taken_over(monkeypatch, ends, **held):
+class Records:
+    """A consumer of partitions that are read in one go: each has a record, or is silent, or nothing but what was aborted."""
+
+    def __init__(self, having=(), silent=()):
+        self.having, self.silent = having, silent
+        self.assigned = {}
+        self.requests, self.now = 0, 0.0
+
+    def assign(self, places):
+        assert not places
+        self.assigned = {}
+
+    def unassign(self):
+        self.assigned = {}
+
+    def incremental_assign(self, places):
+        self.requests += 1
+        self.assigned |= {(each.topic, each.partition): each.offset for each in places}
+
+    def incremental_unassign(self, places):
+        for each in places:
+            del self.assigned[each.topic, each.partition]
+
+    def consume(self, _many, timeout):
+        events = [self._event(*place) for place in self.assigned if place[1] not in self.silent]
+        self.now += 0 if events else timeout
+        return events
+
+    def _event(self, topic, number):
+        error = None if number in self.having else KafkaError(KafkaError._PARTITION_EOF)
+        offset = self.assigned[topic, number]
+        return SimpleNamespace(
+            error=lambda: error, offset=lambda: offset, topic=lambda: topic, partition=lambda: number
+        )
+
+
+def taken_over(monkeypatch, ends, client=None, **held):
     """Return what sources go on with, each in the partition that its name is."""
-    monkeypatch.setattr(survey, "records", lambda *_: iter(()))
+    client = client or Records()
+    monkeypatch.setattr("bridge.positions.last_record.time.monotonic", lambda: client.now)
     monkeypatch.setattr(OffsetSpec, "latest", lambda: LATEST)
     routes = {f"a/{n}": SourceRoute(f"a/{n}", "s", (number(n),), None, "s", "", "s.withheld") for n in held}
     results = {
         f"a/{n}": Committed(Position(1, 9, 0), "", "", {("s", number(n)): 5}, withheld) for n, withheld in held.items()
     }
     ends = {("s.withheld", number(n)): each for n, each in ends.items()}
-    changed = known_withheld(object(), Admin(ends), routes, results)
+    changed = known_withheld(client, Admin(ends), routes, results)
     return {source[2:]: each for source, each in (results | changed).items()}
 
 
@@ -190,6 +226,17 @@ def test_a_partition_that_cannot_be_looked_at_keeps_no_other_source_from_going_o
     assert "no partition 2" in found["z"].message
     found = taken_over(monkeypatch, {}, x=Withheld(9))
     assert isinstance(found["x"], NeedsOperator)
+
+
+def test_partitions_are_read_at_once_where_it_is_not_known_what_was_withheld(monkeypatch):
+    """One after the other: those behind one whose broker hung waited for ten seconds, each time."""
+    client = Records(having={2}, silent={1})
+    result = taken_over(monkeypatch, dict.fromkeys("xyz", (3, 9)), client, x=None, y=None, z=None)
+    assert result["x"].withheld == Withheld(9)
+    assert isinstance(result["y"], NotConnected)
+    assert "holds withheld records" in result["z"].message
+    assert client.requests == 1
+    assert client.now < 3
 
 
 def test_what_keeps_a_source_from_being_gone_on_with_is_logged_once(monkeypatch, caplog):
