@@ -47,6 +47,14 @@ def of(state: Published) -> list[Rename]:
     ]
 
 
+def find_former(state: Published, table: str) -> set[str]:
+    """Return the names that a table had before."""
+    names = {table}
+    for rename in reversed(of(state)):
+        names |= {rename.former} if rename.table in names else set()
+    return names - {table}
+
+
 def named(rows: DataFrame, renames: Sequence[Rename]) -> DataFrame:
     """Return bronze's rows, each with the name that its table has now."""
     for rename in renames:

@@ -13,6 +13,7 @@ from spark_jobs.query import published_tables
 from spark_jobs.silver import rebuild
 from spark_jobs.state import published
 from tests.lake.death import count_commits, killed_when
+from tests.lake.erasing import keep_in_quarantine
 from tests.lake.logged import LoggedLake
 
 pytestmark = pytest.mark.timeout(1800)
@@ -99,7 +100,9 @@ def test_a_renamed_table_goes_on_with_its_rows_and_its_history(lake):
         assert versions(lake) == history
         assert look_anew(lake).tables[TABLE].warnings == {}
     # and an erasure finds what its rows were by the former name
-    erase.erase(lake.spark, lake.file, "bank", TABLE, ["1"], sources=[J], reason="request 1")
+    keep_in_quarantine(lake, '{"id":1}', '{"source":{"schema":"public","table":"accounts"}}')
+    done = erase.erase(lake.spark, lake.file, "bank", TABLE, ["1"], sources=[J], reason="request 1")
+    assert done.counts["quarantine"] == 1
     replay.of_silver(lake.spark, lake.file, "bank")
     assert "first" not in versions(lake)
 
