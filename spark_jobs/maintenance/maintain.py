@@ -210,6 +210,7 @@ def _compact(session: SparkSession, lake: LakeFile, stream: str, names: list[str
         publication.append(session, lake, after, before=replace(before, tables=base), maintenance=True)
 
 
+@log_files.listed_once()
 def _table(
     session: SparkSession, lake: LakeFile, table: Table, path: str, version: int | None, done: MaintainReport
 ) -> int | None:

@@ -44,6 +44,9 @@ def write(kind: str, **note: Any) -> str:
 
 def is_table(spark: SparkSession, path: str) -> bool:
     """Whether there is a Delta table at the path; raise NeedsOperator when something else is there."""
+    # Delta lists the whole log, which has weeks of commits.
+    if storage.is_local(spark, path) and _newest_version(f"{storage.local(path)}/_delta_log", _LOCAL) >= 0:
+        return True
     if DeltaTable.isDeltaTable(spark, path):
         return True
     refuse_others(path, storage.names(spark, path))

@@ -7,7 +7,11 @@ Spark alone. Called by delta_log.py, and by what looks at a lake before a sessio
 A Delta table as its log describes it now: version, properties, size, files, numbers of transactions.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from time import time
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -189,7 +193,25 @@ def transaction(spark: SparkSession, path: str, application: str) -> int | None:
     return int(number.get()) if number.isDefined() else None
 
 
+#: Since when, in milliseconds since 1970, snapshots of tables may be; None for now.
+_since: ContextVar[int | None] = ContextVar("since", default=None)
+
+
+@contextmanager
+def listed_once() -> Iterator[None]:
+    """Let looks at a table inside list its log once: on a file system that is the whole folder, weeks of commits each time.
+
+    What others commit meanwhile may not be seen, what this process commits is.
+    """
+    token = _since.set(int(time() * 1000))
+    try:
+        yield
+    finally:
+        _since.reset(token)
+
+
 def snapshot(spark: SparkSession, path: str) -> Any:
-    """Return Delta's snapshot of a table as it is now; Delta lists the log from the last checkpoint on."""
+    """Return Delta's snapshot of a table as it is now, or was `listed_once`; Delta lists the log from the last checkpoint on."""
     log = spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)  # noqa: SLF001 - PySpark offers no other way.
-    return log.update(*(getattr(log, f"update$default${place}")() for place in (1, 2, 3)))
+    since, none = _since.get(), spark._jvm.scala.Option.empty()  # noqa: SLF001 - as above.
+    return log.update(False, none if since is None else spark._jvm.scala.Option.apply(since), none)  # noqa: SLF001

@@ -76,7 +76,8 @@ def lengthen(table: Path, past: Past, **more: Any) -> None:
             file.unlink()
     nothing, sums, whole = Links(b""), Links(checksum), Links(checkpoint)
     last = past.newest - past.newest % past.interval
-    for number in range(past.newest - past.kept + 1, past.newest + 1):
+    # Delta removes no commit since the last checkpoint.
+    for number in range(min(past.newest - past.kept + 1, last), past.newest + 1):
         at = past.at - int((past.newest - number) * past.every * 1000)
         info = own | {"timestamp": at, "txnId": f"of {number}"}
         (log / f"{number:020d}.json").write_text(json.dumps({"commitInfo": info}, separators=(",", ":")) + "\n")

@@ -3,10 +3,13 @@
 from decimal import Decimal
 
 from spark_jobs.query import published_tables
+from spark_jobs.state import published
 from tests.lake import scenarios as lake_scenarios
 
 J = "jakarta/bank"
-ALL, ALTERED, OTHER, TOO_LARGE, NOT_A_ROW = (f"public.{name}" for name in ("types", "altered", "other", "large", "odd"))
+ALL, ALTERED, OTHER, TOO_LARGE, NOT_A_ROW, WIDER = (
+    f"public.{name}" for name in ("types", "altered", "other", "large", "odd", "wider")
+)
 TYPES = {
     "id": ("int8", "1", "1"),
     "small": ("int2", -32768, "-32768"),
@@ -45,7 +48,13 @@ FIRST = {
 
 
 def test_columns_and_values_arrive_whole_or_stop_their_table(logged_lake):
-    lake_scenarios.run(logged_lake(), of_every_type, altered_again_and_again, that_no_type_can_hold)
+    lake_scenarios.run(
+        logged_lake(f'[streams.bank.tables."{WIDER}"]\nhistory = true\n'),
+        of_every_type,
+        altered_again_and_again,
+        of_wider_types_without_a_copy,
+        that_no_type_can_hold,
+    )
 
 
 def of_every_type(lake):
@@ -123,6 +132,35 @@ def altered_again_and_again(lake):
     assert OTHER not in report.problems
     assert lake.rows("id", "amount", "_nan", table=ALTERED) == nines
     assert lake.rows("id", table=OTHER) == [(J, 1)]
+
+
+def of_wider_types_without_a_copy(lake):
+    """Issue 32: rows and history of before stay, and nothing asks for a copy, whichever the engine."""
+    engines = (
+        ({"id": ("int4", None, None), "note": ("varchar", 10, None), "amount": ("numeric", 10, 2)}, "int8", 1),
+        ({"id": ("INT", None, None), "note": ("VARCHAR", 10, None), "amount": ("DECIMAL", 10, 2)}, "BIGINT", 2),
+    )
+    for feed, (columns, _, number) in zip(lake.feeds, engines, strict=True):
+        feed.commit(feed.schema(columns, table=WIDER), feed.insert(WIDER, id=number, note="n", amount="1.25"))
+    yield
+    for feed, (columns, wider, number) in zip(lake.feeds, engines, strict=True):
+        own = {
+            "id": (wider, None, None),
+            "note": (columns["note"][0], 20, None),
+            "amount": (columns["amount"][0], 12, 2),
+        }
+        feed.commit(feed.schema(own, table=WIDER), feed.insert(WIDER, id=2**40, note="n" * 20, amount="1234567890.25"))
+        feed.commit(feed.update(WIDER, id=number, note="m", amount="2.25"))
+    report = yield
+    assert WIDER not in report.problems
+    assert WIDER not in report.warnings
+    large = (2**40, "n" * 20, Decimal("1234567890.25"))
+    rows = [(feed.source, n, "m", Decimal("2.25")) for n, feed in enumerate(lake.feeds, 1)]
+    rows += [(feed.source, *large) for feed in lake.feeds]
+    assert lake.rows("id", "note", "amount", table=WIDER) == sorted(rows, key=str)
+    version = published.latest(lake.spark, lake.file, "bank").tables[WIDER].history
+    history = lake.spark.read.format("delta").option("versionAsOf", version)
+    assert history.load(f"{lake.file.root}/history/bank/{WIDER}").count() == 6
 
 
 def that_no_type_can_hold(lake):
