@@ -69,6 +69,7 @@ OUTSIDE = {
     "bridge/threads.py:Threads.start.loop": "the bridge ends with it",
     "bridge/bridge.py:_finish": "the other steps of an end are taken all the same",
     "bridge/kafka/entries.py:call_within.run": "raised in the caller's thread",
+    "bridge/positions/former.py:_take_over.work": "raised in the caller's thread",
     "bridge/lanes/part.py:Part.take": "its answer is made at the door of batches",
     "edge/answers/verify_session.py:Verification._run": "a database's answer fails one verification",
     "edge/answers/verify_session.py:Verification._try_step": "as above, one step",
