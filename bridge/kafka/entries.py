@@ -214,13 +214,23 @@ def read_topics(
     group: str,
     topics: Collection[str],
     refused: dict[Partition, ReplicationError] | None = None,
-    routes: Iterable[SourceRoute] = (),
+    routes: Collection[SourceRoute] = (),
 ) -> Entries:
     """Return what a group has committed in all partitions of some topics; raise errors as `read_entries`.
 
-    With `refused`, foreign offsets are left out of it where other partitions of their source, by `routes`, have its position.
+    With `refused`, foreign offsets are left out of it where other partitions of their source, by `routes`, have its position; and
+    it takes what is wrong with a topic, for the partitions of its sources.
     """
-    entries = read_entries(client, group, partitions_of(client, group, topics), refused)
+    places: list[Partition] = []
+    for topic in sorted(topics):
+        try:
+            places += partitions_of(client, group, {topic})
+        except NeedsOperator as error:
+            owned = [place for route in routes for place in route.places if place[0] == topic]
+            if refused is None or not owned:
+                raise
+            refused |= dict.fromkeys(owned, error)
+    entries = read_entries(client, group, places, refused)
     if refused:
         restore(entries, refused, routes)
     return entries

@@ -4,6 +4,7 @@ import time
 
 from confluent_kafka.admin import AdminClient
 
+from bridge.positions.survey import survey
 from tests.amqp.edge_double import Edge
 from tests.integration.bridge.test_bridge_tables import change, pairs
 from tests.rules.waiting import eventually
@@ -94,6 +95,11 @@ def test_a_bridge_that_starts_without_some_topics_serves_all_other_sources(kafka
     for source in (bad, lost):
         eventually(lambda source=source: is_aside(source), saying=f"what {source} lacks is said")
     assert (edges[bad].accepted, edges[lost].accepted) == (40, 40)
+    # and its command shows the positions of the others
+    shown = {each["source"]: each for each in survey(bridge.bridge._file)}
+    assert [shown[source]["error"] for source in (good, bad)] == [None, None]
+    assert shown[good]["position"]
+    assert "is not in Kafka" in shown[lost]["error"] or "nknown topic" in shown[lost]["error"]
     assert pairs(kafka, tables[good][1]) == [(row.key, row.value) for row in rows[good]]
     # when they are made again, then one goes on by itself, and of the other, whose position went with its topic, that is said
     topic(name=gone[0], partitions=2)
