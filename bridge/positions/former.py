@@ -88,15 +88,15 @@ def _take_over(connection: KafkaConnection, routes: Collection[SourceRoute]) -> 
     waiting, unexpected = deque(routes), list[BaseException]()
 
     def work() -> None:
-        while waiting:
+        while True:
             try:
                 route = waiting.popleft()
+            except IndexError:
+                return
+            try:
                 committed[route.source] = take_over_former(connection, route)
             except ReplicationError as error:
                 committed[route.source] = error
-            except IndexError:
-                # Another thread has the last one.
-                return
             except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread.
                 unexpected.append(error)
 

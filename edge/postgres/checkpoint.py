@@ -78,6 +78,8 @@ class Commits:
         # The greatest place that was requested, and the last commit below it; None before there is one.
         self._reached = 0
         self._last: LastCommit | None = None
+        # Whose log that is, after the first request: its server and timeline.
+        self._log: tuple[str, int] | None = None
 
     def restart(self) -> None:
         """Forget what was read: the log is read again from the checkpoint."""
@@ -88,7 +90,11 @@ class Commits:
         self, checkpoint: PostgresCheckpoint, position: Position, place: int, unseen: tuple[int, ...] = ()
     ) -> PostgresCheckpoint:
         """Return the durable checkpoint moved to an acknowledged position and LSN, neither of them backward."""
-        read = self.read
+        log, read = (checkpoint.system_identifier, checkpoint.timeline), self.read
+        if self._log not in {None, log}:
+            # Of the former log, whose places may be beyond what the checkpoint of this one confirms.
+            self.restart()
+        self._log = log
         reached = self._reached = max(self._reached, place, checkpoint.confirmed)
         if len(read) == _MOST and read[0][0] > reached:
             # Which ones were forgotten is not known.

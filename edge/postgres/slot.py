@@ -120,8 +120,11 @@ def check_log_end(end: int, checkpoint: PostgresCheckpoint, sent: int = 0) -> No
         )
 
 
-#: For how long the server may compare, in seconds.
-_COMPARING_SECONDS = 600
+#: For how long the server may compare, in seconds: less than until an edge is taken for hung, and than one waits that finds the
+#: slot taken.
+_COMPARING_SECONDS = 100
+#: How often the server looks meanwhile whether the edge is there still: the slot of one that was killed is free again soon.
+_LOOK_SECONDS = 2
 #: Commit: Byte1('C') Int8(flags) Int64(commit LSN) Int64(end LSN) Int64(commit time). What commits behind the last one of the
 #: checkpoint, and whether that one is there.
 _COMMITS = """
@@ -149,8 +152,9 @@ def check_commits(config: Postgresql, source: str, slot: Slot, checkpoint: Postg
     try:
         with Database(config, source) as database:
             database.wait_for_all()
-            # Longer than any crash leaves to be read; a standby that is down may hold it up for ever.
+            # A standby that is down may hold it up for ever.
             database.rows(f"set statement_timeout = '{_COMPARING_SECONDS}s'")
+            database.rows(f"set client_connection_check_interval = '{_LOOK_SECONDS}s'")
             ((others, same),) = database.rows(
                 _COMMITS, end, end, last.time, slot.name, checkpoint.confirmed_lsn, options, place
             )

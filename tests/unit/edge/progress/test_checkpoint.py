@@ -99,6 +99,18 @@ def test_the_last_commit_below_the_confirmed_place_is_kept_even_where_a_write_fa
     assert commits.advanced(idle, first.position, LSN + 90).last_commit == idle.last_commit
 
 
+def test_a_log_that_was_followed_to_another_timeline_is_confirmed_from_where_it_was_left():
+    commits, first = Commits(), checkpoint()
+    commits.read += [(LSN + 10, 5), (LSN + 30, 7)]
+    commits.advanced(first, first.position, LSN + 40)
+    left = LastCommit(format_lsn(LSN + 20), 0)
+    other = checkpoint(lsn=LSN + 20, timeline=2, last_commit=left)
+
+    moved = commits.advanced(other, first.position, LSN + 20)
+
+    assert (moved.confirmed, moved.last_commit) == (LSN + 20, left)
+
+
 def test_commits_that_were_too_many_to_be_kept_claim_nothing():
     commits, first = Commits(), checkpoint()
     commits.read += [(LSN + number, number) for number in range(1, 30_001)]
