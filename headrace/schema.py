@@ -50,8 +50,6 @@ def schema_and_table(names: re.Match[bytes]) -> tuple[str, str]:
 
 #: `source.snapshot` of the records ahead of a whole table's copy, and behind it, in Debezium's words.
 COPY_BEGINS, COPY_ENDS = "first_in_data_collection", "last_in_data_collection"
-#: Reasons in `rewritten` that a table had another name, of PostgreSQL and of MariaDB and MySQL.
-CALLED, RENAMED_TO_IT = "the table was called {}", "table {} was renamed to it"
 #: How the value of such a record begins, and of no other record.
 COPY_MARK_HEAD = b'{"databaseName":'
 

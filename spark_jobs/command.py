@@ -41,7 +41,6 @@ lake.add_command(table_command.sql)
 lake.add_command(table_command.sources)
 lake.add_command(table_command.serve)
 lake.add_command(table_command.drop)
-lake.add_command(table_command.rename)
 lake.add_command(table_command.erase)
 
 

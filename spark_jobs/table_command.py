@@ -1,5 +1,5 @@
 """Commands of `headrace lake` on tables that are there: `tables`, `sql` and `serve` show, query and serve them, `drop` and
-`erase` remove, `rename` keeps.
+`erase` remove.
 
 Spark is started only by what needs it, as for the other commands.
 """
@@ -245,32 +245,6 @@ def drop(stream: str, table: str, config: str, *, undo: bool, dry_run: bool, as_
     for folder in done.folders:
         console.print(f"  {folder}: maintenance removes it after {done.removed_after}")
     console.print("  bronze keeps its records, and loads pass over new ones")
-
-
-@click.command()
-@click.argument("stream")
-@click.argument("former")
-@click.argument("table")
-@command_options.config
-@click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@command_options.as_json
-def rename(stream: str, former: str, table: str, config: str, *, dry_run: bool, as_json: bool) -> None:
-    """Let FORMER (SCHEMA.TABLE) of STREAM go on as TABLE, its name at the source now, with its rows and history: no new copy.
-
-    Run it when every source has sent a change by the new name, and a load has brought it. It can be run again when it was
-    interrupted. Loads may run meanwhile.
-    """
-    file = command_options.file_of(config, stream)
-    from spark_jobs.maintenance import rename as job
-    from spark_jobs.query import metastore
-    from spark_jobs.session import session
-
-    spark = session(file, writes=not dry_run)
-    done = job.rename(spark, file, stream, former, table, dry_run=dry_run)
-    if not dry_run:
-        metastore.after_load(spark, file, stream)
-    words = "would be renamed" if dry_run else "renamed" if done.done == "renamed" else "renamed already"
-    echo(json.dumps(asdict(done) | {"dry_run": dry_run}) if as_json else f"{words}: {former} to {table}, {done.name}")
 
 
 @click.command()

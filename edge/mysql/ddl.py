@@ -12,7 +12,6 @@ from itertools import pairwise, takewhile
 from typing import Final, NamedTuple
 
 from edge.mysql.sql_tokens import Form, Token, tokens
-from headrace.schema import RENAMED_TO_IT
 
 
 class Kind(Enum):
@@ -287,7 +286,7 @@ class _Reader:
             present[former] = None
         emptied = [name for name in existed if present[name] is None]
         moved = [
-            (name, RENAMED_TO_IT.format(".".join(filter(None, former))))
+            (name, f"table {'.'.join(filter(None, former))} was renamed to it")
             for name, former in present.items()
             if former not in {None, name} and former is not None
         ]

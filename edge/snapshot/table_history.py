@@ -26,7 +26,6 @@ from edge.snapshot import store
 from edge.snapshot.store import Form, HistoryFile, Mark, Request, SnapshotStore, rows_moved, unreported
 from headrace import files
 from headrace.errors import ReplicationError
-from headrace.schema import CALLED
 
 _log = logging.getLogger(__name__)
 
@@ -316,7 +315,7 @@ class TableHistory:
                 former.columns, columns, catalog, types=bool(numbers), newest=former.newest, left_out=former.left_out
             )
             if former.name != table.name:
-                reasons = [CALLED.format(former.name), *(reasons or [])]
+                reasons = [f"the table was called {former.name}", *(reasons or [])]
         if former is not None and not is_copied and (waiting := unreported(former)):
             reasons = list(dict.fromkeys([*waiting, *(reasons or [])]))
         form = Form(

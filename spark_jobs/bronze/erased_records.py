@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import Retryable
 from spark_jobs import storage
-from spark_jobs.bronze import erasures, increment, renamed_records, sink
+from spark_jobs.bronze import erasures, increment, sink
 from spark_jobs.errors import is_conflict
 from spark_jobs.state import delta_log
 
@@ -82,25 +82,12 @@ def purge(session: SparkSession, path: str) -> None:
 
 
 def empty_again(spark: SparkSession, lake: LakeFile, stream: str) -> None:
-    """Empty the records of rows that were erased from the stream, where bronze is another table than it was behind that.
-
-    Those of tables that were renamed have their new names then.
-    """
+    """Empty the records of rows that were erased from the stream, where bronze is another table than it was behind that."""
     path = sink.table_path(lake, stream)
-    is_undone = erasures.is_undone(spark, lake, stream, path)
-    if is_undone:
-        # As an erasure does: old notes leave the log by commits.
-        retry_conflicts(lambda: sink.renew(session_for(spark), lake, stream))
-        _empty_all(spark, lake, stream)
-    # Erasures have the names of their time.
-    if retry_conflicts(lambda: renamed_records.write_again(spark, lake, stream)) and is_undone:
-        _empty_all(spark, lake, stream)
-    if is_undone:
-        erasures.note_again(spark, lake, stream, delta_log.mark(spark, path))
-
-
-def _empty_all(spark: SparkSession, lake: LakeFile, stream: str) -> None:
-    path = sink.table_path(lake, stream)
+    if not erasures.is_undone(spark, lake, stream, path):
+        return
+    # As an erasure does: old notes leave the log by commits.
+    retry_conflicts(lambda: sink.renew(session_for(spark), lake, stream))
     by_table = dict[str, list[tuple[str, str, str]]]()
     for table, *key in erasures.find(spark, lake, stream, spark.read.format("delta").load(path)):
         by_table.setdefault(table, []).append((key[0], key[1], key[2]))
@@ -112,6 +99,7 @@ def _empty_all(spark: SparkSession, lake: LakeFile, stream: str) -> None:
         tombstones = [key for _, key, _ in keys]
         # Each is used before the next one is made.
         retry_conflicts(lambda: empty(session_for(spark), lake, stream, table, keys, tombstones))  # noqa: B023
+    erasures.note_again(spark, lake, stream, delta_log.mark(spark, path))
 
 
 def retry_conflicts(step: Callable[[], Result]) -> Result:

@@ -116,8 +116,6 @@ def _readable(spark: SparkSession, lake: LakeFile, stream: str, beyond: Beyond) 
 FEED = "delta.enableChangeDataFeed"
 #: The note of a commit that empties records of erased rows.
 ERASED = "erased"
-#: Of one that gives records of a renamed table its new name.
-RENAMED = "renamed"
 #: And of one that removes records which are too old.
 REMOVED = "removed"
 #: What puts files in the place of others that maintenance removes.
@@ -251,8 +249,8 @@ def is_readable_after(spark: SparkSession, path: str, after: int) -> bool:
     for number, info in delta_log.commits(spark, path):
         if number < first:
             break
-        # What versions added before it still has what was erased, or the former name.
-        if delta_log.read_note(info, ERASED) or delta_log.read_note(info, RENAMED):
+        # What versions added before it still has what was erased.
+        if delta_log.read_note(info, ERASED):
             return False
         if info.get("operation") in _REPLACING:
             replaced = delta_log.time(info)

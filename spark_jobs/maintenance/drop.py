@@ -80,11 +80,6 @@ def undo(spark: SparkSession, lake: LakeFile, stream: str, table: str, *, dry_ru
         if table not in before.dropped:
             raise _unknown(before, table)
         dropped = before.dropped[table]
-        if dropped.renamed is not None:
-            raise NeedsOperator(
-                f"{table} was renamed to {dropped.renamed.table}, which has its rows and records",
-                hint="Where the source renamed it back, run 'headrace lake rename' with the names the other way round.",
-            )
         # Nothing is known of bronze since then.
         restored = replace(dropped.table, changes=0, bronze_after=None, settings=None)
         is_old = datetime.now(UTC) > dropped.at + timedelta(days=lake.lake.keep_days) - _MARGIN

@@ -293,7 +293,7 @@ def _quarantined(spark: SparkSession, lake: LakeFile, stream: str, which: Erased
     rows = spark.read.format("delta").load(quarantine.path(lake)).filter(F.col("stream") == stream)
     key, value = F.col("t.key").cast("string"), F.col("t.value").cast("string")
     schema, own = (F.get_json_object(value, f"$.source.{name}") for name in ("schema", "table"))
-    of_table = F.coalesce(F.concat(schema, F.lit("."), own).isin(*which.names), F.lit(True))
+    of_table = F.coalesce(F.concat(schema, F.lit("."), own) == which.table, F.lit(True))
     # A record of a source that moved is in another one's partition, and one that is damaged names none.
     names = [F.col("t.source"), F.col("t.named_source")]
     is_unknown = reduce(and_, (name.isNull() for name in names))

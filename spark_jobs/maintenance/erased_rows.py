@@ -14,7 +14,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.lake import column_names
 from headrace.schema import TableSchema
-from spark_jobs.bronze import erasures, renamed_records
+from spark_jobs.bronze import erasures
 from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import changes, table_task
 from spark_jobs.silver.target_schema import SOURCE
@@ -30,8 +30,6 @@ class ErasedRows:
     """Which rows are erased."""
 
     table: str
-    #: Its name, and those that it had before.
-    names: tuple[str, ...]
     #: Key columns by the source's names, and by silver's.
     key: list[str]
     stored: list[str]
@@ -100,7 +98,6 @@ def choose_rows(
     key_rows = spark.range(1).select(F.inline(F.from_json(F.lit(json.dumps(rows)), f"array<struct<{structure}>>")))
     which = ErasedRows(
         table=table,
-        names=(table, *sorted(renamed_records.find_former(state, table))),
         key=columns,
         stored=stored,
         kinds=[kinds.get(name, "string") for name in stored],

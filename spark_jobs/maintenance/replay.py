@@ -21,7 +21,7 @@ from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator
 from headrace.position import Position
 from spark_jobs import storage
-from spark_jobs.bronze import avro_records, erased_records, erasures, increment, quarantine, renamed_records, sink
+from spark_jobs.bronze import avro_records, erased_records, erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.envelope import COLUMNS, ordered
 from spark_jobs.bronze.load import BronzeReport
@@ -111,9 +111,6 @@ def _overwrite(
     rows, refused = avro_records.divided(spark, lake, stream, ranges, accepted)
     quarantine.keep(spark, lake, stream, refused)
     rows = erasures.emptied(spark, lake, stream, rows)
-    if renames := renamed_records.of(published.latest(spark, lake, stream)):
-        # Erasures have the names of their time.
-        rows = erasures.emptied(spark, lake, stream, renamed_records.named(rows, renames))
     _, info = sink.commit(spark, path, stream, ordered(rows), held, after, replaceWhere=places)
     return info.get("operationMetrics") or {}
 
@@ -324,7 +321,7 @@ def _table(
         empty = replace(
             table, schemas={}, positions={}, held_back={}, copying=task.published.copying, bronze_after=None
         )
-        return build_from_bronze(spark, context, replace(task, published=empty))
+        return _from_bronze(spark, context, replace(task, published=empty))
     try:
         base = table_load.read_base(spark, context, replace(task, published=table), overwrites=True)
         rows = spark.sql(snapshot.sql(spark, lake, at, table.table, scratch))
@@ -343,8 +340,8 @@ def _table(
     )
 
 
-def build_from_bronze(spark: SparkSession, context: table_task.LoadContext, task: table_task.TableTask) -> Table:
-    """Overwrite one table and its history with all that bronze has of it, or has since the newest copy that fits its schema."""
+def _from_bronze(spark: SparkSession, context: table_task.LoadContext, task: table_task.TableTask) -> Table:
+    """Overwrite one table with all that bronze has of it, or what it has since the newest copy that fits the present schema."""
     try:
         done = table_load.build(spark, context, task, {})
     except Incompatible:

@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 from headrace import __version__
 from headrace.configuration.lake import LakeFile
 from headrace.errors import CorruptInput
-from headrace.schema import CALLED, COPY_BEGINS, COPY_ENDS, RENAMED_TO_IT, TableSchema
+from headrace.schema import COPY_BEGINS, COPY_ENDS, TableSchema
 from spark_jobs import storage
 from spark_jobs.bronze import increment
 from spark_jobs.bronze.increment import Since
@@ -186,7 +186,7 @@ def copy_warnings(
     for source, schemas in versions.of.items():
         position, first = schemas[0]
         if position and first.rewritten:
-            # A table that was renamed is a new one here, until 'headrace lake rename'.
+            # A table that was renamed is a new one here.
             texts[f"{source} {position}"] = _advice(_rewritten(first.rewritten), table, source)
         for (_, old), (position, new) in pairwise(schemas):
             if reason := _reason(old, new):
@@ -220,10 +220,7 @@ def _ended(place: str, cleared: Mapping[str, str]) -> bool:
 def _reason(old: TableSchema, new: TableSchema) -> str | None:
     """Return why rows that did not change since may differ from their source; None when there is no reason."""
     if new.rewritten is not None:
-        # Where the lake has the records of the former name, its rows are here.
-        names = {text.format(f"{old.schema}.{old.table}") for text in (CALLED, RENAMED_TO_IT)}
-        reasons = [reason for reason in new.rewritten if reason not in names]
-        return _rewritten(reasons) if reasons else None
+        return _rewritten(new.rewritten) if new.rewritten else None
     before = {column.name: types.of(column) for column in old.columns}
     after = {column.name: types.of(column) for column in new.columns}
     appeared = [name for name in after if name not in before]

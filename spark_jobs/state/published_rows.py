@@ -19,7 +19,6 @@ COLUMNS = (
     "held_back map<string, struct<`at`: string, reason: string, `schema`: string>>, "
     "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string, problem: string>>, "
     "partitions map<string, map<string, string>>, failures int, dropped timestamp, bronze_removed map<string, string>, "
-    "renamed struct<`table`: string, `before`: map<string, string>>, "
     "quality array<struct<expectation: string, expression: string, version: bigint, checked: bigint, failing: bigint, "
     "total: bigint, total_failing: bigint, problem: string>>"
 )
@@ -141,23 +140,12 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Renamed:
-    """Where the records of a table are that has another name at its sources now."""
-
-    #: The table that has them.
-    table: str
-    #: Position before which they are its, by source.
-    before: Positions
-
-
-@dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """A table that was dropped from the lake, or renamed."""
+    """A table that was dropped from the lake."""
 
     at: datetime
     #: The table as it was published last.
     table: Table
-    renamed: Renamed | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,8 +204,7 @@ def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] =
         drop = done.dropped[name]
         # The stream moves on without it.
         row = _columns(done, drop.table) | {"positions": drop.table.positions, "state": DROPPED, "dropped": drop.at}
-        renamed = None if drop.renamed is None else asdict(drop.renamed)
-        all_rows.append({**common, **row, "renamed": renamed})
+        all_rows.append({**common, **row})
     return all_rows
 
 
@@ -284,12 +271,8 @@ def parse(
         stream = states[row["stream"]]
         # Earlier releases drop none.
         if (dropped := row.get("dropped")) is not None:
-            renamed = row.get("renamed")
-            stream.dropped[row["table"]] = Dropped(
-                at=dropped.astimezone(UTC),
-                table=_table(row, stream, texts),
-                renamed=Renamed(table=renamed["table"], before=dict(renamed["before"])) if renamed else None,
-            )
+            drop = Dropped(at=dropped.astimezone(UTC), table=_table(row, stream, texts))
+            stream.dropped[row["table"]] = drop
         else:
             stream.tables[row["table"]] = _table(row, stream, texts)
     return states
