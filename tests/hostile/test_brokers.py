@@ -78,7 +78,7 @@ ANSWERS = {
 
 @pytest.fixture
 def broker(monkeypatch):
-    for module in ("positions.last_record", "kafka.entries", "positions.read"):
+    for module in ("positions.last_record", "kafka.entries", "positions.former"):
         monkeypatch.setattr(f"bridge.{module}.TIMEOUT", 1.0)
     honest = {number: committed(position_text(source, AT, "host/1/aa/other")) for number, source in enumerate(HONEST)}
     lying_broker = LyingBroker("bank", "g", honest | {4: Partition()})
