@@ -142,7 +142,8 @@ class EngineProcess:
         options = [
             f"-Xmx{memory_megabytes}m",
             "-XX:+ExitOnOutOfMemoryError",
-            "-XX:+UseSerialGC",
+            # It stops all of the engine while it collects: with every core, and what it takes follows from how long that takes.
+            "-XX:+UseParallelGC",
             # Its own words would be among the frames.
             "-XX:+DisplayVMOutputToStderr",
             "-Xlog:disable",
