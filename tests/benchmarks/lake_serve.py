@@ -63,7 +63,8 @@ class _Served:
         self.spark.read.format("delta").load(self.path).write.format("delta").save(self.plain)
         self.publish()
         connect, thrift = free_port(), free_port()
-        file = folder / "served.toml"
+        # Beside the other one: the lake's root is relative to it.
+        file = self.lake._path.with_name("served.toml")
         file.write_text(
             f"{self.lake._path.read_text()}\n[serve]\nqueries = 100\n"
             f'connect = "127.0.0.1:{connect}"\nthrift = "127.0.0.1:{thrift}"\n'
