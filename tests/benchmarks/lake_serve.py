@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,16 @@ class _Served:
         return float(sum(each.memory_info().rss for each in psutil.Process(self.process.pid).children())) / 1e6
 
 
+@contextmanager
+def _client(url: str) -> Iterator[ConnectSession]:
+    """Yield a client, which is closed whatever happens: one that is not waits at Python's end for its server."""
+    client = ConnectSession(url)
+    try:
+        yield client
+    finally:
+        client.stop()
+
+
 def _median(run: Callable[[], Any], runs: int) -> float:
     """Return the median of seconds of a call, which has been called before."""
     times = []
@@ -100,30 +111,30 @@ def _median(run: Callable[[], Any], runs: int) -> float:
 
 
 def _compare(served: _Served, rows: int) -> list[Result]:
-    ours, results = ConnectSession(served.url), []
+    results = []
 
     def ask(client: Any, table: str, text: str) -> Callable[[], Any]:
         return lambda: client.sql(text.format(table, random.randrange(rows))).collect()
 
-    for name, runs, text in (("point query", 30, _POINT), (f"aggregate over {rows:,} rows", 9, _AGGREGATE)):
-        taken = _median(ask(ours, "silver.accounts", text), runs)
-        peer = _median(ask(served.spark, f"delta.`{served.plain}`", text), runs)
-        results.append(compared(f"{name}, p50, beside plain Spark", taken * 1000, "ms", peer * 1000))
-    ours.stop()
+    with _client(served.url) as ours:
+        for name, runs, text in (("point query", 30, _POINT), (f"aggregate over {rows:,} rows", 9, _AGGREGATE)):
+            taken = _median(ask(ours, "silver.accounts", text), runs)
+            peer = _median(ask(served.spark, f"delta.`{served.plain}`", text), runs)
+            results.append(compared(f"{name}, p50, beside plain Spark", taken * 1000, "ms", peer * 1000))
     return results
 
 
 def _visible(served: _Served, runs: int = 5) -> Result:
     """Return the seconds from the commit of a publication until a new query shows it; the query's own are in them."""
-    ours, times = ConnectSession(served.url), []
-    for number in range(runs):
-        served.spark.sql(f"UPDATE delta.`{served.path}` SET balance = -{number + 1} WHERE id = 0")
-        served.publish()
-        began = time.perf_counter()
-        while ours.sql("SELECT balance FROM silver.accounts WHERE id = 0").collect()[0]["balance"] != -(number + 1):
-            assert time.perf_counter() - began < 60, "the publication is not shown"
-        times.append(time.perf_counter() - began)
-    ours.stop()
+    times = []
+    with _client(served.url) as ours:
+        for number in range(runs):
+            served.spark.sql(f"UPDATE delta.`{served.path}` SET balance = -{number + 1} WHERE id = 0")
+            served.publish()
+            began = time.perf_counter()
+            while ours.sql("SELECT balance FROM silver.accounts WHERE id = 0").collect()[0]["balance"] != -(number + 1):
+                assert time.perf_counter() - began < 60, "the publication is not shown"
+            times.append(time.perf_counter() - began)
     return Result("a publication is visible, p50", round(statistics.median(times), 2), "s")
 
 
@@ -132,14 +143,13 @@ def _crowd(served: _Served, rows: int, minutes: float) -> list[Result]:
     end, counts, errors = time.monotonic() + minutes * 60, [0] * _CLIENTS, []
 
     def ask(number: int) -> None:
-        client = ConnectSession(served.url)
-        while time.monotonic() < end:
-            try:
-                client.sql(_POINT.format("silver.accounts", random.randrange(rows))).collect()
-                counts[number] += 1
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is counted.
-                errors.append(type(error).__name__)
-        client.stop()
+        with _client(served.url) as client:
+            while time.monotonic() < end:
+                try:
+                    client.sql(_POINT.format("silver.accounts", random.randrange(rows))).collect()
+                    counts[number] += 1
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is counted.
+                    errors.append(type(error).__name__)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(_CLIENTS)]
     for thread in threads:
