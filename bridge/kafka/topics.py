@@ -345,11 +345,16 @@ class RecordLimits:
 
     def look_for_missing(self) -> list[str]:
         """Take the limits of topics that were missing and are there now; return these."""
-        if not (before := self.missing):
+        with self._lock:
+            before, topics = self.missing, self._topics
+        if not before:
             return []
         missing: Missing = {}
-        limits = check(self._admin, {topic: self._topics[topic] for topic in before}, missing=missing)
+        limits = check(self._admin, {topic: topics[topic] for topic in before}, missing=missing)
         with self._lock:
+            if self._topics is not topics:
+                # The file was read again meanwhile, and its topics with it.
+                return []
             self.missing = missing
             self._limits = self._limits | limits
         return [topic for topic in before if topic not in missing]

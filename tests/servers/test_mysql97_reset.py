@@ -5,6 +5,7 @@ import pytest
 from edge.doctor.examine import examine
 from headrace.errors import NeedsOperator
 from tests.edge.fix_edge import arrive
+from tests.edge.reset_log import reset_and_write_as_before
 from tests.edge.under_test import refused
 from tests.rules.waiting import eventually
 from tests.servers.debian import Mysql97
@@ -42,32 +43,12 @@ def test_a_log_that_was_reset_is_noticed_even_when_it_has_grown_again(own, maria
     assert "wrong" in {each.level for each in examine(edge.config)}
 
 
-@pytest.mark.parametrize("captured", [True, False])
-def test_a_log_that_was_reset_and_is_as_the_former_one_is_noticed(own, maria_edges, interconnect, captured):
-    own.execute("reset binary logs and gtids")
-    edge = maria_edges(own, interconnect.url)
-    edge.init()
-    if captured:
-        with edge.running():
-            write_twice(own, 0)
-            arrive(interconnect, 2)
-            eventually(lambda: edge.checkpoint["acknowledged"] == interconnect.changes[-1]["source"]["position"])
-    ends = own.execute("show binary log status")[0][:2]
-    former = edge.checkpoint["file_created"]
-    eventually(lambda: own.execute("select unix_timestamp()")[0][0] > former, saying="another second")
-    own.execute("reset binary logs and gtids")
-    if captured:
-        write_twice(own, 2)
-    assert own.execute("show binary log status")[0][:2] == ends
-    own.execute("insert into t values (4, 'missed')")
-
-    assert "was begun at" in refused(edge).message
-    assert len(interconnect.changes) == 2 * captured
-
-
-def write_twice(own, first):
-    for number in (first, first + 1):
-        own.execute(f"insert into t values ({number}, 'a')")
+@pytest.mark.parametrize("writes", [0, 2])
+def test_a_log_that_was_reset_and_is_as_the_former_one_is_noticed(own, maria_edges, interconnect, writes):
+    reset_and_write_as_before(
+        maria_edges(own, interconnect.url), own, interconnect,
+        reset="reset binary logs and gtids", status="show binary log status", writes=writes,
+    )  # fmt: skip
 
 
 def test_a_log_that_is_reset_while_it_is_read_stops_the_edge(own, maria_edges, interconnect):

@@ -9,8 +9,8 @@ import pytest
 from edge.commands.lifecycle import Adoption, retire
 from headrace.errors import CorruptInput, NeedsOperator
 from tests.edge.fix_edge import arrive, ids
+from tests.edge.reset_log import reset_and_write_as_before
 from tests.edge.undecodable import go_on_behind_what_cannot_be_decoded
-from tests.edge.under_test import refused
 from tests.integration.edge.snapshots import copy
 from tests.rules.waiting import eventually
 
@@ -129,28 +129,12 @@ def test_reset_binlog_is_noticed_even_when_it_has_grown_again(own_maria, maria_e
     assert interconnect.changes == []
 
 
-@pytest.mark.parametrize("captured", [True, False])
-def test_a_log_that_was_reset_and_is_as_the_former_one_is_noticed(own_maria, maria_edges, interconnect, captured):
-    database = own_maria
-    database.execute("reset master")
-    edge = maria_edges(database, interconnect.url)
-    edge.init()
-    if captured:
-        with edge.running():
-            database.execute("insert into t values (1, 'a')")
-            arrive(interconnect, 1)
-            eventually(lambda: edge.checkpoint["acknowledged"] == interconnect.changes[-1]["source"]["position"])
-    ends = database.execute("show master status")[0][:2]
-    former = edge.checkpoint["file_created"]
-    eventually(lambda: database.execute("select unix_timestamp()")[0][0] > former, saying="another second")
-    database.execute("reset master")
-    if captured:
-        database.execute("insert into t values (2, 'b')")
-    assert database.execute("show master status")[0][:2] == ends
-    database.execute("insert into t values (3, 'missed')")
-
-    assert "was begun at" in refused(edge).message
-    assert len(interconnect.changes) == captured
+@pytest.mark.parametrize("writes", [0, 1])
+def test_a_log_that_was_reset_and_is_as_the_former_one_is_noticed(own_maria, maria_edges, interconnect, writes):
+    edge = maria_edges(own_maria, interconnect.url)
+    reset_and_write_as_before(
+        edge, own_maria, interconnect, reset="reset master", status="show master status", writes=writes
+    )
 
 
 def test_another_server_is_not_taken_for_the_former_one(own_maria, maria_edges, interconnect):

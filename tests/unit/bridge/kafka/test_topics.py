@@ -3,7 +3,7 @@
 import pytest
 
 from bridge.kafka import topics
-from bridge.kafka.topics import FRAME_BYTES, RecordLimits, Wanted
+from bridge.kafka.topics import FRAME_BYTES, MissingPartitions, RecordLimits, Wanted
 from bridge.model.ports import Share
 from headrace.errors import NotConnected
 
@@ -56,3 +56,18 @@ def test_limits_are_read_again_and_kafka_that_does_not_answer_rejects_nothing(mo
 
     monkeypatch.setattr(topics, "check", unavailable)
     assert limits.refresh(["small"])
+
+
+def test_a_file_that_is_read_again_while_missing_topics_are_looked_for_has_the_last_word(monkeypatch):
+    limits = RecordLimits(None, {})
+    lack = MissingPartitions("former", 0, 1)
+    limits.load({}, {"former": Wanted(1)}, {"former": lack})
+
+    def read_again(_admin, asked, **_):
+        assert list(asked) == ["former"]
+        limits.load({}, {"other": Wanted(1)}, {"other": lack})
+        return {"former": LIMIT}
+
+    monkeypatch.setattr(topics, "check", read_again)
+    assert limits.look_for_missing() == []
+    assert limits.missing == {"other": lack}
