@@ -149,7 +149,7 @@ def _crowd(served: _Served, rows: int, minutes: float) -> list[Result]:
                     client.sql(_POINT.format("silver.accounts", random.randrange(rows))).collect()
                     counts[number] += 1
                 except Exception as error:  # noqa: BLE001 - whatever it is, it is counted.
-                    errors.append(type(error).__name__)
+                    errors.append(f"{type(error).__name__}: {str(error)[:200]}")
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(_CLIENTS)]
     for thread in threads:
@@ -163,7 +163,7 @@ def _crowd(served: _Served, rows: int, minutes: float) -> list[Result]:
     third = len(sizes) // 3 or 1
     return [
         Result(f"{_CLIENTS} clients for {minutes:g} min, queries a second", round(sum(counts) / minutes / 60, 1), "1/s"),
-        Result("their errors", len(errors), ""),
+        Result(f"their errors: {', '.join(sorted(set(errors))) or 'none'}", len(errors), ""),
         compared(
             "memory of the server's JVM in the last third, beside the second",
             statistics.median(sizes[-third:]), "MB", statistics.median(sizes[third : 2 * third] or sizes),

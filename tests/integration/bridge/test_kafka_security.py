@@ -223,6 +223,7 @@ def test_making_topics_takes_what_is_listed_and_no_less(secure_kafka):
     assert [each.what for each in make(admin(made.kafka), wider)] == ["grown from 1"]
 
 
+@pytest.mark.long
 def test_topics_for_tables_take_the_same_lists_for_their_common_beginning(secure_kafka):
     # given a stream with a topic for a table, for which a user's lists hold by its beginning
     topic = secure_kafka.topic()

@@ -51,6 +51,7 @@ def test_second_load_takes_only_what_came_since(spark, feed, lake_file, kafka):
     assert check(lake, "bank")["records"] == 0
 
 
+@pytest.mark.long
 def test_a_topic_to_which_nobody_has_written_yet_is_loaded_and_gone_on_with(spark, feed, lake_file):
     """A first load ahead of the first edge ended with a KeyError."""
     source = feed()
@@ -92,6 +93,7 @@ def test_a_table_of_an_earlier_release_and_one_without_a_note_are_gone_on_with(s
     assert len(offsets) == len(set(offsets)) == 4
 
 
+@pytest.mark.long
 def test_batches_are_bounded_and_each_is_committed(spark, feed, lake_file):
     # given
     source = feed()
@@ -155,6 +157,7 @@ def test_topic_made_anew_needs_an_operator(spark, feed, lake_file, kafka):
     assert len(held(spark, lake)) == 2
 
 
+@pytest.mark.long
 def test_path_that_holds_something_else_is_left_alone(spark, feed, lake_file):
     # given
     source = feed()

@@ -75,6 +75,7 @@ def held(lake: LoggedLake):
     return results
 
 
+@pytest.mark.long
 def test_the_same_log_gives_the_same_tables_wherever_loads_cut_it(logged_lake):
     # given lakes that load once, and after other numbers of transactions
     results = {}

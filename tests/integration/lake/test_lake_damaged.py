@@ -88,7 +88,8 @@ def damaged(lake, file: Path, how: Callable[[Path], None]) -> Iterator[None]:
         forget(lake)
 
 
-@pytest.mark.parametrize("some", [True, pytest.param(False, marks=pytest.mark.long)], ids=["some", "all"])
+@pytest.mark.long
+@pytest.mark.parametrize("some", [True, False], ids=["some", "all"])
 def test_damaged_files_of_a_table_stop_it_alone_and_the_rest_goes_on(bank, some):
     lake = bank
     table = table_task.path(lake.file, "bank", ACCOUNTS)

@@ -113,6 +113,7 @@ def _live(spark, lake):
         sql_engine.close()
 
 
+@pytest.mark.long
 def test_a_load_of_few_changes_into_small_tables_takes_few_jobs(spark, logged_lake):
     """A load of a thousand changes in four tables took about 60 jobs, each of which costs more than its rows."""
     # given four tables

@@ -122,6 +122,7 @@ def test_a_source_that_is_out_of_order_is_held_alone_until_a_replay_takes_it_by_
     assert [row for row in lake.rows("id") if row in {(J, 8), (J, 10)}] == []
 
 
+@pytest.mark.long
 def test_what_came_late_is_seen_where_all_of_bronze_is_read(logged_lake):
     # given a source of which something is on its way when what follows it is published
     lake, jakarta, london = shared(logged_lake)

@@ -1,5 +1,7 @@
 """A load that is killed with -9 at its worst moments, and done again: nothing is lost, nothing is doubled."""
 
+import pytest
+
 from pathlib import Path
 
 from spark_jobs.bronze import load as bronze
@@ -29,6 +31,7 @@ def offsets(spark, lake):
 
 
 # B10 and B17
+@pytest.mark.long
 def test_load_killed_with_one_table_written_and_nothing_published_is_finished_by_the_next(spark, feed, lake_file):
     """What dies right behind bronze's commit is in test_lake_tables.py and test_lake_writers.py."""
     # given

@@ -1,5 +1,7 @@
 """Silver on real Delta tables, from Kafka on: current rows by source and key, and whole transactions."""
 
+import pytest
+
 from decimal import Decimal
 
 from spark_jobs import preflight
@@ -9,6 +11,7 @@ from tests.lake.reading import rows
 J, L = "jakarta/bank", "london/bank"
 
 
+@pytest.mark.long
 def test_rows_are_current_by_source_and_key(spark, feed, lake_file, loaded):
     # given two sources with the same keys
     one = feed(J, partitions=2)

@@ -29,6 +29,7 @@ def went_on(lake, *since):
     return result["load"], {name: table["load"] for name, table in result["tables"].items()}
 
 
+@pytest.mark.long
 def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_something_of_it_came(spark, logged_lake):
     # given a table that stopped at an update, since it has neither a key nor the old row
     lake = logged_lake()

@@ -29,6 +29,7 @@ def headrace(tmp_path):
         Stack.load(tmp_path / ".headrace").delete()
 
 
+@pytest.mark.long
 def test_servers_stay_until_down_and_come_back_with_their_data(headrace, tmp_path):
     # Given a stack that the command has left running.
     said = headrace("up", "--postgres", "jakarta")
