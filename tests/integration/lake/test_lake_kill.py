@@ -1,8 +1,8 @@
 """A load that is killed with -9 at its worst moments, and done again: nothing is lost, nothing is doubled."""
 
-import pytest
-
 from pathlib import Path
+
+import pytest
 
 from spark_jobs.bronze import load as bronze
 from spark_jobs.query import published_tables

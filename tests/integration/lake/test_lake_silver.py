@@ -1,8 +1,8 @@
 """Silver on real Delta tables, from Kafka on: current rows by source and key, and whole transactions."""
 
-import pytest
-
 from decimal import Decimal
+
+import pytest
 
 from spark_jobs import preflight
 from spark_jobs.bronze import load as bronze
