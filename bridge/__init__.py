@@ -4,7 +4,7 @@ Its packages are layers; each imports only those below it (tests/unit/test_layer
 
     command                              what a person runs
     bridge                               one bridge: its parts, started and stopped together
-    doctor  reloader  service            looks at what a bridge needs; changes of its file; its metrics and readiness
+    doctor  reloader  service            looks at what a bridge needs; changes of its file; its metrics, readiness and threads
     amqp/                                connections, links, credit, outcomes
     requests/                            requests to edges and their answers
     deliveries/  group/  withheld/       records sent to branches; bridges that share sources; records that wait for a schema

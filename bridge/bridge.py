@@ -29,9 +29,8 @@ from bridge.positions.read import Positions
 from bridge.reloader import Reloader
 from bridge.requests.worker import RequestWorker, TopicReader
 from bridge.routing.registered_schemas import RegisteredSchemas
-from bridge.service import BridgeService, Stalls
+from bridge.service import BridgeService, Stalls, Threads
 from bridge.source.registry import SourceRegistry
-from bridge.threads import Threads
 from bridge.withheld.releaser import KafkaReader, Releaser
 from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.bridge import BridgeFile

@@ -12,9 +12,8 @@ from headrace import logs
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_bridge
-from headrace.hold import HOLD
 from headrace.printable import echo
-from headrace.process import give_back_freed
+from headrace.process import HOLD, give_back_freed, run_part
 from headrace.status.answer import SourceStatus
 
 _CONFIG = click.option(
@@ -44,7 +43,6 @@ bridge.add_command(new_bridge)
 def run(path: Path, recommit_seconds: float, *, hold: bool) -> None:
     """Serve the sources of a file until SIGTERM or SIGINT; SIGHUP takes over sources that were added to the file or removed."""
     from bridge.bridge import Bridge
-    from headrace.hold import run_part
 
     # Before there are threads.
     give_back_freed()

@@ -22,9 +22,9 @@ from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
 from headrace.configuration.new import new_edge
 from headrace.errors import ConfigurationError, NeedsOperator, ReplicationError
-from headrace.hold import HOLD
 from headrace.position import Position
 from headrace.printable import echo
+from headrace.process import HOLD, run_part
 from headrace.requests import caller
 from headrace.status.answer import SourceStatus
 
@@ -113,7 +113,6 @@ def run(path: str, *, hold: bool) -> None:
     configuration is wrong; 3 an operator must decide; 4 the log holds what cannot be decoded.
     """
     from edge.agent import Agent
-    from headrace.hold import run_part
 
     config = load(path, EdgeFile)
     logs.serve("edge", config.source.name)

@@ -2,10 +2,16 @@
 
 A string that a `Terminal` prints is text, whatever brackets it has. Styles come from `styled`, whose template is a constant, and
 `in_style`. Rich's own `escape` is not enough: of two names, each escaped, `[/x` and `y]` are markup together.
+
+Where there is no terminal, nothing is cut, and progress is a line in a log now and then, so that what takes hours does not seem
+to hang.
 """
 
 import re
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.style import Style
@@ -18,6 +24,10 @@ if TYPE_CHECKING:
 
 #: A place for a value in a template, with how it is formatted.
 _PLACE = re.compile(r"\{(?::([^{}]*))?\}")
+#: Columns where there is no terminal.
+_UNCUT = 1_000_000
+#: Seconds between two lines of progress.
+_EVERY = 30.0
 
 
 class Terminal(Console):
@@ -29,6 +39,25 @@ class Terminal(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Return a string as text for the terminal; called for all strings that are printed, those in tables too."""
         return super().render_str(printable(text), **options | {"markup": False, "emoji": False})
+
+
+def uncut(file: TextIO | None = None) -> Terminal:
+    """Return what prints to a file, or to standard output, and cuts nothing where that is no terminal."""
+    return Terminal(file=file, width=None if (file or sys.stdout).isatty() else _UNCUT)
+
+
+class Occasionally:
+    """Passes a line on when the last one was long ago; the first line, too, comes only after that time."""
+
+    def __init__(self, write: Callable[[str], None], *, now: Callable[[], float] = monotonic) -> None:
+        self._write, self._now = write, now
+        self._last = now()
+
+    def write(self, line: str) -> None:
+        """Write the line if it is time for one."""
+        if self._now() - self._last >= _EVERY:
+            self._last = self._now()
+            self._write(line)
 
 
 def styled(template: str, *values: object) -> Text:

@@ -20,10 +20,11 @@ from headrace import warm_loads
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.new import new_lake
 from headrace.printable import echo
-from headrace.terminal import Terminal, styled
+from headrace.terminal import Terminal, styled, uncut
 from headrace.waiting import StopRequest
 from headrace.warm_loads import Answer, OnProgress, Request
-from spark_jobs import command_options, table_command
+from spark_jobs import table_command
+from spark_jobs.table_command import AS_JSON, CONFIG, file_of
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +47,7 @@ lake.add_command(table_command.erase)
 
 @lake.command()
 @click.argument("stream")
-@command_options.config
+@CONFIG
 @click.option("--only", type=click.Choice(["bronze", "silver"]), help="One step alone.")
 @click.option("--continuous", is_flag=True, help="Load until interrupted: bronze as records come.")
 @click.option(
@@ -58,7 +59,7 @@ lake.add_command(table_command.erase)
     help="With --continuous: seconds from one load of silver to the next.",
 )
 @click.option("--accept-gap", is_flag=True, help="Go on although retention took records that the lake never had.")
-@command_options.as_json
+@AS_JSON
 def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, accept_gap: bool, as_json: bool) -> None:
     """Load what came to STREAM since the last load: Kafka into bronze, bronze into silver.
 
@@ -68,7 +69,7 @@ def load(stream: str, config: str, only: Any, every: int, *, continuous: bool, a
     """
     if continuous and (only or accept_gap):
         raise click.UsageError("--continuous goes with neither --only nor --accept-gap.")
-    file, stopped = command_options.file_of(config, stream), StopRequest()
+    file, stopped = file_of(config, stream), StopRequest()
     request = Request(
         config=file.path,
         stream=stream,
@@ -155,11 +156,11 @@ def load_at_server(lake: LakeFile, request: Request, stopped: StopRequest, *, as
 
 @lake.command()
 @click.argument("stream")
-@command_options.config
-@command_options.as_json
+@CONFIG
+@AS_JSON
 def check(stream: str, config: str, *, as_json: bool) -> None:
     """See whether STREAM can be loaded: Kafka answers, the topic is the same, and still holds what is needed next."""
-    file = command_options.file_of(config, stream)
+    file = file_of(config, stream)
     from spark_jobs import preflight as job
 
     result = job.check(file, stream)
@@ -191,11 +192,11 @@ def _retention(retention: dict[str, Any], records: int) -> str:
 
 @lake.command()
 @click.argument("stream")
-@command_options.config
-@command_options.as_json
+@CONFIG
+@AS_JSON
 def positions(stream: str, config: str, *, as_json: bool) -> None:
     """Show up to where each source of STREAM is published, and which offsets bronze holds."""
-    file = command_options.file_of(config, stream)
+    file = file_of(config, stream)
     from spark_jobs import load
     from spark_jobs.bronze import envelope
     from spark_jobs.bronze import load as bronze
@@ -207,7 +208,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     state = published_tables.positions(spark, file, stream)
     held = offsets.of_table(spark, file, bronze.table_path(file, stream), stream, envelope.COLUMNS)
     if not as_json:
-        load.show_positions(command_options.console(), state, held)
+        load.show_positions(uncut(), state, held)
         return
     own = file.topic(stream)
     others = {name: topic.offsets for name, topic in sorted(held.topics.items()) if name != own}
@@ -225,7 +226,7 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
 
 @lake.command()
 @click.argument("stream")
-@command_options.config
+@CONFIG
 @click.option("--layer", type=click.Choice(["silver", "bronze"]), default="silver", show_default=True)
 @click.option(
     "--from",
@@ -233,13 +234,13 @@ def positions(stream: str, config: str, *, as_json: bool) -> None:
     metavar="POINT",
     help="From an offset (OFFSET or PARTITION:OFFSET), a position (SOURCE=POSITION) or a time at the source on.",
 )
-@command_options.as_json
+@AS_JSON
 def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: bool) -> None:
     """Do a layer of STREAM again: silver from bronze, or bronze from Kafka, all of it or from a point on.
 
     Readers see the old rows until all new ones are published. Run no load of the stream meanwhile: one of the two would fail.
     """
-    file = command_options.file_of(config, stream)
+    file = file_of(config, stream)
     from spark_jobs import load
     from spark_jobs import load as job
     from spark_jobs.maintenance import replay as again
@@ -268,15 +269,15 @@ def replay(stream: str, config: str, layer: str, since: str | None, *, as_json: 
 @lake.command()
 @click.argument("stream")
 @click.argument("table")
-@command_options.config
-@command_options.as_json
+@CONFIG
+@AS_JSON
 def rebuild(stream: str, table: str, config: str, *, as_json: bool) -> None:
     """Build TABLE (SCHEMA.TABLE at the source) of STREAM again from the newest copy of each source in bronze.
 
     For a table that stopped because a column's type or the key changed: run 'headrace edge snapshot TABLE --replace' at each
     source first, and a load when the copy is complete. The former rows are kept in a folder that the report names.
     """
-    file = command_options.file_of(config, stream)
+    file = file_of(config, stream)
     from spark_jobs.query import metastore
     from spark_jobs.session import session
     from spark_jobs.silver import rebuild as job
@@ -298,15 +299,15 @@ def rebuild(stream: str, table: str, config: str, *, as_json: bool) -> None:
 
 @lake.command()
 @click.argument("stream")
-@command_options.config
-@command_options.as_json
+@CONFIG
+@AS_JSON
 def maintain(stream: str, config: str, *, as_json: bool) -> None:
     """Put small files of STREAM together, and remove those that were replaced longer ago than [lake] keep_days.
 
     What is published can be read at any moment, and loads may run meanwhile. Tables that were maintained the longest ago come
     first, and what is done stays done when this is killed.
     """
-    file = command_options.file_of(config, stream)
+    file = file_of(config, stream)
     from spark_jobs import load
     from spark_jobs.maintenance import maintain as job
     from spark_jobs.query import metastore

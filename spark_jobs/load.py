@@ -16,11 +16,10 @@ from rich.table import Table
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
-from headrace.terminal import Terminal, description_column, styled
+from headrace.terminal import Occasionally, Terminal, description_column, styled
 from spark_jobs import lineage, run_log
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.load import BronzeReport
-from spark_jobs.command_options import Occasionally
 from spark_jobs.query import metastore
 from spark_jobs.query.metastore import Registered
 from spark_jobs.silver import load as silver

@@ -19,19 +19,32 @@ from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from headrace.errors import ConfigurationError, NeedsOperator
 from headrace.printable import echo
+from headrace.terminal import uncut
 from headrace.waiting import StopRequest
-from spark_jobs import command_options
 
 if TYPE_CHECKING:
     from spark_jobs.maintenance.erase import EraseReport
 
+#: Options of all commands.
+CONFIG = click.option(
+    "--config", "-c", required=True, type=click.Path(dir_okay=False), help="The lake's file (TOML, docs/lake.md)."
+)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead.")
+
+
+def file_of(config: str, stream: str) -> LakeFile:
+    """Return the lake's file; raise ConfigurationError where it has no such stream."""
+    file = load_file(config, LakeFile)
+    file.stream(stream)
+    return file
+
 
 @click.command()
 @click.argument("streams", nargs=-1)
-@command_options.config
+@CONFIG
 @click.option("--rows", is_flag=True, help="Count the rows of each table, which opens all of them.")
 @click.option("--stopped", is_flag=True, help="List tables that stopped alone, and exit with 3 if there are any.")
-@command_options.as_json
+@AS_JSON
 def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, as_json: bool) -> None:
     """List the tables of STREAMS, or of all: name at the source and in SQL, state, expectations, age of what is published."""
     file = load_file(config, LakeFile)
@@ -48,16 +61,16 @@ def tables(streams: tuple[str, ...], config: str, *, rows: bool, stopped: bool, 
     if as_json:
         echo(json.dumps([asdict(table) for table in listed_tables], ensure_ascii=False))
     else:
-        published_tables.show(command_options.console(), listed_tables)
+        published_tables.show(uncut(), listed_tables)
     if stopped and listed_tables:
         sys.exit(NeedsOperator.exit_code)
 
 
 @click.command()
 @click.argument("streams", nargs=-1)
-@command_options.config
+@CONFIG
 @click.option("--dry-run", is_flag=True, help="Show what the metastore lacks since its last load, and change nothing.")
-@command_options.as_json
+@AS_JSON
 def register(streams: tuple[str, ...], config: str, *, dry_run: bool, as_json: bool) -> None:
     """Register all tables of STREAMS, or of all, in the Hive metastore of [metastore]; loads renew what they changed.
 
@@ -81,7 +94,7 @@ def register(streams: tuple[str, ...], config: str, *, dry_run: bool, as_json: b
 
 @click.command()
 @click.argument("stream")
-@command_options.config
+@CONFIG
 @click.option(
     "--since", type=click.IntRange(min=0), metavar="LOAD", help="After this load; the last one alone without."
 )
@@ -90,7 +103,7 @@ def changed(stream: str, config: str, *, since: int | None) -> None:
 
     Starts no Spark where the lake's log can be read without.
     """
-    file = command_options.file_of(config, stream)
+    file = file_of(config, stream)
     from spark_jobs.state import delta_log, log_files, publication, published
 
     def moved(notes: Iterable[dict[str, Any]]) -> tuple[int, dict[str, Any]]:
@@ -111,7 +124,7 @@ def changed(stream: str, config: str, *, since: int | None) -> None:
 
 
 @click.command()
-@command_options.config
+@CONFIG
 @click.option("--dbt", is_flag=True, help="In the form of dbt's sources.yml, which is the only one.")
 def sources(config: str, *, dbt: bool) -> None:  # noqa: ARG001 - other forms may come.
     """Print the lake's tables as sources of a dbt project, for models/sources.yml; the plugin headrace.lake.dbt shows them."""
@@ -123,8 +136,12 @@ def sources(config: str, *, dbt: bool) -> None:  # noqa: ARG001 - other forms ma
 
 @click.command()
 @click.argument("query", required=False)
-@command_options.config_or_server
-@command_options.server
+@click.option("--config", "-c", type=click.Path(dir_okay=False), help="The lake's file (TOML, docs/lake.md).")
+@click.option(
+    "--server",
+    metavar="ADDRESS",
+    help="HOST:PORT of a 'headrace lake serve' that answers; the token is in SPARK_CONNECT_AUTHENTICATE_TOKEN (environment).",
+)
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "parquet"]), default="table", show_default=True
 )
@@ -188,7 +205,7 @@ def _ask_server(server: str, query: str | None, form: Any) -> None:
 
 
 @click.command()
-@command_options.config
+@CONFIG
 def serve(config: str) -> None:
     """Answer queries by Spark Connect and JDBC, of what is published: each is shown one publication, and nothing can be written.
 
@@ -212,17 +229,17 @@ def serve(config: str) -> None:
 @click.command()
 @click.argument("stream")
 @click.argument("table")
-@command_options.config
+@CONFIG
 @click.option("--undo", is_flag=True, help="Take a drop back.")
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-@command_options.as_json
+@AS_JSON
 def drop(stream: str, table: str, config: str, *, undo: bool, dry_run: bool, as_json: bool) -> None:
     """Drop TABLE (SCHEMA.TABLE at the source) of STREAM from the lake: queries, lists and verification no longer have it.
 
     For a table that its source dropped, or that is no longer wanted. Bronze keeps its records, and loads pass over new ones.
     Maintenance removes its files after [lake] keep_days. With --undo the next load brings it back. Loads may run meanwhile.
     """
-    file = command_options.file_of(config, stream)
+    file = file_of(config, stream)
     from spark_jobs.maintenance import drop as job
     from spark_jobs.query import metastore
     from spark_jobs.session import session
@@ -234,7 +251,7 @@ def drop(stream: str, table: str, config: str, *, undo: bool, dry_run: bool, as_
     if as_json:
         echo(json.dumps(asdict(done) | {"dry_run": dry_run}))
         return
-    console = command_options.console()
+    console = uncut()
     if done.done == "nothing":
         console.print(f"{table} of {stream} is {'not dropped' if undo else 'dropped already'}: nothing to do")
         return
@@ -251,7 +268,7 @@ def drop(stream: str, table: str, config: str, *, undo: bool, dry_run: bool, as_
 @click.argument("stream")
 @click.argument("table")
 @click.argument("keys", nargs=-1)
-@command_options.config
+@CONFIG
 @click.option(
     "--file", "keys_file", type=click.Path(exists=True, dir_okay=False), help="A file with a key in each line."
 )
@@ -264,7 +281,7 @@ def drop(stream: str, table: str, config: str, *, undo: bool, dry_run: bool, as_
 )
 @click.option("--reason", default="", help="Why, for the record: a number of a request, no name of a person.")
 @click.option("--dry-run", is_flag=True, help="Count what would be erased, and erase nothing.")
-@command_options.as_json
+@AS_JSON
 def erase(
     stream: str,
     table: str,
@@ -283,7 +300,7 @@ def erase(
     A key of several columns is a JSON array. Old versions keep the rows until maintenance removes their files. It can be run
     again when it was interrupted. Loads may run meanwhile.
     """
-    file = command_options.file_of(config, stream)
+    file = file_of(config, stream)
     lines = Path(keys_file).read_text(encoding="utf-8").splitlines() if keys_file else []
     all_keys = list(dict.fromkeys([*keys, *(line for line in lines if line)]))
     if not all_keys:
@@ -311,7 +328,7 @@ def erase(
 
 
 def _print_erased(stream: str, reports: "list[EraseReport]", none: list[str], *, dry_run: bool) -> None:
-    console = command_options.console()
+    console = uncut()
     for path in none:
         console.print(f"{path}: no row names these keys")
     for done in reports:

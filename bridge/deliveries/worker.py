@@ -19,7 +19,7 @@ from bridge.deliveries.outbox import Outbox
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.record import DeliveryMetrics, End, Headers, TopicReader
 from bridge.kafka.lifetime import Lifetime
-from bridge.kafka.writing import RecordWriter
+from bridge.kafka.producer import RecordWriter
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator, ReplicationError
 from headrace.logs import RateLimitedLog

@@ -16,7 +16,7 @@ from typing import Any
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartition, consumer, uncommitted_consumer
 from bridge.kafka.errors import error_of, translated
 from bridge.model.ports import Committed, Partition
-from bridge.model.position_text import PositionText, parse
+from bridge.model.position import PositionText, parse
 from bridge.model.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable

@@ -16,7 +16,7 @@ from bridge.kafka.entries import ForeignOffset, commit_offsets, newest_of, read_
 from bridge.kafka.errors import translated
 from bridge.kafka.producer import KafkaProducer
 from bridge.model.ports import Committed, Partition
-from bridge.model.position_text import position_text
+from bridge.model.position import position_text
 from bridge.model.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError

@@ -19,7 +19,7 @@ from bridge.kafka.client import TIMEOUT, TIMESTAMP_NOT_AVAILABLE, TopicCollectio
 from bridge.kafka.entries import describe, events
 from bridge.kafka.errors import translated
 from bridge.kafka.lifetime import Lifetime
-from bridge.kafka.writing import RecordWriter
+from bridge.kafka.producer import RecordWriter
 from bridge.model.delivery import Accept, Outcome, Reject, Release
 from bridge.requests.pending import PendingRequests
 from headrace import doors

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from bridge.model.delivery import Inbox
 from bridge.model.phases import NEXT_OF_SESSION, SessionPhase
 from bridge.model.ports import Committed, Partition
-from bridge.model.position_text import NOTHING
+from bridge.model.position import NOTHING
 from headrace.batch import Batch
 
 #: Seconds until a table whose record its topic did not take is tried again.

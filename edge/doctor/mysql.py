@@ -21,7 +21,7 @@ from edge.mysql.coverage import (
     unmatched,
 )
 from edge.mysql.replication import check_file, dump_threads, noted_dump_thread, replicas
-from edge.mysql.snapshot_columns import quoted
+from edge.mysql.snapshot_rows import quoted
 from edge.mysql.sql_tokens import tokens
 from edge.records.column_policy import Policy
 from headrace.configuration.edge import EdgeFile, Mysql

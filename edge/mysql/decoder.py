@@ -19,8 +19,7 @@ from edge.mysql.ddl import Kind, Name, Statement
 from edge.mysql.deferred_transactions import ROUND_BYTES, PassedEvents, PreparedReader, XaTransactions
 from edge.mysql.envelope import DebeziumTransaction, Transaction, message
 from edge.mysql.events import Group, tagged_group
-from edge.mysql.rows import MissingColumns, Table
-from edge.mysql.single_rows import SingleRows
+from edge.mysql.rows import MissingColumns, SingleRows, Table
 from edge.mysql.table_cache import TableCache
 from edge.mysql.table_map import parse_names
 from edge.progress.notes import PREFIX, Passed

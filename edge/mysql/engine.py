@@ -17,9 +17,8 @@ from edge.mysql.connection import Database, SnapshotConnection
 from edge.mysql.coverage import Chosen, check_logged, described_columns, generated_columns, leaves_generated_out
 from edge.mysql.replication import ReplicationStream, check_file, check_server_id, note_dump_thread, noted_dump_thread
 from edge.mysql.setup import MysqlRetirement
-from edge.mysql.snapshot_decoder import SnapshotDecoder
+from edge.mysql.snapshot_decoder import SnapshotDecoder, SnapshotOrdinals
 from edge.mysql.snapshot_reader import SnapshotReader
-from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.snapshot_table import condition
 from edge.mysql.table_cache import TableCache
 from edge.observability.figures import Figures

@@ -2,14 +2,17 @@
 
 A watermark is a place that the binlog had reached when it was queried. It comes back between the first two transactions of the
 stream behind that place; on an idle server at once, or with a heartbeat. What was sent before is ahead of that place, or at
-it with other ordinals (edge/mysql/snapshot_rows.py): no position is used twice. A chunk is a transaction of its own, without
+it with other ordinals (`SnapshotOrdinals`): no position is used twice. A chunk is a transaction of its own, without
 a GTID; on reading the log again it is not there.
 """
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from edge.mysql import envelope, events
 from edge.mysql.careful_rows import Undecodable
@@ -20,13 +23,14 @@ from edge.mysql.envelope import Transaction
 from edge.mysql.rows import Table
 from edge.mysql.snapshot_reader import Seen, Watermark
 from edge.mysql.snapshot_reader import Transaction as MomentTransaction
-from edge.mysql.snapshot_rows import SnapshotOrdinals
 from edge.mysql.table_cache import Copied
 from edge.records import envelope as envelope_of_all
 from edge.records.column_policy import UNDECODABLE
 from edge.snapshot.plan import LogTable
 from edge.snapshot.ports import Chunk, DedupWindow, Moved, Put
-from headrace.errors import CorruptInput
+from headrace import files
+from headrace.errors import CorruptInput, NeedsOperator
+from headrace.formats import SNAPSHOT_PLACE, UNREADABLE
 from headrace.position import Position
 from headrace.schema import TableSchema
 
@@ -34,6 +38,61 @@ from headrace.schema import TableSchema
 _PLAIN = frozenset({
     Kind.BEGIN, Kind.COMMIT, Kind.ROLLBACK, Kind.XA_START, Kind.XA_END, Kind.XA_COMMIT, Kind.XA_ROLLBACK,
 })  # fmt: skip
+#: Ordinals that are taken beyond what is needed, so that the file is written seldom; and all that a place has.
+_AHEAD = 1 << 18
+_MOST = 1 << 32
+
+
+class _Taken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    place: int = -1
+    #: The first ordinal that was never used there.
+    free: int = 0
+    version: int = SNAPSHOT_PLACE.version
+
+
+class SnapshotOrdinals:
+    """The ordinals of a state folder: for rows that are put where the log has no transaction, each only once at a place."""
+
+    def __init__(self, folder: Path, *sent: Position) -> None:
+        """Begin behind what was taken, and behind positions that were sent."""
+        self._path = folder / "snapshot-place.json"
+        self._taken = self._read()
+        self._sent = sent
+        self._place, self._next = -1, 0
+
+    def take(self, place: int, count: int) -> int:
+        """Return the first of so many ordinals at a place, none of them used before."""
+        first = self._next
+        if place != self._place:
+            behind = [position.ordinal + 1 for position in self._sent if position.commit == place]
+            first = max([self._taken.free if self._taken.place == place else 0, *behind])
+        after = first + count
+        if after > _MOST:
+            raise NeedsOperator(
+                f"more rows were copied at one place of the log, {place:016x}, than it has positions",
+                hint="Let the source commit something; then start the edge again.",
+            )
+        if self._taken.place != place or after > self._taken.free:
+            taken = _Taken(place, min(after + _AHEAD, _MOST))
+            files.write_private(self._path, msgspec.json.encode(taken))
+            self._taken = taken
+        self._place, self._next = place, after
+        return first
+
+    def _read(self) -> _Taken:
+        try:
+            data = self._path.read_bytes()
+            SNAPSHOT_PLACE.check_json(data, str(self._path))
+            return msgspec.json.decode(data, type=_Taken)
+        except FileNotFoundError:
+            return _Taken()
+        except OSError as error:
+            raise files.problem(self._path, "read", error) from error
+        except UNREADABLE as error:
+            raise NeedsOperator(
+                f"{self._path} is damaged",
+                hint="Stop the edge, move the file to another folder, and start it when the source has committed something.",
+            ) from error
 
 
 def _nobody(_content: bytes) -> None:

@@ -251,7 +251,7 @@ class SnapshotReader(ChunkReader[SnapshotConnection, Copied]):
         return table.source
 
     def _key_of(self, table: Copied, row: bytes) -> Key:
-        return table.source.key_of(snapshot_rows.columns(row))
+        return table.source.key_of(snapshot_rows.row_texts(row))
 
     def _run(self, table: Copied, statement: str, limit_bytes: int) -> tuple[list[bytes], int, bool, _Saw]:
         database = self._database

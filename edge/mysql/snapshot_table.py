@@ -17,7 +17,7 @@ from typing import Any
 from edge.mysql import column_text
 from edge.mysql.connection import Database
 from edge.mysql.coverage import generated_columns, leaves_generated_out
-from edge.mysql.snapshot_columns import CATALOGUED, Catalogued, KeyColumn, field, quoted, selected
+from edge.mysql.snapshot_rows import CATALOGUED, Catalogued, KeyColumn, field, quoted, selected
 from edge.mysql.table_map import TableMap
 from edge.snapshot.chunk_reader import check_keys, unclear, where_clause
 from edge.snapshot.plan import Key

@@ -19,8 +19,7 @@ from edge.mysql.debezium_types import with_debezium_form
 from edge.mysql.events import Query
 from edge.mysql.generated_columns import GeneratedColumns, SystemVersioning, may_have_period, period
 from edge.mysql.rows import Table
-from edge.mysql.snapshot_columns import taken
-from edge.mysql.snapshot_rows import Rows
+from edge.mysql.snapshot_rows import Rows, taken
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.table_map import Field, TableMap, parse_names, readings, signs, year_has_sign
 from edge.records.alterations import Catalog

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from edge.postgres import debezium_temporal as temporal
-from edge.postgres import debezium_values, values
-from edge.postgres.debezium_values import array
-from edge.postgres.values import NAMES, OIDS
+from edge.postgres import values
+from edge.postgres.values import NAMES, OIDS, array
 from headrace.configuration.edge import Records
 
 PLACEHOLDER: Final = b"__debezium_unavailable_value"
@@ -108,14 +107,14 @@ def _scalar(name: str, modifier: int, records: Records) -> DebeziumType | None:
 
 def _decimal(modifier: int, records: Records) -> DebeziumType | None:
     if records.decimal == "double":
-        return DebeziumType("double", debezium_values.double, values.NULL, b"0.0", 'decimal = "double"')
+        return DebeziumType("double", values.double, values.NULL, b"0.0", 'decimal = "double"')
     if records.decimal != "precise":
         return None
     if modifier < 0:
-        variable = debezium_values.variable_scale_decimal
+        variable = values.variable_scale_decimal
         return DebeziumType(f"{_DATA}VariableScaleDecimal", variable, values.NULL, variable(b"0"), has_null=True)
     # The scale is a signed number of 11 bits.
-    write = debezium_values.decimal(((modifier - 4) & 0x7FF ^ 0x400) - 0x400)
+    write = values.decimal(((modifier - 4) & 0x7FF ^ 0x400) - 0x400)
     return DebeziumType(f"{_KAFKA}Decimal", write, values.NULL, write(b"0"), has_null=True)
 
 
@@ -154,9 +153,9 @@ def _interval(records: Records) -> DebeziumType | None:
 def _hstore(records: Records) -> DebeziumType | None:
     name = b"{%b:%b}" % (_TEXT, _TEXT)
     if records.hstore == "json":
-        return DebeziumType(f"{_DATA}Json", debezium_values.hstore_json, values.text(name), b'"{}"')
+        return DebeziumType(f"{_DATA}Json", values.hstore_json, values.text(name), b'"{}"')
     if records.hstore == "map":
-        return DebeziumType("map", debezium_values.hstore_map, name, b"{}")
+        return DebeziumType("map", values.hstore_map, name, b"{}")
     return None
 
 
@@ -164,7 +163,7 @@ def _binary(records: Records) -> DebeziumType | None:
     mode = records.binary or ""
     if mode == "base64":
         return None
-    write = debezium_values.binary(mode)
+    write = values.binary_as(mode)
     # Debezium has the placeholder as it is in a text of hexadecimal digits.
     return DebeziumType(mode, write, _TEXT if mode == "hex" else write(b"\\x" + PLACEHOLDER.hex().encode()))
 
@@ -177,17 +176,17 @@ def _other(name: str, modifier: int, records: Records) -> DebeziumType | None:
         return DebeziumType(f"{_TIME_NAMES}ZonedTime", temporal.zoned_time, empty=b'"00:00:00Z"', rounded_by=_TYPES)
     if name == "money":
         mode = records.decimal or ""
-        amount = debezium_values.money(mode)
+        amount = values.money(mode)
         form = {"precise": f"{_KAFKA}Decimal", "double": "double"}.get(mode, "string")
         return DebeziumType(form, amount, values.NULL, amount(b"0.00"))
     if name in {"bit", "varbit"}:
         is_one = modifier == 1
-        form, convert = ("boolean", debezium_values.bit) if is_one else (f"{_DATA}Bits", debezium_values.bits)
+        form, convert = ("boolean", values.bit) if is_one else (f"{_DATA}Bits", values.bits)
         empty = b"false" if is_one else b'""'
         # The bits of a varbit may begin with zeros, and be none.
         return DebeziumType(form, convert, values.NULL, empty, _TYPES if name == "varbit" else None)
     if name == "point":
-        convert = debezium_values.point
+        convert = values.point
         return DebeziumType(f"{_DATA}geometry.Point", convert, values.NULL, convert(b"(0,0)"))
     return DebeziumType(_NAMED[name], None) if name in _NAMED else None
 

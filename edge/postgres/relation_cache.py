@@ -19,10 +19,9 @@ from msgspec import json
 
 from edge.postgres import envelope, values
 from edge.postgres.debezium_types import PLACEHOLDER, DebeziumType, debezium_type
-from edge.postgres.debezium_values import array
 from edge.postgres.relations import Relation, known_columns, string, table_schema
 from edge.postgres.rows import Table
-from edge.postgres.values import OIDS
+from edge.postgres.values import OIDS, array
 from edge.records.alterations import Catalog, TableDescription
 from edge.records.column_policy import LeftOut, Policy, Treatment, check_keys_differ, flat, never_null, within
 from headrace.configuration.edge import Records

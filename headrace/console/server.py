@@ -28,10 +28,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
-from headrace.console import dbt_models
 from headrace.console.bridges import Bridges
 from headrace.console.charts import STEP, History, Prometheus
 from headrace.console.lake import Lake, Retention
+from headrace.console.lineage import MANIFEST
 from headrace.console.pages import Known, Pages
 from headrace.console.security import Guard, Identity, refuse
 from headrace.console.sources import Files, figures, rows
@@ -78,7 +78,7 @@ class Console:
         file = settings.lake
         self._lake = Lake(file.root, file.streams, file.spark_settings) if file else Lake(None)
         self._details = (
-            TableDetails(file.root, file.spark_settings, file.serve.audit, file.resolve(dbt_models.PLACE))
+            TableDetails(file.root, file.spark_settings, file.serve.audit, file.resolve(MANIFEST))
             if file
             else TableDetails(None, wait_seconds=0)
         )

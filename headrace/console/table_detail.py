@@ -19,12 +19,12 @@ from datetime import datetime
 from pathlib import Path
 
 from headrace.console.bridges import defect
-from headrace.console.dbt_models import DbtModels
 from headrace.console.lake_view import TablePublished
+from headrace.console.lineage import DbtModels
 from headrace.errors import CorruptInput, ReplicationError
 from headrace.formats import UNREADABLE
-from headrace.lake.column_names import find_stored
 from headrace.lake.own_tables import OwnTables, literal
+from headrace.lake.table import find_stored
 from headrace.schema import TableSchema
 
 #: Bytes from the end of the file; users of one table.

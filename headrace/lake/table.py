@@ -2,11 +2,14 @@
 
 The rows are those of `headrace lake sql`, the lake's own columns among them (`_source`, `_position`, `_commit_time`). Files are
 read as they are needed: batches fit into memory, whatever the table's size.
+
+Also names of columns in silver that cannot have the name that they have at their source (spark_jobs/silver/target_schema.py).
 """
 
+import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -25,6 +28,9 @@ if TYPE_CHECKING:
 
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_SUFFIX = 8
+#: Characters that names of columns have in Parquet only where a table maps its names.
+_MAPPED = re.compile(r"[ ,;{}()\n\t=]")
 _PHYSICAL = "delta.columnMapping.physicalName"
 #: Microseconds of the beginning of Julian day 0, before which Spark's 96 bits have a negative day and time of day. Arrow takes
 #: both for positive ones, which adds this much, modulo 2**64.
@@ -40,6 +46,26 @@ class Column:
     #: Its name in the table's files.
     stored: str
     type: "pa.DataType"
+
+
+def is_mapped(name: str) -> bool:
+    """Whether a table maps its names where a column has this one."""
+    return bool(_MAPPED.search(name))
+
+
+def add_suffix(name: str) -> str:
+    """Return the name that a column has which cannot have its own one."""
+    return f"{name}_{hashlib.sha256(name.encode()).hexdigest()[:_SUFFIX]}"
+
+
+def open_name(name: str) -> str:
+    """Return the name that a column has where its table maps no names, and Parquet does not take its own one."""
+    return _MAPPED.sub("_", add_suffix(name))
+
+
+def find_stored(name: str, columns: Collection[str]) -> str:
+    """Return the name that a source's column has among those of a silver table, whether it is there or not."""
+    return next((other for other in (add_suffix(name), open_name(name)) if other in columns), name)
 
 
 def of_int96(times: "pa.Array") -> "pa.Array":

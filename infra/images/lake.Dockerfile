@@ -26,7 +26,6 @@ RUN /opt/headrace/bin/pip install --no-cache-dir --no-build-isolation --no-deps 
 FROM java
 COPY --from=build /opt/headrace /opt/headrace
 COPY dags /opt/headrace/dags
-COPY infra/images/alive.py /opt/headrace/alive.py
 RUN useradd --uid 10001 --user-group --no-create-home --shell /usr/sbin/nologin headrace \
     && install --directory --owner=headrace --group=headrace --mode=0700 /lake /airflow
 USER headrace

@@ -5,10 +5,14 @@ and routers. The wheel is built from the sdist, so the two agree. The log store 
 Debezium's engine are compiled into both. The wheel is for this system alone where there is a C compiler (setup.py). Assumes
 setuptools and the jars of the object store; called by `make dist`.
 
-The bill has the packages that each extra brings, and the jars that `headrace jars` fetches (infra/release/maven.py). Guarantees
-that every Python package in it is one that requirements.txt pins, with the version and the SHA-256 sums there, and that the same
-tree gives the same bytes: no time, no random number. Packages for development alone are not in it. Which package needs which is
-read from what is installed, in an environment with all extras (`make setup`).
+The bill has the packages that each extra brings, and the jars that `headrace jars` fetches. Guarantees that every Python package
+in it is one that requirements.txt pins, with the version and the SHA-256 sums there, and that the same tree gives the same bytes:
+no time, no random number. Packages for development alone are not in it. Which package needs which is read from what is installed,
+in an environment with all extras (`make setup`).
+
+`python -m infra.release.dist --licences`, after a change of pins: notes group and licences of each jar in `maven.tsv`. The names
+of jars have neither. They are in the descriptions that Maven's repository has beside them, which Ivy reads when it resolves a
+group. Assumes Java and the repository. What is for demos on one machine alone is not in it.
 """
 
 import hashlib
@@ -19,10 +23,11 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import metadata, requires
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
 
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
@@ -31,13 +36,105 @@ from packaging.utils import canonicalize_name
 from headrace import __version__
 from headrace.errors import NeedsOperator
 from headrace.terminal import Terminal
+from infra.local import jars
+from infra.local.ivy import resolve
 from infra.release import java_build
-from infra.release.maven import Jar, read_jars
 
 #: What a user installs; `dev` is not shipped, `local` is for demos on one machine.
 EXTRAS = ("edge", "bridge", "spark", "airflow", "console", "reader", "lineage")
 _PINS = Path(__file__).resolve().parents[2] / "requirements.txt"
 _PIN = re.compile(r"^([\w.-]+)==(\S+)( ;[^\\\n]*)? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+#: Group, name, version and licences of each jar (`--licences`), and what of them is shipped, as the extras are.
+_MAVEN = Path(__file__).with_name("maven.tsv")
+_PURPOSES = {purpose: groups for purpose, groups in jars.PURPOSES.items() if purpose not in {"local", "demo"}}
+
+
+class Artifact(NamedTuple):
+    """A jar in Maven's repository."""
+
+    group: str
+    name: str
+    version: str
+    #: Empty for the version's main one.
+    classifier: str = ""
+    licences: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """What it is fetched as."""
+        return f"{'-'.join(filter(None, (self.name, self.version, self.classifier)))}.jar"
+
+    @property
+    def purl(self) -> str:
+        """Its URL as a package."""
+        qualifier = f"?classifier={self.classifier}" if self.classifier else ""
+        return f"pkg:maven/{self.group}/{self.name}@{self.version}{qualifier}"
+
+
+class Jar(NamedTuple):
+    """A jar that is fetched for some purposes, with its SHA-256 sum."""
+
+    artifact: Artifact
+    total: str
+    purposes: list[str]
+
+
+def _read_jars() -> list[Jar]:
+    """Return the jars of all purposes, each once; raise NeedsOperator for one that is not noted."""
+    artifacts = map(_parse_artifact, _MAVEN.read_text().splitlines())
+    by_file = {each.file: each for each in artifacts}
+    purpose_of = {group.name: purpose for purpose, groups in _PURPOSES.items() for group in groups}
+    fetched: dict[str, Jar] = {}
+    for path, total in sorted(jars.read_sums().items()):
+        folder, file = path.split("/")
+        if folder not in purpose_of:
+            continue
+        if file not in by_file:
+            raise NeedsOperator(
+                f"group and licences of jars/{path} are not known.",
+                hint="Run 'python -m infra.release.dist --licences'.",
+            )
+        # The file of a version is the same one for all.
+        fetched.setdefault(file, Jar(by_file[file], total, [])).purposes.append(purpose_of[folder])
+    return list(fetched.values())
+
+
+def _parse_artifact(line: str) -> Artifact:
+    coordinates, *licences = line.split("\t")
+    group, name, version, *classifier = coordinates.split(":")
+    return Artifact(group, name, version, "".join(classifier), tuple(licences))
+
+
+def record_licences(console: Terminal) -> None:
+    """Resolve all groups in an empty folder, and note what the descriptions of their jars state."""
+    with tempfile.TemporaryDirectory(prefix="headrace-maven-") as scratch:
+        cache = Path(scratch, "cache")
+        for groups in _PURPOSES.values():
+            for group in groups:
+                into = Path(scratch, group.name)
+                into.mkdir()
+                resolve(group, into, cache, console)
+        _note(cache, Path(scratch).glob("*/*.jar"))
+
+
+def _note(cache: Path, files: Iterable[Path]) -> None:
+    """Note what Ivy's descriptions in a folder state of some jars."""
+    described = {f"{each.name}-{each.version}": each for each in map(_read_description, cache.glob("*/*/ivy-*.xml"))}
+    artifacts = set()
+    for name in {file.stem for file in files}:
+        main = max((each for each in described if name == each or name.startswith(f"{each}-")), key=len)
+        artifacts.add(described[main]._replace(classifier=name.removeprefix(main).lstrip("-")))
+    lines = ("\t".join((":".join(filter(None, each[:4])), *each.licences)) for each in sorted(artifacts))
+    _MAVEN.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _read_description(description: Path) -> Artifact:
+    """Return what a description states, as Ivy keeps it."""
+    info = ET.parse(description).getroot().find("info")  # noqa: S314 - of the repository that the jars are from.
+    assert info is not None
+    licences = dict.fromkeys(" ".join(each.get("name", "").split()) for each in info.findall("license"))
+    main = Artifact(info.get("organisation", ""), info.get("module", ""), info.get("revision", ""))
+    return main._replace(licences=tuple(filter(None, licences)))
 
 
 def bill_of_materials() -> dict[str, Any]:
@@ -51,7 +148,7 @@ def bill_of_materials() -> dict[str, Any]:
     components = [
         _component(name, *pins[name], [extra for extra in EXTRAS if name in extras[extra]]) for name in library
     ]
-    maven = [_jar(each) for each in read_jars()]
+    maven = [_jar(each) for each in _read_jars()]
     root = f"pkg:pypi/headrace@{__version__}"
     direct = {name for extra in EXTRAS for name in _requirements("headrace", (extra,))}
     return {
@@ -227,5 +324,8 @@ def _build(kind: str, source: Path, into: Path) -> Path:
 
 
 if __name__ == "__main__":
-    for path in build(Path(sys.argv[1])):
-        print(path)
+    if sys.argv[1] == "--licences":
+        record_licences(Terminal(soft_wrap=True))
+    else:
+        for path in build(Path(sys.argv[1])):
+            print(path)

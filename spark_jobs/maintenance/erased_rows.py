@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError, NeedsOperator
-from headrace.lake import column_names
+from headrace.lake.table import find_stored
 from headrace.schema import TableSchema
 from spark_jobs.bronze import erasures
 from spark_jobs.bronze import load as bronze
@@ -87,7 +87,7 @@ def choose_rows(
     if entry.version is not None and delta_log.is_table(spark, path := table_task.path(lake, stream, table)):
         frame = spark.read.format("delta").load(path)
         kinds = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    stored = [column_names.find_stored(name, kinds) for name in columns]
+    stored = [find_stored(name, kinds) for name in columns]
     names, by_source = [f"k{n}" for n in range(len(columns))], keys if isinstance(keys, Mapping) else {None: keys}
     rows = [
         {"source": source} | dict(zip(names, _values(key, columns), strict=True))

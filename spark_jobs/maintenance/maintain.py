@@ -29,7 +29,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.lake import column_names
+from headrace.lake.table import is_mapped, open_name
 from spark_jobs import storage
 from spark_jobs.bronze import erased_records, increment, sink
 from spark_jobs.bronze import load as bronze
@@ -288,8 +288,8 @@ def _drop_features(session: SparkSession, path: str, features: list[str]) -> Non
     table = storage.table(path)
     if _MAPPING in features:
         for name in DeltaTable.forPath(session, path).toDF().columns:
-            if column_names.is_mapped(name):
-                other = column_names.open_name(name)
+            if is_mapped(name):
+                other = open_name(name)
                 session.sql(f"ALTER TABLE {table} RENAME COLUMN {storage.name(name)} TO {storage.name(other)}")
         if merge.columns(session, path):
             # Delta keeps the mapped names of these columns, and cannot read the table without the mapping.

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
-from headrace.lake import column_names
+from headrace.lake.table import find_stored
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import quarantine
 from spark_jobs.errors import explained
@@ -101,7 +101,7 @@ def _places(
         if not delta_log.is_table(spark, path):
             continue
         frame = spark.read.format("delta").load(path)
-        stored = column_names.find_stored(column, frame.columns)
+        stored = find_stored(column, frame.columns)
         if {stored, SOURCE, *which.stored} <= set(frame.columns):
             own_kind = own_kind or frame.schema[stored].dataType.simpleString()
             if not _may_equal(own_kind, kind):

@@ -22,7 +22,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NotConnected, ReplicationError, Retryable
-from headrace.lake import column_names
+from headrace.lake.table import find_stored
 from headrace.schema import TableSchema
 from spark_jobs.errors import explained
 from spark_jobs.query import metastore_client
@@ -189,9 +189,7 @@ def _describe(spark: SparkSession, state: Published, table: Table, path: str) ->
         for column in at_source.columns:
             sizes = ",".join(str(size) for size in (column.length, column.scale) if size is not None)
             kind = f"{column.type_name}({sizes})" if sizes else column.type_name
-            columns[column_names.find_stored(column.name, schema.names)] = (
-                f"{kind}, key" if column.name in at_source.key else kind
-            )
+            columns[find_stored(column.name, schema.names)] = f"{kind}, key" if column.name in at_source.key else kind
     comments = {name: {"comment": text} for name, text in columns.items()}
     own = {"stream": state.stream, "table": table.table, "version": str(version), "load": str(state.load)}
     # In a folder that was made again versions begin with 0.

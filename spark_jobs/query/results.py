@@ -18,7 +18,7 @@ from rich.table import Table
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
 from headrace.printable import printable
-from headrace.terminal import Terminal
+from headrace.terminal import uncut
 from spark_jobs import storage, tuning
 from spark_jobs.errors import explained, readable
 
@@ -33,8 +33,6 @@ _JSON = {
 }
 #: Rows of a printed table; a longer answer is several, since the widths of columns follow the rows.
 _ROWS = 1000
-#: Columns where there is no terminal: nothing is cut in a file.
-_WIDTH = 1_000_000
 
 
 def write(answer: DataFrame, form: Form, to: TextIO, *, most: int | None = None) -> None:
@@ -113,7 +111,7 @@ def _text(frame: DataFrame, column: str) -> Column:
 
 
 def _print(names: Sequence[str], rows: Iterator[Cells], to: TextIO) -> None:
-    console = Terminal(file=to, width=None if to.isatty() else _WIDTH)
+    console = uncut(to)
     some = list(islice(rows, _ROWS))
     while True:
         table = Table(*names)

@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator, Retryable
-from headrace.lake import column_names
+from headrace.lake.table import is_mapped
 from headrace.schema import TableSchema
 from spark_jobs import storage
 from spark_jobs.silver import changes, profiles, target_schema
@@ -332,4 +332,4 @@ def quote(values: dict[str, Column]) -> dict[str, Column]:
 
 
 def _special(names: Iterable[str]) -> bool:
-    return any(map(column_names.is_mapped, names))
+    return any(map(is_mapped, names))

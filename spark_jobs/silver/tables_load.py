@@ -26,7 +26,7 @@ from headrace.doors import place_of
 from headrace.errors import ConfigurationError, CorruptInput, NeedsOperator, ReplicationError, Retryable
 from spark_jobs.bronze.increment import Since
 from spark_jobs.errors import SparkFailed, explained
-from spark_jobs.silver import held_back, rebuild, scd2, shared_tables, table_load, table_task
+from spark_jobs.silver import held_back, rebuild, scd2, table_load, table_task
 from spark_jobs.silver.profiles import BatchProfile
 from spark_jobs.silver.table_task import LoadContext, TableTask
 from spark_jobs.silver.types import Incompatible
@@ -198,7 +198,8 @@ def run(
                 # Its own session: the note of a MERGE is a setting of the session.
                 with explained(f"silver {task.table}"), aside() as session:
                     attempt = partial(_attempt, session, aside, context)
-                    return shared_tables.apply(lake, context, task, attempt, partial(_reached, session, context, task))
+                    reached = partial(_reached, session, context, task)
+                    return table_load.apply_without_misfits(lake, context, task, attempt, reached)
             except Retryable as error:
                 paths = (task.path, task.history_path)
                 if tries + 1 < _TRIES and any(_compacted(session, path) for path in paths):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
-from headrace.lake.column_names import add_suffix, is_mapped, open_name
+from headrace.lake.table import add_suffix, is_mapped, open_name
 from headrace.schema import Column, TableSchema
 from spark_jobs.errors import Misfit
 from spark_jobs.silver import schema_versions, types

@@ -62,7 +62,7 @@ _LISTED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class HeldBack:
-    """A source whose rows of a table wait, because the table cannot have what it sent (silver/shared_tables.py)."""
+    """A source whose rows of a table wait, because the table cannot have what it sent (silver/table_load.py)."""
 
     #: Position up to which the table shows it; empty where the table has nothing of it.
     at: str

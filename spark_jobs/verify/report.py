@@ -25,8 +25,7 @@ from rich.text import Text
 from headrace.configuration.lake import LakeFile
 from headrace.doors import place_of
 from headrace.errors import ReplicationError
-from headrace.terminal import Terminal, description_column, in_style, styled
-from spark_jobs.command_options import Occasionally
+from headrace.terminal import Occasionally, Terminal, description_column, in_style, styled
 from spark_jobs.errors import explained
 from spark_jobs.state import delta_log
 from spark_jobs.verify.compare import Difference, Range

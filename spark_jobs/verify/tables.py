@@ -21,7 +21,7 @@ from pyspark.sql import types as T  # noqa: N812 - as above.
 
 from headrace.configuration.lake import LakeFile
 from headrace.errors import NeedsOperator
-from headrace.lake import column_names
+from headrace.lake.table import find_stored
 from headrace.verify import canonical, sources
 from headrace.verify.canonical import Column, SilverType
 from headrace.verify.comparison import DIGITS, Database, Digest, Forms, Grid, Row, SourceTable, Span, hashes
@@ -142,7 +142,7 @@ def plan(
     for name, kind in table.columns.items():
         if name in treated:
             continue
-        stored = column_names.find_stored(name, silver)
+        stored = find_stored(name, silver)
         if stored not in silver and name in table.key:
             raise NeedsOperator(
                 f"the key of {table} is {', '.join(table.key)} at the source, and the lake has no column {name}",

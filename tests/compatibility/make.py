@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.model.position_text import position_text
+from bridge.model.position import position_text
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.snapshot_rows import SnapshotOrdinals
+from edge.mysql.snapshot_decoder import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn
 from edge.progress.checkpoint import Checkpoint, State
 from edge.progress.spool import Spool

@@ -21,8 +21,8 @@ from headrace.configuration.bridge import BridgeFile
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.console import sources
-from headrace.console.dbt_models import PLACE
 from headrace.console.lake import RetentionView
+from headrace.console.lineage import MANIFEST
 from headrace.console.server import Console, Settings
 from headrace.console.sources import Files
 from headrace.metrics.endpoint import Endpoint
@@ -127,7 +127,7 @@ def main(folder: Path) -> None:
             + '[streams.bank.tables."public.accounts"]\nvalid_view = true\n[serve]\naudit = "lake/audit.jsonl"\n'
         )
         make_lake(scratch / "lake")
-        make_manifest(scratch / PLACE)
+        make_manifest(scratch / MANIFEST)
         settings = Settings(
             bridge=load(scratch / "bridge.toml", BridgeFile),
             at=(f"127.0.0.1:{endpoint.port}",),

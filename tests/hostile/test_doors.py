@@ -66,7 +66,7 @@ def sources():
 #: Where any error is taken outside of a door, with the reason. This list shrinks: whatever comes in has a door.
 OUTSIDE = {
     "bridge/amqp/receiver.py:Receiver._listen": "the bridge ends with it",
-    "bridge/threads.py:Threads.start.loop": "the bridge ends with it",
+    "bridge/service.py:Threads.start.loop": "the bridge ends with it",
     "bridge/bridge.py:_finish": "the other steps of an end are taken all the same",
     "bridge/kafka/entries.py:call_within.run": "raised in the caller's thread",
     "bridge/positions/former.py:_take_over.work": "raised in the caller's thread",
@@ -92,8 +92,8 @@ OUTSIDE = {
     "spark_jobs/serve/loader.py:Loader._refusing": "raised, unless Spark has ended",
     "spark_jobs/serve/server.py:Follower.answer": "what a session asked ends its question",
     "spark_jobs/silver/expectations.py:_count": "no load fails because of an expectation",
-    "spark_jobs/silver/shared_tables.py:apply": "what one source sent decides: the table's others go on, or it fails alone",
-    "spark_jobs/silver/shared_tables.py:_try": "what a part of the sources sent decides which of them are held back",
+    "spark_jobs/silver/table_load.py:apply_without_misfits": "what one source sent decides: the others go on, or the table fails",
+    "spark_jobs/silver/table_load.py:_try": "what a part of the sources sent decides which of them are held back",
     "spark_jobs/silver/tables_load.py:run.apply": "a table fails alone: its sources decide what is in it",
     "spark_jobs/verify/command.py:_connect_all": "one source's verdict",
     "spark_jobs/verify/command.py:verify": "one source's verdict",

@@ -21,8 +21,8 @@ from headrace.certificates.command import Authority
 from headrace.certificates.files import ConnectionMetrics, Expiry
 from headrace.configuration.sections import Certificates
 from headrace.errors import CorruptInput, NeedsOperator
-from headrace.hold import HeldService
 from headrace.metrics.endpoint import Endpoint
+from headrace.process import HeldService
 from infra.local.server import free_port
 from tests.monitoring.rules import shortened
 from tests.rules.waiting import eventually

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.console.dbt_models import DbtModels
+from headrace.console.lineage import DbtModels
 from headrace.process import jar_folder
 from spark_jobs import load
 from spark_jobs.command import lake as command

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from bridge.model.chain import judge
 from bridge.model.delivery import Accept, Reject, Release
+from bridge.model.position import judge
 from headrace.batch import decode
 from headrace.position import Position
 from tests.simulation.network import Network

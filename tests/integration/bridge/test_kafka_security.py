@@ -18,7 +18,7 @@ from bridge.kafka.entries import read_topics, reading
 from bridge.kafka.producer import KafkaProducer
 from bridge.kafka.topics import Wanted, check, make
 from bridge.model.ports import PositionCommit
-from bridge.model.position_text import position_text
+from bridge.model.position import position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import Positions
 from bridge.requests.worker import AskingTopics

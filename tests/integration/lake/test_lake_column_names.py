@@ -2,7 +2,7 @@
 
 import pytest
 
-from headrace.lake import column_names
+from headrace.lake.table import add_suffix
 from spark_jobs.query import published_tables, snapshot
 from spark_jobs.state import published
 from tests.lake.verify_sides import SOURCE
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(900)
 
 TABLE = "public.cased"
 COLUMNS = ("Id", "id", "Note", "note", "_source", "price")
-ID, NOTE, OWN = (column_names.add_suffix(name) for name in ("Id", "Note", "_source"))
+ID, NOTE, OWN = (add_suffix(name) for name in ("Id", "Note", "_source"))
 
 
 def rows(lake, *columns):
@@ -77,5 +77,5 @@ def test_columns_that_differ_by_case_alone_are_loaded_queried_and_verified(logge
     one.commit(one.schema(declared, ["Id", "id"], TABLE), one.update(TABLE, **changed, PRICE="x"))
     assert lake.load().problems == {}
     # then it has a name of its own
-    other = column_names.add_suffix("PRICE")
+    other = add_suffix("PRICE")
     assert rows(lake, "id", "cast(price as string)", other) == [(SOURCE, 2, None, "x"), (SOURCE, 7, "1.50", None)]

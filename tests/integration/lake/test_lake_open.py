@@ -4,7 +4,7 @@ import deltalake
 import polars as pl
 import pytest
 
-from headrace.lake import column_names
+from headrace.lake.table import open_name
 from spark_jobs.maintenance import maintain
 from spark_jobs.query import engine
 from spark_jobs.silver import merge, table_task
@@ -17,7 +17,7 @@ T = "public.docs"
 DOCS = {"odd id": ("int4", None, None), "odd name": ("text", None, None), "balance": ("numeric", 8, 2)}
 WIDE = DOCS | {"odd id": ("int8", None, None), "balance": ("numeric", 12, 4)}
 HISTORY = f'[streams.bank.tables."{T}"]\nhistory = true\n'
-ID, NAME = (column_names.open_name(name) for name in ("odd id", "odd name"))
+ID, NAME = (open_name(name) for name in ("odd id", "odd name"))
 
 
 def docs(*rows):
@@ -93,7 +93,7 @@ def test_a_table_becomes_one_for_every_reader_and_back(logged_lake, monkeypatch)
     now, history = rows_by_other_readers(lake)
     assert now == sorted((key, name, f"{float(balance):.6f}") for key, name, balance in expected.values())
     assert len(history) == 53
-    assert column_names.open_name("new one") in pl.scan_delta(path).collect_schema()
+    assert open_name("new one") in pl.scan_delta(path).collect_schema()
 
     # when it is no longer to be open, it marks rows again, under the names that it has
     lake.set(HISTORY)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from bridge import threads
+from bridge import service
 from bridge.bridge import Bridge
 from bridge.model.ports import Committed
 from bridge.positions.read import Positions
@@ -19,7 +19,7 @@ MORE = '[deliveries.alerts]\naddress = "alerts/{region}"\n\n[requests]\n\n[regis
 @pytest.fixture
 def hung(tmp_path, monkeypatch):
     """Return a bridge without a Kafka of which a test has threads hang, by name, and what lets them go on."""
-    monkeypatch.setattr(threads, "HUNG_SECONDS", 0.0)
+    monkeypatch.setattr(service, "HUNG_SECONDS", 0.0)
     bridge = Bridge(load(bridge_file(tmp_path, "localhost:1", {"a/one": [0]}, topic="bank", more=MORE), BridgeFile))
     bridge._service.waits_for, bridge.receiver.connected, goes_on = "", True, threading.Event()
     bridge.deliveries.start(lambda *_thread: None)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bridge.model.position_text import parse
+from bridge.model.position import parse
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.snapshot_rows import SnapshotOrdinals
+from edge.mysql.snapshot_decoder import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import State
 from edge.progress.spool import Spool

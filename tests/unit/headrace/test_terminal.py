@@ -10,7 +10,7 @@ from headrace import findings, requests
 from headrace.printable import echo, printable
 from headrace.status.answer import Answer, SourceStatus
 from headrace.status.table import screen
-from headrace.terminal import Terminal, in_style, styled
+from headrace.terminal import Occasionally, Terminal, in_style, styled
 from tests.unit.test_import_rules import PACKAGES, ROOT
 
 #: A tag that closes nothing; two that are one together; a terminal's title, its clipboard, C1; text from right to left.
@@ -141,3 +141,12 @@ def test_all_is_printed_through_the_functions_that_escape():
 def test_a_line_that_prints_around_them_is_found(line):
     (node,) = ast.parse(line).body
     assert _wrong("headrace", node.value if isinstance(node, ast.Expr) else node)
+
+
+def test_a_line_comes_now_and_then():
+    clock, lines = [0.0], []
+    progress = Occasionally(lines.append, now=lambda: clock[0])
+    for second in range(0, 100, 5):
+        clock[0] = second
+        progress.write(f"{second} s")
+    assert lines == ["30 s", "60 s", "90 s"]

@@ -5,21 +5,11 @@ from io import StringIO
 
 from headrace.terminal import Terminal
 from spark_jobs import load
-from spark_jobs.command_options import Occasionally
 from spark_jobs.verify import report as verify_report
 
 
-def test_a_line_comes_now_and_then():
-    clock, lines = [0.0], []
-    progress = Occasionally(lines.append, now=lambda: clock[0])
-    for second in range(0, 100, 5):
-        clock[0] = second
-        progress.write(f"{second} s")
-    assert lines == ["30 s", "60 s", "90 s"]
-
-
 def test_load_and_verify_write_progress_into_a_file(monkeypatch):
-    monkeypatch.setattr("spark_jobs.command_options._EVERY", 0.0)
+    monkeypatch.setattr("headrace.terminal._EVERY", 0.0)
     out = StringIO()
     with redirect_stderr(out):
         with load.show_progress(Terminal(stderr=True)) as tell:

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from bridge.kafka.checks import look_at_group, look_at_holders
-from bridge.model.position_text import PositionText
+from bridge.model.position import PositionText
 
 
 class Admin:

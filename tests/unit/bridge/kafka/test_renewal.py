@@ -4,10 +4,9 @@ import logging
 
 import pytest
 
-from bridge.kafka import client, writing
+from bridge.kafka import client, producer
 from bridge.kafka.lifetime import Lifetime, Renewal, cluster
-from bridge.kafka.producer import KafkaProducer
-from bridge.kafka.writing import RecordWriter
+from bridge.kafka.producer import KafkaProducer, RecordWriter
 from bridge.positions.read import Positions
 from bridge.withheld.releaser import KafkaReader
 from headrace.certificates.command import Authority
@@ -101,7 +100,7 @@ def test_a_writer_that_writes_nothing_for_long_goes_on_with_a_new_client(monkeyp
     """K1: the writers of answers and dead letters were never made again."""
     producers, now = [], [0.0]
     monkeypatch.setattr("bridge.kafka.lifetime.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(writing, "record_producer", lambda _connection: producers.append(Producer()) or producers[-1])
+    monkeypatch.setattr(producer, "record_producer", lambda _connection: producers.append(Producer()) or producers[-1])
     writer = RecordWriter(KafkaConnection(bootstrap="w:1"), "answers")
     now[0] = 1000.0
     writer.poll()

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from bridge.model.ports import Committed
-from bridge.model.position_text import Withheld, WithheldTable
+from bridge.model.position import Withheld, WithheldTable
 from bridge.withheld.releaser import Releaser
 from headrace.errors import NotConnected
 from headrace.position import Position

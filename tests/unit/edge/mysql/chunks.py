@@ -3,7 +3,7 @@
 import struct
 from dataclasses import replace
 
-from edge.mysql.snapshot_columns import Catalogued, KeyColumn, field
+from edge.mysql.snapshot_rows import Catalogued, KeyColumn, field
 from edge.mysql.snapshot_table import SnapshotTable
 from edge.mysql.table_map import TableMap
 

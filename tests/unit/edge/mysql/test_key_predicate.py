@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.mysql.snapshot_columns import Catalogued
+from edge.mysql.snapshot_rows import Catalogued
 from edge.mysql.snapshot_table import _literal
 from headrace.errors import NeedsOperator
 

@@ -8,10 +8,9 @@ import pytest
 
 from edge.mysql.checkpoint import MariadbGtids, MysqlGtids, place
 from edge.mysql.coverage import Chosen
-from edge.mysql.snapshot_columns import Catalogued
-from edge.mysql.snapshot_decoder import SnapshotDecoder
+from edge.mysql.snapshot_decoder import SnapshotDecoder, SnapshotOrdinals
 from edge.mysql.snapshot_reader import Watermark
-from edge.mysql.snapshot_rows import SnapshotOrdinals
+from edge.mysql.snapshot_rows import Catalogued
 from edge.mysql.table_cache import TableCache
 from edge.records.batcher import Batcher
 from edge.records.cloud_events import CloudEvents

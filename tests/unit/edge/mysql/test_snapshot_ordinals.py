@@ -2,7 +2,7 @@
 
 import pytest
 
-from edge.mysql.snapshot_rows import SnapshotOrdinals
+from edge.mysql.snapshot_decoder import SnapshotOrdinals
 from headrace.errors import NeedsOperator
 from headrace.position import Position
 

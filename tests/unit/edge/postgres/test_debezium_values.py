@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.postgres.debezium_types import debezium_type
-from edge.postgres.debezium_values import array
-from edge.postgres.values import OIDS
+from edge.postgres.values import OIDS, array
 from edge.postgres.values import text as as_text
 from headrace.configuration.edge import Records
 

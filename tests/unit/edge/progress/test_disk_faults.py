@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from edge.mysql.snapshot_rows import SnapshotOrdinals
+from edge.mysql.snapshot_decoder import SnapshotOrdinals
 from edge.session import CaptureSession
 from edge.snapshot.active_plan import ActivePlan
 from edge.snapshot.store import Request, SnapshotStore

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from edge.mysql.checkpoint import MysqlCheckpoint
-from edge.mysql.snapshot_rows import SnapshotOrdinals
+from edge.mysql.snapshot_decoder import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.checkpoint import State
 from edge.progress.notes import RecordSettings

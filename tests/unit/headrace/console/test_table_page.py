@@ -13,8 +13,8 @@ from deltalake import write_deltalake
 
 from headrace.configuration.lake import Stream, TableOptions
 from headrace.console import lineage, plots, table_detail
-from headrace.console.dbt_models import DbtModels
 from headrace.console.lake import Lake
+from headrace.console.lineage import DbtModels
 from headrace.console.table_detail import TableDetails
 from headrace.lake.own_tables import OwnTables
 from headrace.schema import Column, TableSchema

@@ -14,7 +14,7 @@ from headrace.errors import NeedsOperator, Retryable
 from headrace.schema import COPY_BEGINS, COPY_ENDS
 from spark_jobs.bronze.increment import Bronze
 from spark_jobs.errors import Misfit
-from spark_jobs.silver import batch_profile, commit, held_back, shared_tables, table_load, table_task, tables_load
+from spark_jobs.silver import batch_profile, commit, held_back, table_load, table_task, tables_load
 from spark_jobs.silver.commit import Base
 from spark_jobs.state import published
 from spark_jobs.state.published_rows import Published
@@ -244,7 +244,7 @@ class World:
                 else:
                     attempt = partial(self.attempt, version, readable, dies=dies)
                     reached = partial(self.reached, task)
-                    results[task.table] = shared_tables.apply(self.lake, context, task, attempt, reached)
+                    results[task.table] = table_load.apply_without_misfits(self.lake, context, task, attempt, reached)
                     self.held += bool(results[task.table].held_back)
             except NeedsOperator:
                 results[task.table] = held_back.stop_table(self.lake, context, task, "a bad value")

@@ -3,7 +3,7 @@
 import json
 
 from headrace.schema import COPY_BEGINS, COPY_ENDS
-from spark_jobs.silver import held_back, shared_tables
+from spark_jobs.silver import held_back, table_load
 from spark_jobs.silver.schema_versions import SchemaRecord
 from spark_jobs.silver.table_task import TableTask
 from spark_jobs.state.published_rows import HeldBack, Table
@@ -138,7 +138,7 @@ def test_who_has_the_schema_that_most_have_is_tried_first_whatever_the_order_of_
     number, note = ("id", "int8"), ("note", "text")
     records = [record("a", ("id", "text"), note), record("l", number, note), record("m", note, number), record("n")]
     task = TableTask(table=T, path="", published=Table(table=T), high={}, seen=[], records=records)
-    assert shared_tables._order_sources(task) == ["l", "m", "a", "n"]
+    assert table_load._order_sources(task) == ["l", "m", "a", "n"]
 
 
 def test_a_table_whose_folder_is_lost_is_not_made_while_bronze_lacks_records_of_its_sources():

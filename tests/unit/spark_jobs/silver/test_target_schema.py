@@ -5,7 +5,7 @@ import pytest
 from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 
 from headrace.errors import NeedsOperator
-from headrace.lake import column_names
+from headrace.lake.table import add_suffix, find_stored, open_name
 from headrace.schema import Column, TableSchema
 from spark_jobs.silver import target_schema, types
 from spark_jobs.silver.types import Incompatible
@@ -151,7 +151,7 @@ def test_column_whose_form_is_a_name_alone_is_read_as_any_other():
 
 
 def test_t12_columns_that_sql_does_not_distinguish_have_names_that_depend_on_no_order():
-    id_, source = column_names.add_suffix("Id"), column_names.add_suffix("_source")
+    id_, source = add_suffix("Id"), add_suffix("_source")
     wanted = {"Id": ("int8",), "id": ("int8",), "_source": ("text",)}
     for names in (list(wanted), list(reversed(wanted))):
         result = target_schema.of("public.t", [schema(("Id",), **{name: wanted[name] for name in names})])
@@ -161,7 +161,7 @@ def test_t12_columns_that_sql_does_not_distinguish_have_names_that_depend_on_no_
     several = target_schema.of(
         "public.t", [schema(("k",), k=("int8",), AB=("text",)), schema(("k",), k=("int8",), Ab=("text",))]
     )
-    assert several.columns.keys() == {"k", column_names.add_suffix("AB"), column_names.add_suffix("Ab")}
+    assert several.columns.keys() == {"k", add_suffix("AB"), add_suffix("Ab")}
 
 
 def test_t12_column_whose_name_in_silver_changed_needs_a_rebuild():
@@ -169,15 +169,15 @@ def test_t12_column_whose_name_in_silver_changed_needs_a_rebuild():
         target = target_schema.of("public.t", [schema((), **dict.fromkeys(names, ("int8",)))])
         return target_schema.fit_types(target, dict.fromkeys((*stored, "_source", "_position"), T.LongType())).columns
 
-    a = column_names.add_suffix("A")
+    a = add_suffix("A")
     assert fitted(["a"], "a", "A").keys() == {"a", a}
     assert fitted(["a", a], "a").keys() == {"a"}
-    assert fitted(["b"], "b", "_source").keys() == {"b", column_names.add_suffix("_source")}
+    assert fitted(["b"], "b", "_source").keys() == {"b", add_suffix("_source")}
     for stored, names in (
         (["A"], ["a", "A"]),
         (["a", a], ["A"]),
         (["A"], ["a"]),
-        ([a, column_names.add_suffix("aA")], ["A"]),
+        ([a, add_suffix("aA")], ["A"]),
     ):
         with pytest.raises(Incompatible, match="differs by case alone"):
             fitted(stored, *names)
@@ -189,7 +189,7 @@ def test_open_tables_have_no_names_that_parquet_does_not_take_and_a_table_keeps_
         target_schema.of("public.t", [schema(("odd id",), **columns)], open_names=open_names)
         for open_names in (False, True)
     )
-    id_, ab, cased = column_names.open_name("odd id"), column_names.open_name("a;b"), column_names.add_suffix("Odd")
+    id_, ab, cased = open_name("odd id"), open_name("a;b"), add_suffix("Odd")
     assert mapped.columns.keys() == {"odd id", cased, "odd", "a;b", "plain"}
     assert of_open.columns.keys() == {id_, cased, "odd", ab, "plain"}
     assert (of_open.key, of_open.source_names) == ((id_,), {id_: "odd id", ab: "a;b", cased: "Odd"})
@@ -199,4 +199,4 @@ def test_open_tables_have_no_names_that_parquet_does_not_take_and_a_table_keeps_
         assert target_schema.as_stored(target, other.columns) == other
         assert target_schema.as_stored(target, target.columns) == target
         assert target_schema.as_stored(target, ["odd"]) == target
-        assert {column_names.find_stored(name, other.columns) for name in columns} == set(other.columns)
+        assert {find_stored(name, other.columns) for name in columns} == set(other.columns)

@@ -1,4 +1,6 @@
-"""The text that is committed with an offset: a source's position. Format 3; those before are read as well.
+"""A source's position in the bridge: the text that is committed with an offset, and what a batch is, seen from a position.
+
+The text has format 3; those before are read as well.
 
 2 POSITION TIME SOURCE BRIDGE      the position `-` while none is known; TIME in ISO 8601, UTC, by the bridge's clock
 3 COMPLETE TIME SOURCE POSITION END TABLES BRIDGE
@@ -12,6 +14,10 @@ POSITION TIME BRIDGE               in a group of the source's own, by releases u
 It has also which tables of the source are withheld, and where their records are: not in the table's topic but, as batches, in the
 stream's topic of withheld records, in the lowest of the source's partitions. Pure values: a transaction makes the next one, and a
 session has that of its last committed transaction.
+
+The chain is what a batch is, seen from the last position that the bridge has produced (design decision 2): pure, without a queue,
+Kafka or AMQP. The one rule catches loss, repeats and overtaking on any network in between, for any way of cutting the same
+records into batches. Called by a lane for every batch.
 """
 
 import re
@@ -20,6 +26,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
+from headrace.batch import Batch
 from headrace.errors import CorruptInput
 from headrace.formats import COMMITTED_POSITION
 from headrace.position import Position
@@ -153,3 +160,51 @@ def parse(text: str, where: str = "a committed position") -> PositionText:
         )
     except ValueError as error:
         raise CorruptInput("the text of a committed offset is none of a bridge's") from error
+
+
+class Next(NamedTuple):
+    """The next link: write the records from index `begin` on; those before are repeats of what is in Kafka."""
+
+    begin: int
+    #: Whether the batch starts an epoch that is not the tail's.
+    starts_epoch: bool = False
+
+
+class Repeat(NamedTuple):
+    """All of it is in Kafka, or in the open transaction: write nothing, accept once that is committed."""
+
+
+class Gap(NamedTuple):
+    """Something between `tail` and `follows` is missing: it was overtaken, or lost. A `tail` of None: nothing is known."""
+
+    follows: Position
+    tail: Position | None
+
+
+class Stale(NamedTuple):
+    """It is of an epoch before the tail's: an old edge is still alive."""
+
+    epoch: int
+    tail: Position
+
+
+Verdict = Next | Repeat | Gap | Stale
+
+
+def judge(tail: Position | None, batch: Batch) -> Verdict:
+    """Return what the batch is to a bridge whose last produced position is `tail`.
+
+    Args:
+        tail: None when neither Kafka's committed offsets nor its records know a position of the source; then only a batch
+            that starts an epoch is a next link.
+        batch: any batch of the source.
+    """
+    if tail is None or batch.last.epoch > tail.epoch:
+        return Next(0, starts_epoch=True) if batch.starts_epoch else Gap(batch.follows, tail)
+    if batch.last.epoch < tail.epoch:
+        return Stale(batch.last.epoch, tail)
+    if batch.follows > tail:
+        return Gap(batch.follows, tail)
+    if batch.last <= tail:
+        return Repeat()
+    return Next(batch.index_after(tail))

@@ -4,8 +4,7 @@ import pytest
 
 from edge.mysql.column_codec import Place, code
 from edge.mysql.connection import _ends
-from edge.mysql.snapshot_columns import KeyColumn, field, selected, taken
-from edge.mysql.snapshot_rows import Rows, columns
+from edge.mysql.snapshot_rows import KeyColumn, Rows, field, row_texts, selected, taken
 from headrace.errors import NeedsOperator
 from tests.unit.edge.mysql.chunks import ID, NOTE, packet, table
 
@@ -135,7 +134,7 @@ def test_a_type_that_is_not_known_is_refused_by_its_columns_name():
 def test_a_packet_is_taken_apart_whatever_the_lengths():
     values = [b"1", None, b"", b"x" * 250, b"y" * 251, b"z" * 60_000]
 
-    assert columns(packet(*values)) == values
+    assert row_texts(packet(*values)) == values
 
 
 def test_the_end_of_an_answer_is_not_taken_for_a_row():
