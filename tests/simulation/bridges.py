@@ -5,11 +5,12 @@ from typing import Any
 
 import msgspec
 
+import bridge.amqp.listener
 import bridge.bridge
 import bridge.reloader
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator
-from tests.simulation.receiver import Receiver
+from tests.simulation import amqp_loop
 from tests.simulation.scheduler import Process, Scheduler
 
 TOPIC = "feed"
@@ -21,8 +22,8 @@ _files: dict[str, BridgeFile] = {}
 
 
 def install() -> None:
-    """Put the simulated receiver in the place of the real one."""
-    bridge.bridge.Receiver = Receiver  # type: ignore[misc, assignment]
+    """Put the simulated loop in the place of the real one."""
+    bridge.amqp.listener.Loop = amqp_loop.Loop  # type: ignore[attr-defined, misc, assignment]
     bridge.reloader.load = lambda path, _kind: _files[path]
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from headrace.position import Position
+from tests.simulation.amqp_loop import present
+from tests.simulation.amqp_router import Router
 from tests.simulation.bridges import OTHER_SOURCE, OTHER_TOPIC, TOPIC, BridgeProcess
-from tests.simulation.edge_loop import present
 from tests.simulation.edges import Edge
 from tests.simulation.kafka_admin import AdminClient
 from tests.simulation.kafka_broker import PARTS, Broker
 from tests.simulation.kafka_consumer import Consumer
 from tests.simulation.kafka_producer import Producer
-from tests.simulation.network import Network, Router
+from tests.simulation.network import Network
 from tests.simulation.operator import Operator
 from tests.simulation.outcome import FailedRunError, first_difference
 from tests.simulation.records import position_in
@@ -88,6 +89,7 @@ class WholeScenario:
         for client in (Producer, Consumer, AdminClient):
             client.broker = self.broker  # type: ignore[attr-defined]
         self.broker.hang = self._hangs
+        self.network.splitting = random.choice((0.0, 0.1))
         routed = random.random() < 0.5
         self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         sources = [f"region/s{n}" for n in range(random.choice((1, 2, 3)))]
