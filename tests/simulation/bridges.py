@@ -47,7 +47,8 @@ class BridgeProcess:
                 "sharing": {"session_seconds": options.get("session", 8.0), "instance": f"b{number}"},
                 "streams": {TOPIC: {"sources": {source: [place] for place, source in enumerate(sources)}}}
                 | ({OTHER_TOPIC: {"sources": {OTHER_SOURCE: [0]}}} if options.get("other") else {}),
-            },
+            }
+            | options.get("sections", {}),
             BridgeFile,
         )
         self.file = msgspec.structs.replace(self.file, path=self.name)
