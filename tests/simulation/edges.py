@@ -77,7 +77,7 @@ class Edge:
     ) -> None:
         self.scheduler, self.source, self.folder = scheduler, source, folder / source.replace("/", "_")
         self.folder.mkdir(parents=True)
-        self.database = Database(scheduler, source, 1_700_000_000)
+        self.database = options.get("database", Database)(scheduler, source, 1_700_000_000)
         _databases[source] = (self.database, self.folder)
         _disk["full_until"] = 0.0
         start = Position.start(self.database.epoch)

@@ -139,6 +139,21 @@ class AdminClient:
             name: self._future(self._ask("DescribeGroups", lambda n=name: read(n), request_timeout)) for name in groups
         }
 
+    def delete_records(self, places: list[Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Future]:
+        """Delete what is before offsets."""
+
+        def delete(place: Any) -> Any:
+            log = self.broker.partition((place.topic, place.partition))
+            if log is None:
+                return KafkaError.UNKNOWN_TOPIC_OR_PART
+            log.begin = max(log.begin, place.offset)
+            return (log.begin,)
+
+        return {
+            place: self._future(self._ask("DeleteRecords", lambda p=place: delete(p), request_timeout))
+            for place in places
+        }
+
     def list_offsets(self, requests: dict[Any, Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Future]:
         """Return where partitions begin or end."""
         results = {}

@@ -14,7 +14,7 @@ from tests.simulation import bridges, edges  # noqa: E402 - the code has to be l
 from tests.simulation.edge_scenario import EdgeScenario  # noqa: E402
 from tests.simulation.outcome import FailedRunError  # noqa: E402
 from tests.simulation.scheduler import EndlessLoopError  # noqa: E402
-from tests.simulation.whole_scenario import DeliveriesScenario, LeaderlessScenario, WholeScenario  # noqa: E402
+from tests.simulation.whole_scenario import DeliveriesScenario, LeaderlessScenario, TablesScenario, WholeScenario  # noqa: E402
 from tests.simulation.world import world  # noqa: E402
 
 edges.install()
@@ -40,6 +40,7 @@ _SCENARIOS = {
     "edge": EdgeScenario,
     "whole": WholeScenario,
     "deliveries": DeliveriesScenario,
+    "tables": TablesScenario,
     "leaderless": LeaderlessScenario,
 }
 

@@ -25,8 +25,11 @@ from tests.simulation.outcome import FailedRunError, first_difference
 from tests.simulation.records import position_in
 from tests.simulation.run_part import RunPart
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.tables import TableDatabase, Tables
 from tests.simulation.world import begin
 
+#: How often it is looked whether all is there, in seconds.
+_LOOK_SECONDS = 0.2
 #: Seconds that clocks of machines are ahead.
 _CLOCKS = (0.0, 0.0, 1.0, -300.0, 3600.0, 80_000.0, -80_000.0)
 
@@ -40,6 +43,8 @@ class WholeScenario:
     deleted = 0.2
     #: How many runs have alerts to branches.
     delivering = 0.3
+    #: How many runs have sources with a topic for each table, and a registry.
+    tabled = 0.25
 
     def __init__(self, seed: int) -> None:
         self.scheduler = scheduler = Scheduler(seed)
@@ -73,8 +78,10 @@ class WholeScenario:
             "other": random.random() < self.deleted,
         }
         self._write_until = self.faults * random.random()
+        self._look_at = 0.0
         self.parts = self._draw_parts(urls)
         options["sections"] = {name: each for part in self.parts for name, each in part.sections().items()}
+        options["streams"] = options["sections"].pop("streams", {})
         self.bridges = [BridgeProcess(scheduler, n, sources, urls[0], options) for n in range(bridges)]
         self.edges = [Edge(scheduler, source, urls, Path(self._folder.name), options) for source in sources]
         # What becomes of it is not judged: its records are gone, and its edge waits for an operator.
@@ -82,7 +89,13 @@ class WholeScenario:
         if options["other"]:
             self.broker.make(OTHER_TOPIC, 1)
             self.others.append(Edge(scheduler, OTHER_SOURCE, urls, Path(self._folder.name), options))
-        for each in [*self.bridges, *self.edges]:
+        tables = [part for part in self.parts if isinstance(part, Tables)]
+        for part in tables:
+            folder = Path(self._folder.name)
+            part.edges += [
+                Edge(scheduler, each, urls, folder, options | {"database": TableDatabase}) for each in part.sources
+            ]
+        for each in [*self.bridges, *self.edges, *(edge for part in tables for edge in part.edges)]:
             each.clock = random.choice(_CLOCKS)
         self.operator = Operator(scheduler, self.bridges, sources)
         self._left = random.choice((5, 40, 120)) * len(sources)
@@ -94,6 +107,8 @@ class WholeScenario:
     def _draw_parts(self, urls: list[str]) -> list[RunPart]:
         """Return what this run has beside its sources."""
         scheduler, parts = self.scheduler, list[RunPart]()
+        if scheduler.random.random() < self.tabled:
+            parts.append(Tables(scheduler, self.broker, until=self._write_until, calm_at=self.faults))
         if scheduler.random.random() < self.delivering:
             parts.append(Deliveries(scheduler, self.broker, urls, until=self._write_until, calm_at=self.faults))
         return parts
@@ -147,8 +162,9 @@ class WholeScenario:
     def _done(self) -> bool:
         if any(each.stopped_by is not None for each in [*self.edges, *self.bridges]):
             return True
-        if self.scheduler.elapsed < self.faults or self.operator.is_moving:
+        if self.scheduler.elapsed < max(self.faults, self._look_at) or self.operator.is_moving:
             return False
+        self._look_at = self.scheduler.elapsed + _LOOK_SECONDS
         if not all(part.is_done() for part in self.parts):
             return False
         return not self.broker.transactions.open() and all(
@@ -202,10 +218,28 @@ class DeliveriesScenario(WholeScenario):
     delivering = 1.0
 
 
+class TablesScenario(WholeScenario):
+    """One run with topics for tables and a registry, and in some of them nothing else that goes wrong."""
+
+    tabled = 1.0
+
+    def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
+        random = self.scheduler.random
+        if random.random() < 0.7:
+            super()._swarm(faults)
+            return
+        for part in self.parts:
+            if isinstance(part, Tables):
+                part.is_calm = True
+        for _ in range(random.choice((1, 2, 3))):
+            self.scheduler.after(random.random() * self.faults * 0.6, faults["table refused"])
+
+
 class LeaderlessScenario(WholeScenario):
     """One run in which half of the partitions have no leader for an hour."""
 
     faults = 3700.0
+    delivering = tabled = 0.0
 
     def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
         """Have no other fault, and look at the others near the end of the hour."""
