@@ -91,7 +91,7 @@ class Edge:
                 "batches": {"kilobytes": options.get("kilobytes", 1), "window_megabytes": options.get("window", 1)},
                 "spool": {"megabytes": options.get("spool", 16), "after_seconds": options.get("spool_after", 30.0)},
                 "heartbeat_seconds": 10.0,
-                "requests": {"allow": []},
+                "requests": {"allow": options.get("requests", [])},
             },
             EdgeFile,
         )

@@ -10,14 +10,23 @@ from tests.simulation.loading import load
 
 load({"Producer": producer, "Consumer": Consumer, "AdminClient": AdminClient})
 
+import edge.agent  # noqa: E402 - the code has to be loaded before.
 from tests.simulation import bridges, edges  # noqa: E402 - the code has to be loaded before.
+from tests.simulation.asking import service_of  # noqa: E402
 from tests.simulation.edge_scenario import EdgeScenario  # noqa: E402
 from tests.simulation.outcome import FailedRunError  # noqa: E402
 from tests.simulation.scheduler import EndlessLoopError  # noqa: E402
-from tests.simulation.whole_scenario import DeliveriesScenario, LeaderlessScenario, TablesScenario, WholeScenario  # noqa: E402
+from tests.simulation.whole_scenario import (  # noqa: E402
+    DeliveriesScenario,
+    LeaderlessScenario,
+    RequestsScenario,
+    TablesScenario,
+    WholeScenario,
+)
 from tests.simulation.world import world  # noqa: E402
 
 edges.install()
+edge.agent.request_service = service_of
 bridges.install()
 
 
@@ -41,6 +50,7 @@ _SCENARIOS = {
     "whole": WholeScenario,
     "deliveries": DeliveriesScenario,
     "tables": TablesScenario,
+    "requests": RequestsScenario,
     "leaderless": LeaderlessScenario,
 }
 

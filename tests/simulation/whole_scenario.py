@@ -10,6 +10,7 @@ from typing import Any
 from headrace.position import Position
 from tests.simulation.amqp_loop import present
 from tests.simulation.amqp_router import Router
+from tests.simulation.asking import Asking
 from tests.simulation.bridges import OTHER_SOURCE, OTHER_TOPIC, TOPIC, BridgeProcess
 from tests.simulation.deliveries import Deliveries
 from tests.simulation.edges import Edge
@@ -45,6 +46,8 @@ class WholeScenario:
     delivering = 0.3
     #: How many runs have sources with a topic for each table, and a registry.
     tabled = 0.25
+    #: How many runs have requests to edges.
+    asking = 0.25
 
     def __init__(self, seed: int) -> None:
         self.scheduler = scheduler = Scheduler(seed)
@@ -81,6 +84,7 @@ class WholeScenario:
         self._look_at = 0.0
         self.parts = self._draw_parts(urls)
         options["sections"] = {name: each for part in self.parts for name, each in part.sections().items()}
+        options["requests"] = ["status", "snapshot"] * ("requests" in options["sections"])
         options["streams"] = options["sections"].pop("streams", {})
         self.bridges = [BridgeProcess(scheduler, n, sources, urls[0], options) for n in range(bridges)]
         self.edges = [Edge(scheduler, source, urls, Path(self._folder.name), options) for source in sources]
@@ -89,6 +93,8 @@ class WholeScenario:
         if options["other"]:
             self.broker.make(OTHER_TOPIC, 1)
             self.others.append(Edge(scheduler, OTHER_SOURCE, urls, Path(self._folder.name), options))
+        for asking in [part for part in self.parts if isinstance(part, Asking)]:
+            asking.bridges, asking.edges = self.bridges, self.edges
         tables = [part for part in self.parts if isinstance(part, Tables)]
         for part in tables:
             folder = Path(self._folder.name)
@@ -109,6 +115,8 @@ class WholeScenario:
         scheduler, parts = self.scheduler, list[RunPart]()
         if scheduler.random.random() < self.tabled:
             parts.append(Tables(scheduler, self.broker, until=self._write_until, calm_at=self.faults))
+        if scheduler.random.random() < self.asking:
+            parts.append(Asking(scheduler, self.broker, until=self._write_until, calm_at=self.faults))
         if scheduler.random.random() < self.delivering:
             parts.append(Deliveries(scheduler, self.broker, urls, until=self._write_until, calm_at=self.faults))
         return parts
@@ -235,11 +243,17 @@ class TablesScenario(WholeScenario):
             self.scheduler.after(random.random() * self.faults * 0.6, faults["table refused"])
 
 
+class RequestsScenario(WholeScenario):
+    """One run with requests to edges."""
+
+    asking = 1.0
+
+
 class LeaderlessScenario(WholeScenario):
     """One run in which half of the partitions have no leader for an hour."""
 
     faults = 3700.0
-    delivering = tabled = 0.0
+    delivering = tabled = asking = 0.0
 
     def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
         """Have no other fault, and look at the others near the end of the hour."""
