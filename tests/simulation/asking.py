@@ -83,15 +83,16 @@ class Asking(RunPart):
         self._scheduler.spawn(self._process, number, lambda: self._asked(number, source, kind, seconds))
 
     def _asked(self, number: str, source: str, kind: str, seconds: float) -> None:
-        deadline = int((world.scheduler.wall() + seconds) * 1000)
-        request = Request(id=number, source=source, kind=kind, caller="simulation", deadline=deadline)
         began = self._scheduler.elapsed
         try:
             file = self.bridges[0].file
             assert file.requests is not None
             topics = AskingTopics(file.kafka, file.requests.topics(file.kafka.prefix))
             try:
-                content = ask(topics, request)
+                deadline = int((world.scheduler.wall() + seconds) * 1000)
+                content = ask(
+                    topics, Request(id=number, source=source, kind=kind, caller="simulation", deadline=deadline)
+                )
             finally:
                 topics.close()
         except ReplicationError as error:
