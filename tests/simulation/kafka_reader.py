@@ -160,33 +160,49 @@ class Reader:
                     self._positions[at] = max(each.offset, log.begin if log is not None else 0)
 
     def _fetch(self, most: int, seconds: float) -> list[Any]:
-        def read() -> list[Any]:
-            records: list[Any] = []
-            for at, position in list(self._positions.items()):
-                log = self.broker.partition(at)
-                if log is None or position < 0 or at in self._paused or not self.broker.has_leader(at):
-                    continue
-                for offset, entry in log.committed(position):
-                    if len(records) >= most:
-                        break
-                    records.append(Message(*at, entry.key, entry.value, offset, entry.headers, entry.at))
-                    self._positions[at] = offset + 1
-                    self._ended.discard(at)
-                else:
-                    if self._eof and (at not in self._ended or position < log.stable_end):
-                        end = Message(*at, None, None, log.stable_end)
-                        end._error = KafkaError(KafkaError._PARTITION_EOF)
-                        records.append(end)
-                        self._ended.add(at)
-                    self._positions[at] = max(self._positions[at], log.stable_end)
-            return records
-
         try:
             self._find_positions()
-            records: list[Any] = self._ask("Fetch", read, seconds)
+            asked = {at: each for at, each in self._positions.items() if each >= 0 and at not in self._paused}
+            ended = set(self._ended)
+            answer = self._ask("Fetch", lambda: self._read(asked, ended, most), seconds)
         except KafkaException:
             return []
-        return [each for each in records if (each.topic(), each.partition()) in self._positions]
+        records: list[Any] = []
+        for at, (read, beyond) in answer.items():
+            # What was assigned anew meanwhile, or is paused, is fetched again.
+            if self._positions.get(at) == asked[at] and at not in self._paused:
+                self._positions[at] = beyond
+                records += read
+                if any(each.error() is None for each in read):
+                    self._ended.discard(at)
+                if any(each.error() is not None for each in read):
+                    self._ended.add(at)
+        return records
+
+    def _read(
+        self, asked: dict[tuple[str, int], int], ended: set[tuple[str, int]], most: int
+    ) -> dict[tuple[str, int], tuple[list[Any], int]]:
+        """Return, at the broker, what there is of each partition, and the offset to go on from."""
+        answer: dict[tuple[str, int], tuple[list[Any], int]] = {}
+        for at, position in asked.items():
+            log = self.broker.partition(at)
+            if log is None or not self.broker.has_leader(at):
+                continue
+            records: list[Any] = []
+            for offset, entry in log.committed(position):
+                if len(records) == most:
+                    break
+                records.append(Message(*at, entry.key, entry.value, offset, entry.headers, entry.at))
+            most -= len(records)
+            if most:
+                beyond = max(position, log.stable_end)
+                if self._eof and (at not in ended or position < beyond):
+                    records.append(Message(*at, None, None, beyond))
+                    records[-1]._error = KafkaError(KafkaError._PARTITION_EOF)
+                answer[at] = records, beyond
+            else:
+                answer[at] = records, records[-1].offset() + 1 if records else position
+        return answer
 
     def _ask(self, what: str, apply: Any, timeout: float) -> Any:
         value = self._channel.ask(what, apply, timeout if timeout >= 0 else 60.0)

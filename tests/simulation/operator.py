@@ -2,9 +2,8 @@
 starts them with the changed file.
 
 As people do it: a bridge may be forgotten, or its machine may stand still, so that it goes on with the former file for a while,
-or is started with it again beside the others;
-the command may be killed in the middle, and is run again. Whatever happens, each record is once in the partitions that its source
-has had, in their order.
+or is started with it again beside the others; the command may be killed in the middle, and is run again. Whatever happens, each
+record is once in the partitions that its source has had, in their order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
