@@ -51,6 +51,10 @@ class Asking(RunPart):
         """Return the section that has bridges carry requests."""
         return {"requests": {}}
 
+    def themes(self) -> list[tuple[str, ...]]:
+        """Return which faults go together: a request comes again when an edge and a bridge begin again."""
+        return [("edge crash", "bridge crash", "cut"), ("edge crash", "bridge stop"), ("bridge pause", "cut")]
+
     def start(self) -> None:
         """Ask now and then, and once more at the end."""
         self._scheduler.after(self._scheduler.random.random() * 5, self._ask_some)

@@ -48,6 +48,14 @@ class Deliveries(RunPart):
         """Return what may go wrong at branches."""
         return {"branch crash": lambda: self._scheduler.random.choice(self.branches).crash()}
 
+    def themes(self) -> list[tuple[str, ...]]:
+        """Return which faults go together."""
+        return [
+            ("branch crash", "bridge crash", "bridge pause"),
+            ("branch crash", "cut", "bridge stop"),
+            ("branch crash", "kafka frozen", "late request"),
+        ]
+
     def start(self) -> None:
         """Start the branches, and write alerts."""
         for each in self.branches:

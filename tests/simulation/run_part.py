@@ -15,6 +15,10 @@ class RunPart:
         """Return what may go wrong with it."""
         return {}
 
+    def themes(self) -> list[tuple[str, ...]]:
+        """Return which faults of it and of others go together."""
+        return []
+
     def start(self) -> None:
         """Begin."""
 

@@ -108,7 +108,28 @@ class Tables(RunPart):
         def fail() -> None:
             registry.fails_until = self._scheduler.now + random.choice((3, 20))
 
-        return {"registry hangs": hang, "registry fails": fail, "table refused": self._refuse}
+        return {
+            "registry hangs": hang,
+            "registry fails": fail,
+            "table refused": self._refuse,
+            "table without leader": self._take_leader,
+        }
+
+    def themes(self) -> list[tuple[str, ...]]:
+        """Return which faults go together."""
+        return [
+            ("table refused", "bridge crash", "bridge pause"),
+            ("table refused", "table without leader"),
+            ("table refused", "registry hangs", "bridge stop"),
+            ("table refused", "kafka frozen", "answers lost"),
+        ]
+
+    def _take_leader(self) -> None:
+        """Leave a partition of a table, or of withheld records, without a leader for a while."""
+        random = self._scheduler.random
+        topic = random.choice([_WITHHELD, *map(self._topic, TABLES)])
+        place = topic, random.randrange(len(self.sources))
+        self._broker.leaderless_until[place] = self._scheduler.now + random.choice((3.0, 20.0))
 
     def _refuse(self) -> None:
         """Alter a table, of one source or of all, whose new schema is refused for a while."""

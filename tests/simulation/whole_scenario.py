@@ -155,13 +155,18 @@ class WholeScenario:
         if self.others:
             chosen = ["topic deleted", *random.sample(WITH_DELETED, 2)]
         elif random.random() < 0.5:
-            chosen = list(random.choice(THEMES))
+            chosen = list(random.choice(self._themes()))
         for _ in range(random.choice((1, 3, 6)) if chosen else 0):
             at, apart = random.random() * self.faults * 0.8, random.choice((0.05, 1.0, 6.0))
             for _ in range(random.choice((1, 2, 4))):
                 at += random.expovariate(1 / apart)
                 name = random.choice(chosen)
                 self.scheduler.after(min(at, self.faults), lambda name=name: self._fault(name, faults[name]))
+
+    def _themes(self) -> list[tuple[str, ...]]:
+        """Return faults that go together, of which half are about what the run has beside its sources."""
+        own = [each for part in self.parts for each in part.themes()]
+        return own if own and self.scheduler.random.random() < 0.5 else list(THEMES)
 
     def _fault(self, name: str, step: Callable[[], object]) -> None:
         self.scheduler.trace(f"fault: {name}")
