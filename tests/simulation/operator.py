@@ -103,7 +103,7 @@ class Operator:
         """Start the bridges with the changed file; the forgotten one goes on with the former file until it is seen."""
         random, scheduler = self._scheduler.random, self._scheduler
         for each in self._bridges:
-            seconds = random.random() + (random.choice((0.5, 5.0, 20.0)) if each is forgotten else 0.0)
+            seconds = random.random() + (random.choice((5.0, 10.0, 30.0)) if each is forgotten else 0.0)
             if each is forgotten:
                 # Whatever supervises it starts it again, with the file that it has.
                 each.wanted = True

@@ -42,6 +42,8 @@ class WholeScenario:
     faults, quiet = 90.0, 240.0
     #: How many runs have a source whose topic may be deleted.
     deleted = 0.2
+    #: How many runs have an operator who gives sources other partitions again and again, whatever else goes wrong.
+    moving = 0.35
     #: How many runs have alerts to branches.
     delivering = 0.3
     #: How many runs have sources with a topic for each table, and a registry.
@@ -66,7 +68,8 @@ class WholeScenario:
         sources = [f"region/s{n}" for n in range(random.choice((1, 2, 3)))]
         # Some for sources that are moved.
         self.broker.make(TOPIC, 20 * len(sources))
-        bridges = random.choice((1, 2, 2, 3))
+        self._moves = random.random() < self.moving
+        bridges = random.choice((2, 2, 3) if self._moves else (1, 2, 2, 3))
         if routed:
             self.network.at["amqp://router"] = Router(self.network)
         if routed and random.random() < 0.3:
@@ -80,7 +83,7 @@ class WholeScenario:
             "spool_after": random.choice((5.0, 30.0)),
             "other": random.random() < self.deleted,
         }
-        self._write_until = self.faults * random.random()
+        self._write_until = self.faults * max(random.random(), random.random())
         self._look_at = 0.0
         self.parts = self._draw_parts(urls)
         options["sections"] = {name: each for part in self.parts for name, each in part.sections().items()}
@@ -150,12 +153,20 @@ class WholeScenario:
         """Choose which faults there are in this run: few kinds go deeper than all at once, and some come close together."""
         random = self.scheduler.random
         # Two operators at once are none.
-        left_out = {"topic deleted", random.choice(("bridge move", "source leaves"))}
+        left_out = {
+            "topic deleted",
+            "source leaves" if self._moves else random.choice(("bridge move", "source leaves")),
+        }
         chosen = random.sample(sorted(faults.keys() - left_out), random.choice((0, 1, 2, 3, 5)))
         if self.others:
             chosen = ["topic deleted", *random.sample(WITH_DELETED, 2)]
         elif random.random() < 0.5:
             chosen = list(random.choice(self._themes()))
+        if self._moves:
+            chosen = [name for name in chosen if name not in left_out]
+            step = faults["bridge move"]
+            for _ in range(random.choice((2, 4))):
+                self.scheduler.after(random.random() * self.faults, lambda: self._fault("bridge move", step))
         for _ in range(random.choice((1, 3, 6)) if chosen else 0):
             at, apart = random.random() * self.faults * 0.8, random.choice((0.05, 1.0, 6.0))
             for _ in range(random.choice((1, 2, 4))):
@@ -258,6 +269,7 @@ class LeaderlessScenario(WholeScenario):
     """One run in which half of the partitions have no leader for an hour."""
 
     faults = 3700.0
+    moving = 0.0
     delivering = tabled = asking = 0.0
 
     def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
