@@ -19,6 +19,7 @@ THEMES = (
     ("bridge stop", "bridge pause", "bridge crash"),
     ("kafka frozen", "bridge pause", "answers lost"),
     ("kafka frozen", "bridge crash"),
+    ("kafka down", "bridge pause"),
     ("bridge pause",),
     ("call hangs", "bridge pause", "bridge stop"),
     ("pause at request", "bridge crash"),
@@ -109,7 +110,7 @@ class Faults:
             broker.stand_still(parts, random.choice((0.5, 4, 9, 15, 25)))
 
         def down() -> None:
-            broker.down_until = scheduler.now + random.choice((1, 8))
+            broker.down_until = scheduler.now + random.choice((1, 8, 8, 60))
 
         def lose() -> None:
             broker.loss = random.choice((0.02, 0.2))
