@@ -101,7 +101,7 @@ fuzz-compiled: .setup/python ## The edge's compiled module under AddressSanitize
 	@$(BIN)/python -m tests.hostile.fuzz_row_json --minutes $(MINUTES)
 
 simulate: .setup/python ## The protocol under simulation: `make simulate SEEDS=100000`
-	@$(BIN)/python -m tests.simulation edge whole --seeds 0:$(SEEDS) --processes $(WORKERS)
+	@$(BIN)/python -m tests.simulation edge whole deliveries tables requests --seeds 0:$(SEEDS) --processes $(WORKERS)
 
 test: setup ## What must pass before a commit is published: every ring in order
 	@$(MAKE) --no-print-directory --jobs 3 check

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartition, consumer
+from bridge.kafka.entries import describe
 from bridge.kafka.errors import translated
 from bridge.kafka.lifetime import KeptClient
 from bridge.model.ports import Partition
@@ -75,6 +76,10 @@ class KafkaReader:
             return [], end
         with translated(f"read withheld records in {place[0]}[{place[1]}]"):
             client = self._client.get()
+            # At once: the client would wait for a leader as long as it may.
+            partition = describe(client, place[0], TIMEOUT).partitions.get(place[1])
+            if partition is None or partition.leader < 0:
+                raise NotConnected(f"Kafka: {place[0]}[{place[1]}] has no leader")
             low, _ = client.get_watermark_offsets(TopicPartition(*place), timeout=TIMEOUT)
             if low > begin:
                 raise NeedsOperator(
@@ -140,6 +145,8 @@ _MOST_WAITING = 4 << 20
 #: Most sources that release at once: one that releases takes no deliveries, and what waits is in memory.
 _MOST_SOURCES = 16
 _PAUSE_SECONDS = 0.05
+#: How much longer than a failed attempt to read took the next one waits: others have that time.
+_OTHERS_TIMES = 9
 
 
 class Releaser:
@@ -162,32 +169,53 @@ class Releaser:
         self._deleted: dict[str, int] = {}
         # The error that holds up each source, as it was logged.
         self._troubles: dict[str, str] = {}
+        # Those whose records could not be read, the one that was tried last at the end; and when the next one is tried again.
+        self._unread: dict[str, None] = {}
+        self._retry_at = 0.0
 
     def turn(self, seconds: float) -> None:
-        """Go on with what is released, and look now and then what else can be; takes `seconds` when there is nothing to do."""
+        """Go on with what is released, and look now and then what else can be; takes `seconds` when there is nothing to do.
+
+        Sources whose partition cannot be read cost the others a tenth of the time, and a turn ends with the first slow one.
+        """
         is_time = self._clock() >= self._again_at
-        sessions = [
-            (state, session) for state in self._registry.states.values() if (session := state.session) is not None
-        ]
+        sessions = self._sessions()
         self._read = {session: at for session, at in self._read.items() if session.release.table and not session.closed}
-        moved = False
+        moved = is_slow = False
         for state, session in sessions:
             place = state.route.withheld_place
             if place is None:
                 continue
-            try:
-                moved |= self._step(state, session, place, is_time=is_time)
-            except ReplicationError as error:
-                self._failed(state, session, error)
+            began = self._clock()
+            if session.source not in self._unread or (is_time and began >= self._retry_at):
+                try:
+                    moved |= self._step(state, session, place, is_time=is_time)
+                    self._unread.pop(session.source, None)
+                except ReplicationError as error:
+                    self._failed(state, session, error)
+                    took = self._clock() - began
+                    self._retry_at, is_slow = began + took * (1 + _OTHERS_TIMES), took > _STEP_SECONDS
             if session.looks_first:
                 session.looks_first = False
                 self._registry.ready.notify(session)
-        if is_time:
+            if is_slow:
+                break
+        if is_time and not is_slow:
             self._again_at = self._clock() + _AGAIN_SECONDS
             if not any(session.withheld.tables for _, session in sessions):
                 self._reader.close()
         if not moved:
             time.sleep(min(seconds, _PAUSE_SECONDS if self._read else seconds))
+
+    def _sessions(self) -> list[tuple[SourceState, Session]]:
+        """Return the sessions there are, those last whose records could not be read, in the order in which they are tried."""
+        sessions = [
+            (state, session) for state in self._registry.states.values() if (session := state.session) is not None
+        ]
+        served = {session.source for _, session in sessions}
+        self._unread = {source: None for source in self._unread if source in served}
+        turns = {source: number for number, source in enumerate(self._unread)}
+        return sorted(sessions, key=lambda each: turns.get(each[1].source, -1))
 
     def _step(self, state: SourceState, session: Session, place: Partition, *, is_time: bool) -> bool:
         """Do what there is to do for a session; return whether there was something for its lane."""
@@ -281,6 +309,8 @@ class Releaser:
         if error.message != self._troubles.get(session.source):
             _log.warning("%s: withheld records: %s. %s", session.source, error.message, error.hint or "Trying again.")
         self._troubles[session.source] = error.message
+        self._unread.pop(session.source, None)
+        self._unread[session.source] = None
         self._reader.close()
         self._read.pop(session, None)
         session.release.end()

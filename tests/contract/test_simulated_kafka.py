@@ -9,7 +9,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from tests.simulation import kafka_consumer, kafka_producer
+from tests.simulation import kafka_consumer, kafka_producer, kafka_writer
 from tests.simulation.kafka_broker import Broker
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.world import begin
@@ -31,6 +31,9 @@ class Real:
     def producer(self, name: str, seconds: float = 60.0) -> Any:
         return confluent_kafka.Producer(self._common() | _producing(name, seconds))
 
+    def writer(self) -> Any:
+        return confluent_kafka.Producer(self._common() | {"enable.idempotence": True})
+
     def consumer(self, group: str, instance: str = "") -> Any:
         return confluent_kafka.Consumer(self._common() | _consuming(group, instance))
 
@@ -45,7 +48,8 @@ class Simulated:
         self._scheduler = Scheduler(1)
         begin(self._scheduler)
         self._broker = Broker(self._scheduler)
-        kafka_producer.Producer.broker = kafka_consumer.Consumer.broker = self._broker
+        for client in (kafka_producer.Producer, kafka_consumer.Consumer, kafka_writer.RecordProducer):
+            client.broker = self._broker  # type: ignore[attr-defined]
         kafka_producer.Producer.hang = staticmethod(lambda _what: 0.0)
         self.now = self._scheduler.monotonic
 
@@ -64,6 +68,9 @@ class Simulated:
 
     def producer(self, name: str, seconds: float = 60.0) -> Any:
         return kafka_producer.Producer(_producing(name, seconds))
+
+    def writer(self) -> Any:
+        return kafka_writer.producer({"enable.idempotence": True})
 
     def consumer(self, group: str, instance: str = "") -> Any:
         return kafka_consumer.Consumer(_consuming(group, instance))
@@ -286,5 +293,70 @@ def test_a_static_member_comes_back_without_a_rebalance_and_fences_its_former_se
         producer.abort_transaction(30)
         for member in (first, again, other):
             member.consumer.close()
+
+    world.run(script)
+
+
+class Reader(Member):
+    """A member that reads what it has."""
+
+    def __init__(self, world: Any, group: str, topic: str) -> None:
+        self.came: list[Any] = []
+        super().__init__(world, group, topic)
+
+    def _assigned(self, consumer: Any, partitions: list[Any]) -> None:
+        self.owned |= {each.partition for each in partitions}
+        consumer.incremental_assign(partitions)
+
+    def poll(self) -> None:
+        event = self.consumer.poll(0.05)
+        if event is None:
+            return
+        if event.error() is None:
+            self.came.append((event.offset(), event.key(), event.value(), event.headers(), event.timestamp()[0]))
+        elif event.error().code() == KafkaError._PARTITION_EOF:
+            self.came.append(event.offset())
+        else:
+            self.problem = event.error()
+
+
+def test_a_member_reads_from_what_its_group_committed_and_learns_where_partitions_end(world: Any) -> None:
+    def script(world: Any) -> None:
+        topic, group, reports = world.topic(1), f"g{next(_names)}", []
+        writer = world.writer()
+        for number in range(4):
+            headers = [("name", b"%d" % number)] if number else None
+            writer.produce(
+                topic,
+                b"v%d" % number,
+                b"k",
+                headers=headers,
+                on_delivery=lambda error, at: reports.append((error, at.offset())),
+            )
+        assert writer.flush(30) == 0
+        assert reports == [(None, number) for number in range(4)]
+
+        records = [(n, b"k", b"v%d" % n, [("name", b"%d" % n)] if n else None, 1) for n in range(4)]
+        first = Reader(world, group, topic)
+        _until(world, [first], lambda: first.came == [*records, 4])
+        # Paused, it reads nothing, not even what came meanwhile.
+        first.consumer.pause([TopicPartition(topic, 0)])
+        writer.produce(topic, b"v4", b"k")
+        assert writer.flush(30) == 0
+        until = world.now() + 1
+        while world.now() < until:
+            first.poll()
+        assert len(first.came) == 5
+        first.consumer.resume([TopicPartition(topic, 0)])
+        _until(world, [first], lambda: first.came[5:] == [(4, b"k", b"v4", None, 1), 5])
+        first.consumer.commit(offsets=_position(topic, 2), asynchronous=False)
+        first.consumer.close()
+
+        second = Reader(world, group, topic)
+        _until(world, [second], lambda: len(second.came) >= 4)
+        assert second.came == [*records[2:], (4, b"k", b"v4", None, 1), 5]
+        assert second.consumer.committed(_position(topic, -1001), timeout=30)[0].offset == 2
+        assert second.problem is None
+        second.consumer.close()
 
     world.run(script)

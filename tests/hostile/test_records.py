@@ -4,6 +4,7 @@ import json
 import threading
 import tracemalloc
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import pytest
 
@@ -247,6 +248,10 @@ WITHHELD = {
 @pytest.mark.parametrize("name", WITHHELD)
 def test_a_withheld_record_that_is_none_ends_its_release_with_an_error_that_names_it(name):
     class Client:
+        def list_topics(self, topic, **_options):
+            described = SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=1)})
+            return SimpleNamespace(topics={topic: described})
+
         def get_watermark_offsets(self, _place, **_options):
             return 0, 1
 

@@ -14,7 +14,9 @@ import traceback
 def main() -> int:
     """Run what the command line names; return the number of failed seeds, at most 1."""
     parser = argparse.ArgumentParser(prog="tests.simulation")
-    parser.add_argument("scenario", choices=("edge", "whole", "leaderless"), nargs="+")
+    parser.add_argument(
+        "scenario", choices=("edge", "whole", "deliveries", "tables", "requests", "leaderless"), nargs="+"
+    )
     parser.add_argument("--seeds", default="0:100", help="FIRST:BEYOND")
     parser.add_argument("--seed", type=int)
     parser.add_argument("--trace", action="store_true", help="show all that happens")

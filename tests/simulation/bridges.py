@@ -5,11 +5,12 @@ from typing import Any
 
 import msgspec
 
+import bridge.amqp.listener
 import bridge.bridge
 import bridge.reloader
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator
-from tests.simulation.receiver import Receiver
+from tests.simulation import amqp_loop, registry
 from tests.simulation.scheduler import Process, Scheduler
 
 TOPIC = "feed"
@@ -21,8 +22,9 @@ _files: dict[str, BridgeFile] = {}
 
 
 def install() -> None:
-    """Put the simulated receiver in the place of the real one."""
-    bridge.bridge.Receiver = Receiver  # type: ignore[misc, assignment]
+    """Put the simulated loop in the place of the real one."""
+    bridge.amqp.listener.Loop = amqp_loop.Loop  # type: ignore[attr-defined, misc, assignment]
+    bridge.bridge.RegistryClient = registry.RegistryClient  # type: ignore[misc, assignment]
     bridge.reloader.load = lambda path, _kind: _files[path]
 
 
@@ -45,8 +47,10 @@ class BridgeProcess:
                 "interconnect": interconnect | {"credit": options.get("credit", 16)},
                 "sharing": {"session_seconds": options.get("session", 8.0), "instance": f"b{number}"},
                 "streams": {TOPIC: {"sources": {source: [place] for place, source in enumerate(sources)}}}
-                | ({OTHER_TOPIC: {"sources": {OTHER_SOURCE: [0]}}} if options.get("other") else {}),
-            },
+                | ({OTHER_TOPIC: {"sources": {OTHER_SOURCE: [0]}}} if options.get("other") else {})
+                | options.get("streams", {}),
+            }
+            | options.get("sections", {}),
             BridgeFile,
         )
         self.file = msgspec.structs.replace(self.file, path=self.name)

@@ -59,6 +59,8 @@ class Database:
         self.read_up_to = 0
         self.sessions: list[Session] = []
         self.padding = 0
+        #: What puts changes into Avro.
+        self.avro: Any = None
 
     def write(self, rows: int) -> None:
         """Commit a transaction."""
@@ -127,6 +129,7 @@ class Session:
                 f"slot at {database.slot} is ahead of the checkpoint {checkpoint.confirmed}: changes are lost"
             )
         self._batcher = batcher
+        batcher.avro = database.avro
         self._next = next(
             (n for n, each in enumerate(database.log) if each.commit >= checkpoint.confirmed), len(database.log)
         )

@@ -6,10 +6,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.simulation.edge_loop import present
+from tests.simulation.amqp_loop import present
+from tests.simulation.amqp_router import Router
 from tests.simulation.edges import Edge
 from tests.simulation.model_bridge import ModelBridge
-from tests.simulation.network import Network, Router
+from tests.simulation.network import Network
 from tests.simulation.outcome import FailedRunError, first_difference
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.world import begin

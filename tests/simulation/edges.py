@@ -10,12 +10,11 @@ from typing import Any
 import msgspec
 
 import edge.agent
-import edge.delivery.link
 import edge.session
 import headrace.amqp.connection
 from headrace.configuration.edge import EdgeFile
 from headrace.position import Position
-from tests.simulation import edge_loop
+from tests.simulation import amqp_loop
 from tests.simulation.database import Database, Engine, SimulatedCheckpoint
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.world import world
@@ -64,8 +63,7 @@ def _files() -> Any:
 def install() -> None:
     """Put the simulated ports in the place of the real ones."""
     edge.agent.engine_of = lambda config: Engine(*_databases[config.source.name])  # type: ignore[attr-defined]
-    headrace.amqp.connection.Loop = edge_loop.EdgeLoop  # type: ignore[attr-defined]
-    edge.delivery.link.message = edge_loop.parcel  # type: ignore[attr-defined]
+    headrace.amqp.connection.Loop = amqp_loop.Loop  # type: ignore[attr-defined]
     edge.session.SnapshotCoordinator = _Idle  # type: ignore[attr-defined]
     files = _files()
     files.os = types.SimpleNamespace(**{**vars(os), "fsync": _fsync})
@@ -79,7 +77,7 @@ class Edge:
     ) -> None:
         self.scheduler, self.source, self.folder = scheduler, source, folder / source.replace("/", "_")
         self.folder.mkdir(parents=True)
-        self.database = Database(scheduler, source, 1_700_000_000)
+        self.database = options.get("database", Database)(scheduler, source, 1_700_000_000)
         _databases[source] = (self.database, self.folder)
         _disk["full_until"] = 0.0
         start = Position.start(self.database.epoch)
@@ -93,7 +91,7 @@ class Edge:
                 "batches": {"kilobytes": options.get("kilobytes", 1), "window_megabytes": options.get("window", 1)},
                 "spool": {"megabytes": options.get("spool", 16), "after_seconds": options.get("spool_after", 30.0)},
                 "heartbeat_seconds": 10.0,
-                "requests": {"allow": []},
+                "requests": {"allow": options.get("requests", [])},
             },
             EdgeFile,
         )

@@ -59,6 +59,18 @@ class AdminClient:
         """Return what topics there are."""
         return self._channel.ask("Metadata", lambda: cluster(self.broker, topic), timeout)
 
+    def describe_topics(self, topics: Any, request_timeout: float = 10.0, **_: Any) -> dict[str, Future]:
+        """Return the ids of topics."""
+
+        def read(name: str) -> Any:
+            logs = self.broker.topics.get(name)
+            return KafkaError.UNKNOWN_TOPIC_OR_PART if logs is None else SimpleNamespace(topic_id=id(logs))
+
+        return {
+            name: self._future(self._ask("Metadata", lambda n=name: read(n), request_timeout))
+            for name in topics.topic_names
+        }
+
     def describe_cluster(self, request_timeout: float = 10.0) -> Any:
         """Return where the brokers are."""
         nodes = [SimpleNamespace(id=1, host="kafka", port=9092)]
@@ -137,6 +149,21 @@ class AdminClient:
 
         return {
             name: self._future(self._ask("DescribeGroups", lambda n=name: read(n), request_timeout)) for name in groups
+        }
+
+    def delete_records(self, places: list[Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Future]:
+        """Delete what is before offsets."""
+
+        def delete(place: Any) -> Any:
+            log = self.broker.partition((place.topic, place.partition))
+            if log is None:
+                return KafkaError.UNKNOWN_TOPIC_OR_PART
+            log.begin = max(log.begin, place.offset)
+            return (log.begin,)
+
+        return {
+            place: self._future(self._ask("DeleteRecords", lambda p=place: delete(p), request_timeout))
+            for place in places
         }
 
     def list_offsets(self, requests: dict[Any, Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Future]:

@@ -8,48 +8,42 @@ generation have run; after its membership is lost it tells none; a static member
 from collections import deque
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 
-from tests.simulation.kafka_admin import cluster, offset_of
-from tests.simulation.kafka_broker import Broker, Channel
 from tests.simulation.kafka_group import GroupMetadata, Joined, Opaque
 from tests.simulation.kafka_producer import Message
-from tests.simulation.scheduler import Task
+from tests.simulation.kafka_reader import Reader
 
 _AGAIN = 0.1
 
 
-class Consumer:
+class Consumer(Reader):
     """confluent_kafka.Consumer."""
 
-    broker: Broker
     #: Seconds between heartbeats, in place of what the settings say.
     beat: float | None = None
 
     def __init__(self, settings: Any, logger: Any = None, **more: Any) -> None:
         settings = dict(settings) | more
-        self._group = settings["group.id"]
+        super().__init__(settings)
         self._instance = settings.get("group.instance.id")
         self._session = int(settings.get("session.timeout.ms", 45_000)) / 1000
         self._beat = self.beat or int(settings.get("heartbeat.interval.ms", 3_000)) / 1000
-        self._committed_only = settings.get("isolation.level", "read_committed") == "read_committed"
-        self._eof = bool(settings.get("enable.partition.eof"))
-        self._channel = Channel(self.broker, f"consumer of {self._group}")
-        self._scheduler = self.broker.scheduler
         self._topics: list[str] = []
         self._callbacks: dict[str, Any] = {}
         self._metadata = GroupMetadata(self._group, instance=self._instance)
         self._owned: list[tuple[str, int]] = []
         #: Callbacks that wait for `poll`, with their partitions.
         self._events: deque[tuple[str, list[tuple[str, int]]]] = deque()
-        self._waiters: deque[Task] = deque()
         self._joining = False
         self._rejoin = False
         self._fatal: Any = None
         self._closed = self._leaving = False
         self._note = settings.get("error_cb")
+        self._on_commit = settings.get("on_commit")
+        #: Errors of commits that nobody waited for, None for those that were done.
+        self._commits: deque[Any] = deque()
         self._round = 0
-        self._positions: dict[tuple[str, int], int] = {}
 
     # The group.
 
@@ -60,11 +54,11 @@ class Consumer:
         self._join()
 
     def poll(self, timeout: float = -1) -> Any:
-        """Serve callbacks; return an error once there is one."""
-        scheduler = self._scheduler
-        scheduler.point()
-        if not self._events:
-            scheduler.wait(self._waiters, timeout if timeout >= 0 else None)
+        """Serve callbacks; return an error once there is one, or a record."""
+        self._scheduler.point()
+        record = None
+        if not self._events and (record := self._next(timeout)) is None and not self._events:
+            self._wait(timeout)
         if self._fatal is not None:
             if self._note is not None:
                 self._note(self._fatal)
@@ -72,7 +66,7 @@ class Consumer:
             message._error = self._fatal
             return message
         self._serve()
-        return None
+        return record
 
     def consumer_group_metadata(self) -> Opaque:
         """Return the group, and the generation and the member as of now."""
@@ -87,23 +81,40 @@ class Consumer:
         return [TopicPartition(*each) for each in self._owned]
 
     def incremental_assign(self, partitions: list[Any]) -> None:
-        """Add to the assignment; without a group, read from these offsets on too."""
+        """Add to the assignment; without a group, read from these offsets on."""
         if not self._topics:
-            self._positions |= {(each.topic, each.partition): max(0, each.offset) for each in partitions}
+            self._begin({(each.topic, each.partition): max(0, each.offset) for each in partitions})
             return
         self._owned += [(each.topic, each.partition) for each in partitions]
+        self._begin({(each.topic, each.partition): each.offset for each in partitions})
 
     def incremental_unassign(self, partitions: list[Any]) -> None:
         """Take from the assignment."""
         gone = {(each.topic, each.partition) for each in partitions}
-        self._positions = {place: at for place, at in self._positions.items() if place not in gone}
+        self._end(gone)
         self._owned = [each for each in self._owned if each not in gone]
 
-    def pause(self, partitions: list[Any]) -> None:
-        """Fetch nothing of these."""
+    def commit(self, offsets: list[Any], asynchronous: bool = True) -> None:
+        """Commit offsets, as a member where it is one."""
+        if not self._topics:
+            super().commit(offsets, asynchronous)
+            return
+        places = {(each.topic, each.partition): (each.offset, each.metadata or "") for each in offsets}
+        metadata = self._metadata
 
-    def resume(self, partitions: list[Any]) -> None:
-        """Fetch again."""
+        def apply() -> int:
+            return self._coordinator().commit(places, metadata)
+
+        if not asynchronous:
+            self._ask("OffsetCommit", apply, 60.0)
+            return
+
+        def answered(value: int) -> None:
+            if self._on_commit is not None:
+                self._commits.append(KafkaError(value) if value else None)
+
+        failed = KafkaError._TIMED_OUT
+        self._channel.send("OffsetCommit", apply, answered, lambda: answered(failed))
 
     def close(self) -> None:
         """Leave the group, unless the member is static."""
@@ -114,6 +125,7 @@ class Consumer:
             self._revoke_all()
             if self._instance is None:
                 self._leave()
+        self._end(set(self._positions))
         self._closed = True
 
     def unsubscribe(self) -> None:
@@ -255,6 +267,8 @@ class Consumer:
             self._later(_AGAIN, self._join)
 
     def _serve(self) -> None:
+        while self._commits:
+            self._on_commit(self._commits.popleft(), [])
         while self._events:
             kind, named = self._events.popleft()
             callback = self._callbacks[kind]
@@ -269,79 +283,3 @@ class Consumer:
             self._leave()
         elif self._rejoin and not self._joining:
             self._join()
-
-    # By itself.
-
-    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
-        """Return what topics there are."""
-        return self._ask("Metadata", lambda: cluster(self.broker, topic), timeout)
-
-    def committed(self, partitions: list[Any], timeout: float = -1) -> list[Any]:
-        """Return committed offsets; with `read_committed`, once no transaction holds any of them."""
-        asked = [(each.topic, each.partition) for each in partitions]
-        result = self._ask(
-            "OffsetFetch", lambda: self._coordinator().fetch(asked, stable=self._committed_only), timeout
-        )
-        return [offset_of(topic, number, result) for topic, number in asked]
-
-    def commit(self, offsets: list[Any], asynchronous: bool = True) -> None:
-        """Commit offsets for a group without members, and wait for the answer."""
-        assert not asynchronous
-        places = {(each.topic, each.partition): (each.offset, each.metadata) for each in offsets}
-        self._ask("OffsetCommit", lambda: self._coordinator().commit(places), 60.0)
-
-    def get_watermark_offsets(self, partition: Any, timeout: float = -1, cached: bool = False) -> tuple[int, int]:
-        """Return the first and the next offset."""
-
-        def read() -> Any:
-            log = self.broker.partition((partition.topic, partition.partition))
-            if log is None:
-                return KafkaError.UNKNOWN_TOPIC_OR_PART
-            if not self.broker.has_leader((partition.topic, partition.partition)):
-                return KafkaError.LEADER_NOT_AVAILABLE
-            return 0, (log.stable_end if self._committed_only else log.end)
-
-        return self._ask("ListOffsets", read, timeout)  # type: ignore[no-any-return]
-
-    def assign(self, partitions: list[Any]) -> None:
-        """Read from these offsets on."""
-        self._positions = {(each.topic, each.partition): max(0, each.offset) for each in partitions}
-
-    def unassign(self) -> None:
-        """Read nothing."""
-        self._positions = {}
-
-    def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
-        """Return what there is to read."""
-        found: list[Any] = []
-
-        def read() -> list[Any]:
-            read: list[Any] = []
-            for at, position in list(self._positions.items()):
-                log = self.broker.partition(at)
-                if log is None or not self.broker.has_leader(at):
-                    continue
-                for offset, entry in log.committed(position):
-                    if len(read) >= num_messages:
-                        break
-                    read.append(Message(*at, entry.key, entry.value, offset))
-                    self._positions[at] = offset + 1
-                else:
-                    if self._eof and self._positions[at] <= log.stable_end:
-                        end = Message(*at, None, None, log.stable_end)
-                        end._error = KafkaError(KafkaError._PARTITION_EOF)
-                        read.append(end)
-                        self._positions[at] = log.stable_end + 1
-            return read
-
-        try:
-            found = self._ask("Fetch", read, max(timeout, 0.5))
-        except KafkaException:
-            return []
-        return found
-
-    def _ask(self, what: str, apply: Any, timeout: float) -> Any:
-        value = self._channel.ask(what, apply, timeout if timeout >= 0 else 60.0)
-        if isinstance(value, int) and value:
-            raise KafkaException(KafkaError(value))
-        return value

@@ -106,9 +106,16 @@ class Group:
         )
         return 0
 
-    def commit(self, offsets: dict[Partition, tuple[int, str]]) -> int:
-        """OffsetCommit of who is no member: refused while there are members; return an error's number, or 0."""
-        if self.members:
+    def commit(self, offsets: dict[Partition, tuple[int, str]], member: GroupMetadata | None = None) -> int:
+        """OffsetCommit; who is no member is refused while there are members. Return an error's number, or 0."""
+        if member is not None:
+            if error := self._known(member):
+                return error
+            if member.generation != self.generation:
+                return KafkaError.ILLEGAL_GENERATION
+            if self.state == "completing":
+                return KafkaError.REBALANCE_IN_PROGRESS
+        elif self.members:
             return KafkaError.UNKNOWN_MEMBER_ID
         self._record += 1
         self._records.update(dict.fromkeys(offsets, self._record))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TIMESTAMP_CREATE_TIME, KafkaError, KafkaException
 
 from tests.simulation.kafka_admin import cluster
 from tests.simulation.kafka_broker import Broker, Channel, failure
@@ -33,8 +33,18 @@ _ABORT = frozenset(
 class Message:
     """What a delivery report shows."""
 
-    def __init__(self, topic: str, partition: int, key: bytes | None, value: bytes | None, offset: int = -1) -> None:
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        offset: int = -1,
+        headers: Any = (),
+        at: int = 0,
+    ) -> None:
         self._fields = topic, partition, key, value, offset
+        self._more = headers, at
         self._error: Any = None
 
     def topic(self) -> str:
@@ -51,6 +61,12 @@ class Message:
 
     def offset(self) -> int:
         return self._fields[4]
+
+    def headers(self) -> Any:
+        return list(self._more[0]) or None
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_CREATE_TIME, self._more[1]
 
     def error(self) -> Any:
         return self._error
@@ -72,7 +88,7 @@ class Producer:
         self._epoch: tuple[int, int] | None = None
         self._state = "new"
         self._error: Any = None
-        self._queue: list[tuple[tuple[str, int], bytes | None, bytes | None, Any]] = []
+        self._queue: list[tuple[tuple[str, int], bytes | None, bytes | None, Any, Any]] = []
         self._reports: list[tuple[Any, Any, Message]] = []
         #: What was sent and not answered: it has a sequence number, and is written once however often it is sent.
         self._sent: list[tuple[tuple[str, int], list[Any], list[Any]]] = []
@@ -114,7 +130,7 @@ class Producer:
         self._usable("open")
         if len(value or b"") + len(key or b"") > self._largest:
             raise KafkaException(failure(KafkaError.MSG_SIZE_TOO_LARGE, "message size too large"))
-        self._queue.append(((topic, partition), key, value, on_delivery or callback))
+        self._queue.append(((topic, partition), key, value, on_delivery or callback, headers))
 
     def produce_batch(self, topic: str, messages: list[dict[str, Any]], partition: int = -1, **_: Any) -> int:
         """Put several."""
@@ -225,7 +241,9 @@ class Producer:
 
             def write(at: tuple[str, int] = at, records: list[Any] = records, written: list[Any] = written) -> Any:
                 if not written:
-                    written.append(broker.transactions.produce(name, epoch, at, [each[1:3] for each in records]))
+                    written.append(
+                        broker.transactions.produce(name, epoch, at, [(each[1], each[2], each[4]) for each in records])
+                    )
                 return written[0]
 
             value = self._ask(f"Produce to {at[0]}[{at[1]}]", write, timeout)

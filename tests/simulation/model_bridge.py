@@ -3,12 +3,15 @@
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
+
+from bridge.amqp.receiver import Receiver
 from bridge.model.delivery import Accept, Reject, Release
 from bridge.model.position import judge
 from headrace.batch import decode
+from headrace.configuration.bridge import Interconnect
 from headrace.position import Position
 from tests.simulation.network import Network
-from tests.simulation.receiver import Receiver
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.world import world
 
@@ -52,10 +55,9 @@ class ModelBridge:
     def _main(self) -> None:
         self._tails = dict(self.tails)
         self._open: dict[str, list[tuple[Any, list[Position], Position]]] = {}
-        listen = self._url.removeprefix("amqp://") if self._url != "amqp://router" else None
-        interconnect = SimpleNamespace(
-            listen=listen, urls=[self._url], credit=self.scheduler.random.choice((1, 2, 8, 32))
-        )
+        where = {"url": self._url} if self._url == "amqp://router" else {"listen": self._url.removeprefix("amqp://")}
+        credit = self.scheduler.random.choice((1, 2, 8, 32))
+        interconnect = msgspec.convert(where | {"credit": credit}, Interconnect)
         inboxes = {source: _Inbox(self, source) for source in self._sources}
         self._receiver = Receiver(interconnect, inboxes, "model")
         self._receiver.start()
@@ -90,11 +92,9 @@ class ModelBridge:
             done = self._open.pop(source, [])
             if world.scheduler.random.random() < 0.03:
                 self._tails[source] = self.tails[source]
-                self._receiver._brought(
-                    lambda: self._receiver.credit.settle([(ticket, Release(0.0)) for ticket, _, _ in done])
-                )
+                self._receiver.settle([(ticket, Release(0.0)) for ticket, _, _ in done])
                 return
             for _, fresh, last in done:
                 self.records[source] += fresh
                 self.tails[source] = last
-            self._receiver._brought(lambda: self._receiver.credit.settle([(ticket, Accept()) for ticket, _, _ in done]))
+            self._receiver.settle([(ticket, Accept()) for ticket, _, _ in done])

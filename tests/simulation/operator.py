@@ -1,9 +1,9 @@
 """The operator of the simulated bridges, who gives sources other partitions: stops the bridges, runs `headrace bridge move`, and
 starts them with the changed file.
 
-As people do it: a bridge may be forgotten, or its machine may stand still, so that it goes on with the former file for a while;
-the command may be killed in the middle, and is run again. Whatever happens, each record is once in the partitions that its source
-has had, in their order.
+As people do it: a bridge may be forgotten, or its machine may stand still, so that it goes on with the former file for a while,
+or is started with it again beside the others; the command may be killed in the middle, and is run again. Whatever happens, each
+record is once in the partitions that its source has had, in their order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -51,7 +51,7 @@ class Operator:
         self.is_moving = True
         for source, number in zip(moved, given, strict=True):
             self.had[source].append(number)
-        forgotten = random.choice([*self._bridges, None, None])
+        forgotten = random.choice([*self._bridges, None])
         for each in self._bridges:
             if each is not forgotten:
                 each.wanted = False
@@ -103,6 +103,10 @@ class Operator:
         """Start the bridges with the changed file; the forgotten one goes on with the former file until it is seen."""
         random, scheduler = self._scheduler.random, self._scheduler
         for each in self._bridges:
-            seconds = random.random() + (random.choice((0.5, 5.0, 20.0)) if each is forgotten else 0.0)
+            seconds = random.random() + (random.choice((5.0, 10.0, 30.0)) if each is forgotten else 0.0)
+            if each is forgotten:
+                # Whatever supervises it starts it again, with the file that it has.
+                each.wanted = True
+                scheduler.after(random.random(), each.start)
             scheduler.after(seconds, lambda each=each: each.replace(given))  # type: ignore[misc]
         self.is_moving = False

@@ -5,19 +5,28 @@ import traceback
 
 from tests.simulation.kafka_admin import AdminClient
 from tests.simulation.kafka_consumer import Consumer
-from tests.simulation.kafka_producer import Producer
+from tests.simulation.kafka_writer import producer
 from tests.simulation.loading import load
 
-load({"Producer": Producer, "Consumer": Consumer, "AdminClient": AdminClient})
+load({"Producer": producer, "Consumer": Consumer, "AdminClient": AdminClient})
 
+import edge.agent  # noqa: E402 - the code has to be loaded before.
 from tests.simulation import bridges, edges  # noqa: E402 - the code has to be loaded before.
+from tests.simulation.asking import service_of  # noqa: E402
 from tests.simulation.edge_scenario import EdgeScenario  # noqa: E402
 from tests.simulation.outcome import FailedRunError  # noqa: E402
 from tests.simulation.scheduler import EndlessLoopError  # noqa: E402
-from tests.simulation.whole_scenario import LeaderlessScenario, WholeScenario  # noqa: E402
+from tests.simulation.whole_scenario import (  # noqa: E402
+    DeliveriesScenario,
+    LeaderlessScenario,
+    RequestsScenario,
+    TablesScenario,
+    WholeScenario,
+)
 from tests.simulation.world import world  # noqa: E402
 
 edges.install()
+edge.agent.request_service = service_of
 bridges.install()
 
 
@@ -36,7 +45,14 @@ class _Trace(logging.Handler):
 logging.getLogger().handlers[:] = [_Trace()]
 logging.getLogger().setLevel(logging.INFO)
 
-_SCENARIOS = {"edge": EdgeScenario, "whole": WholeScenario, "leaderless": LeaderlessScenario}
+_SCENARIOS = {
+    "edge": EdgeScenario,
+    "whole": WholeScenario,
+    "deliveries": DeliveriesScenario,
+    "tables": TablesScenario,
+    "requests": RequestsScenario,
+    "leaderless": LeaderlessScenario,
+}
 
 
 def run(scenario: str, seed: int, *, trace: bool = False) -> str | None:

@@ -11,13 +11,14 @@ from edge.observability.figures import Figures
 from edge.records.batcher import Batcher
 from headrace.configuration.edge import Interconnect
 from headrace.position import Position
+from tests.simulation.amqp_loop import present
+from tests.simulation.amqp_router import Router
 from tests.simulation.bridges import TOPIC, BridgeProcess
-from tests.simulation.edge_loop import present
 from tests.simulation.kafka_admin import AdminClient
 from tests.simulation.kafka_broker import Broker
 from tests.simulation.kafka_consumer import Consumer
 from tests.simulation.kafka_producer import Producer
-from tests.simulation.network import Network, Router
+from tests.simulation.network import Network
 from tests.simulation.scheduler import Process, Scheduler
 from tests.simulation.world import begin
 

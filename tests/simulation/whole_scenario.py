@@ -8,63 +8,31 @@ from pathlib import Path
 from typing import Any
 
 from headrace.position import Position
+from tests.simulation.amqp_loop import present
+from tests.simulation.amqp_router import Router
+from tests.simulation.asking import Asking
 from tests.simulation.bridges import OTHER_SOURCE, OTHER_TOPIC, TOPIC, BridgeProcess
-from tests.simulation.edge_loop import present
+from tests.simulation.deliveries import Deliveries
 from tests.simulation.edges import Edge
+from tests.simulation.faults import THEMES, WITH_DELETED, Faults
 from tests.simulation.kafka_admin import AdminClient
-from tests.simulation.kafka_broker import PARTS, Broker
-from tests.simulation.kafka_consumer import Consumer
+from tests.simulation.kafka_broker import Broker
 from tests.simulation.kafka_producer import Producer
-from tests.simulation.network import Network, Router
+from tests.simulation.kafka_reader import Reader
+from tests.simulation.kafka_writer import RecordProducer
+from tests.simulation.network import Network
 from tests.simulation.operator import Operator
 from tests.simulation.outcome import FailedRunError, first_difference
 from tests.simulation.records import position_in
+from tests.simulation.run_part import RunPart
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.tables import TableDatabase, Tables
 from tests.simulation.world import begin
 
-_FOR_EVER = 10_000.0
+#: How often it is looked whether all is there, in seconds.
+_LOOK_SECONDS = 0.2
 #: Seconds that clocks of machines are ahead.
 _CLOCKS = (0.0, 0.0, 1.0, -300.0, 3600.0, 80_000.0, -80_000.0)
-_REQUESTS = (
-    *("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
-    *("OffsetFetch", "JoinGroup", "Heartbeat", "Produce", "Metadata", "DescribeConfigs", "ListOffsets"),
-)
-_THEMES = (
-    ("bridge crash", "bridge pause", "kafka frozen"),
-    ("bridge stop", "bridge pause", "bridge crash"),
-    ("kafka frozen", "bridge pause", "answers lost"),
-    ("kafka frozen", "bridge crash"),
-    ("bridge pause",),
-    ("call hangs", "bridge pause", "bridge stop"),
-    ("pause at request", "bridge crash"),
-    ("pause at request", "bridge stop"),
-    ("late request", "bridge crash"),
-    ("call hangs", "kafka frozen"),
-    ("coordinator moves", "bridge crash", "call hangs"),
-    ("late request", "bridge pause", "bridge stop"),
-    ("source leaves", "bridge crash", "kafka frozen"),
-    ("source leaves", "call hangs", "bridge stop"),
-    ("no leader",),
-    ("no leader", "bridge crash", "bridge stop"),
-    ("bridge move",),
-    ("bridge move", "bridge crash", "bridge pause"),
-    ("bridge move", "kafka frozen", "late request"),
-    ("bridge move", "answers lost", "call hangs", "cut"),
-)
-
-
-#: Kinds of faults beside a topic that is deleted.
-_WITH_DELETED = (
-    "topic deleted",
-    "bridge pause",
-    "bridge crash",
-    "bridge stop",
-    "kafka frozen",
-    "call hangs",
-    "coordinator moves",
-    "answers lost",
-    "cut",
-)
 
 
 class WholeScenario:
@@ -74,26 +42,34 @@ class WholeScenario:
     faults, quiet = 90.0, 240.0
     #: How many runs have a source whose topic may be deleted.
     deleted = 0.2
+    #: How many runs have an operator who gives sources other partitions again and again, whatever else goes wrong.
+    moving = 0.35
+    #: How many runs have alerts to branches.
+    delivering = 0.3
+    #: How many runs have sources with a topic for each table, and a registry.
+    tabled = 0.25
+    #: How many runs have requests to edges.
+    asking = 0.25
 
     def __init__(self, seed: int) -> None:
         self.scheduler = scheduler = Scheduler(seed)
         begin(scheduler)
         random = scheduler.random
         scheduler.preempt = random.choice((0.02, 0.1, 0.3))
-        self._hang_until = 0.0
         self.network = present["network"] = Network(scheduler)
         self.broker = Broker(
             scheduler, initial_rebalance_delay=random.choice((0.0, 3.0)), look_seconds=random.choice((1.0, 10.0))
         )
-        for client in (Producer, Consumer, AdminClient):
+        for client in (Producer, RecordProducer, Reader, AdminClient):
             client.broker = self.broker  # type: ignore[attr-defined]
-        self.broker.hang = self._hangs
+        self.network.splitting = random.choice((0.0, 0.1))
         routed = random.random() < 0.5
         self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         sources = [f"region/s{n}" for n in range(random.choice((1, 2, 3)))]
         # Some for sources that are moved.
         self.broker.make(TOPIC, 20 * len(sources))
-        bridges = random.choice((1, 2, 2, 3))
+        self._moves = random.random() < self.moving
+        bridges = random.choice((2, 2, 3) if self._moves else (1, 2, 2, 3))
         if routed:
             self.network.at["amqp://router"] = Router(self.network)
         if routed and random.random() < 0.3:
@@ -107,6 +83,12 @@ class WholeScenario:
             "spool_after": random.choice((5.0, 30.0)),
             "other": random.random() < self.deleted,
         }
+        self._write_until = self.faults * max(random.random(), random.random())
+        self._look_at = 0.0
+        self.parts = self._draw_parts(urls)
+        options["sections"] = {name: each for part in self.parts for name, each in part.sections().items()}
+        options["requests"] = ["status", "snapshot"] * ("requests" in options["sections"])
+        options["streams"] = options["sections"].pop("streams", {})
         self.bridges = [BridgeProcess(scheduler, n, sources, urls[0], options) for n in range(bridges)]
         self.edges = [Edge(scheduler, source, urls, Path(self._folder.name), options) for source in sources]
         # What becomes of it is not judged: its records are gone, and its edge waits for an operator.
@@ -114,13 +96,33 @@ class WholeScenario:
         if options["other"]:
             self.broker.make(OTHER_TOPIC, 1)
             self.others.append(Edge(scheduler, OTHER_SOURCE, urls, Path(self._folder.name), options))
-        for each in [*self.bridges, *self.edges]:
+        for asking in [part for part in self.parts if isinstance(part, Asking)]:
+            asking.bridges, asking.edges = self.bridges, self.edges
+        tables = [part for part in self.parts if isinstance(part, Tables)]
+        for part in tables:
+            folder = Path(self._folder.name)
+            part.edges += [
+                Edge(scheduler, each, urls, folder, options | {"database": TableDatabase}) for each in part.sources
+            ]
+        for each in [*self.bridges, *self.edges, *(edge for part in tables for edge in part.edges)]:
             each.clock = random.choice(_CLOCKS)
         self.operator = Operator(scheduler, self.bridges, sources)
-        self._write_until = self.faults * random.random()
         self._left = random.choice((5, 40, 120)) * len(sources)
         self._pace = self._write_until / self._left * len(sources)
-        self._swarm(self._faults())
+        faults = Faults(scheduler, self.network, self.broker, self.bridges, self.edges, self.operator)
+        self.broker.hang = faults.hangs
+        self._swarm(faults.all() | {name: step for part in self.parts for name, step in part.faults().items()})
+
+    def _draw_parts(self, urls: list[str]) -> list[RunPart]:
+        """Return what this run has beside its sources."""
+        scheduler, parts = self.scheduler, list[RunPart]()
+        if scheduler.random.random() < self.tabled:
+            parts.append(Tables(scheduler, self.broker, until=self._write_until, calm_at=self.faults))
+        if scheduler.random.random() < self.asking:
+            parts.append(Asking(scheduler, self.broker, until=self._write_until, calm_at=self.faults))
+        if scheduler.random.random() < self.delivering:
+            parts.append(Deliveries(scheduler, self.broker, urls, until=self._write_until, calm_at=self.faults))
+        return parts
 
     def run(self) -> None:
         """Run it; raise FailedRunError when something is not as it must be."""
@@ -130,6 +132,8 @@ class WholeScenario:
             for edge in [*self.edges, *self.others]:
                 edge.start()
                 self.scheduler.after(self.scheduler.random.random(), lambda edge=edge: self._write(edge))
+            for part in self.parts:
+                part.start()
             self._judge(self.scheduler.run(self._done, self.faults + self.quiet))
         finally:
             self.scheduler.end()
@@ -145,103 +149,35 @@ class WholeScenario:
         if self._left > 0:
             self.scheduler.after(random.expovariate(1 / self._pace), lambda: self._write(edge))
 
-    def _hangs(self, client: str) -> float:
-        """Hang a call of a client, at times for ever where a lane has it."""
-        if self.scheduler.now >= self._hang_until or self.scheduler.random.random() >= 0.3:
-            return 0.0
-        return self.scheduler.random.choice((5.0, 25.0, 45.0, *[_FOR_EVER] * client.startswith("producer ")))
-
-    def _leave(self) -> None:
-        """Take a source out of the bridges' files for a while; whoever does that changes one file after the other."""
-        random = self.scheduler.random
-        given = self.operator.given
-        left = {source: given[source] for source in random.sample(sorted(given), len(given) - 1)}
-        for sources, seconds in ((left or given, 0.0), (given, random.choice((2.0, 5.0, 15.0)))):
-            for each in self.bridges:
-                late = seconds + random.random()
-                self.scheduler.after(late, lambda each=each, sources=sources: each.give(sources))  # type: ignore[misc]
-
-    def _delete_topic(self) -> None:
-        """Delete the topic of a source that is not judged, and make it again."""
-        if OTHER_TOPIC in self.broker.topics:
-            self.broker.delete(OTHER_TOPIC)
-            seconds = self.scheduler.random.choice((0.5, 5.0, 30.0))
-            self.scheduler.after(seconds, lambda: self.broker.make(OTHER_TOPIC, 1))
-
-    def _take_leaders(self) -> None:
-        """Leave half of the partitions without a leader for a while."""
-        random, places = self.scheduler.random, [(TOPIC, *numbers) for numbers in self.operator.given.values()]
-        until = self.scheduler.now + random.choice((3, 20, 60))
-        self.broker.leaderless_until.update(dict.fromkeys(random.sample(places, (len(places) + 1) // 2), until))
-
-    def _faults(self) -> dict[str, Callable[[], object]]:
-        scheduler, random, network, broker = self.scheduler, self.scheduler.random, self.network, self.broker
-
-        def one() -> BridgeProcess:
-            return random.choice(self.bridges)
-
-        def still() -> None:
-            parts = PARTS if random.random() < 0.5 else random.sample(PARTS, random.choice((1, 2)))
-            broker.stand_still(parts, random.choice((0.5, 4, 9, 15, 25)))
-
-        def down() -> None:
-            broker.down_until = scheduler.now + random.choice((1, 8))
-
-        def lose() -> None:
-            broker.loss = random.choice((0.02, 0.2))
-            scheduler.after(random.choice((2, 15)), lambda: setattr(broker, "loss", 0.0))
-
-        def pause_at() -> None:
-            broker.traps[random.choice(_REQUESTS)] = ("pause", random.choice((0.3, 3, 9, 15, 30)))
-
-        def delay_at() -> None:
-            broker.traps[random.choice(_REQUESTS)] = ("delay", random.choice((3, 9, 15, 30)))
-
-        def hang() -> None:
-            self._hang_until = scheduler.now + random.choice((0.5, 5))
-
-        def move() -> None:
-            broker.moved_until[random.choice(("transactions", "group"))] = scheduler.now + random.choice((0.5, 3, 12))
-
-        def edge() -> Edge:
-            return random.choice(self.edges)
-
-        return {
-            "cut": network.cut,
-            "bridge crash": lambda: one().crash(random.choice((0.5, 5, 20))),
-            "bridge stop": lambda: one().stop(),
-            "bridge pause": lambda: one().pause(random.choice((0.3, 3, 9, 15, 30))),
-            "pause at request": pause_at,
-            "late request": delay_at,
-            "kafka frozen": still,
-            "kafka down": down,
-            "answers lost": lose,
-            "call hangs": hang,
-            "coordinator moves": move,
-            "source leaves": self._leave,
-            "bridge move": self.operator.move,
-            "no leader": self._take_leaders,
-            "topic deleted": self._delete_topic,
-            "edge crash": lambda: edge().crash(),
-            "edge stop": lambda: edge().stop(),
-        }
-
     def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
         """Choose which faults there are in this run: few kinds go deeper than all at once, and some come close together."""
         random = self.scheduler.random
         # Two operators at once are none.
-        left_out = {"topic deleted", random.choice(("bridge move", "source leaves"))}
+        left_out = {
+            "topic deleted",
+            "source leaves" if self._moves else random.choice(("bridge move", "source leaves")),
+        }
         chosen = random.sample(sorted(faults.keys() - left_out), random.choice((0, 1, 2, 3, 5)))
         if self.others:
-            chosen = ["topic deleted", *random.sample(_WITH_DELETED, 2)]
+            chosen = ["topic deleted", *random.sample(WITH_DELETED, 2)]
         elif random.random() < 0.5:
-            chosen = list(random.choice(_THEMES))
+            chosen = list(random.choice(self._themes()))
+        if self._moves:
+            chosen = [name for name in chosen if name not in left_out]
+            step = faults["bridge move"]
+            for _ in range(random.choice((2, 4))):
+                self.scheduler.after(random.random() * self.faults, lambda: self._fault("bridge move", step))
         for _ in range(random.choice((1, 3, 6)) if chosen else 0):
             at, apart = random.random() * self.faults * 0.8, random.choice((0.05, 1.0, 6.0))
             for _ in range(random.choice((1, 2, 4))):
                 at += random.expovariate(1 / apart)
                 name = random.choice(chosen)
                 self.scheduler.after(min(at, self.faults), lambda name=name: self._fault(name, faults[name]))
+
+    def _themes(self) -> list[tuple[str, ...]]:
+        """Return faults that go together, of which half are about what the run has beside its sources."""
+        own = [each for part in self.parts for each in part.themes()]
+        return own if own and self.scheduler.random.random() < 0.5 else list(THEMES)
 
     def _fault(self, name: str, step: Callable[[], object]) -> None:
         self.scheduler.trace(f"fault: {name}")
@@ -250,7 +186,10 @@ class WholeScenario:
     def _done(self) -> bool:
         if any(each.stopped_by is not None for each in [*self.edges, *self.bridges]):
             return True
-        if self.scheduler.elapsed < self.faults or self.operator.is_moving:
+        if self.scheduler.elapsed < max(self.faults, self._look_at) or self.operator.is_moving:
+            return False
+        self._look_at = self.scheduler.elapsed + _LOOK_SECONDS
+        if not all(part.is_done() for part in self.parts):
             return False
         return not self.broker.transactions.open() and all(
             edge.agent is not None
@@ -281,6 +220,9 @@ class WholeScenario:
             )
             if done and there:
                 self._check_position(self.operator.had[edge.source][-1], edge.source, there[-1])
+        for part in self.parts:
+            part.judge(done=done)
+            counts.append(part.shown())
         if not done:
             states = "\n".join(each.states() for each in self.bridges)
             raise FailedRunError(f"stalled: {'; '.join(counts)}\n{states}")
@@ -294,10 +236,41 @@ class WholeScenario:
             raise FailedRunError(f"{source}: its last record is {last}, committed is {texts}")
 
 
+class DeliveriesScenario(WholeScenario):
+    """One run with alerts to branches."""
+
+    delivering = 1.0
+
+
+class TablesScenario(WholeScenario):
+    """One run with topics for tables and a registry, and in some of them nothing else that goes wrong."""
+
+    tabled = 1.0
+
+    def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
+        random = self.scheduler.random
+        if random.random() < 0.7:
+            super()._swarm(faults)
+            return
+        for part in self.parts:
+            if isinstance(part, Tables):
+                part.is_calm = True
+        for _ in range(random.choice((1, 2, 3))):
+            self.scheduler.after(random.random() * self.faults * 0.6, faults["table refused"])
+
+
+class RequestsScenario(WholeScenario):
+    """One run with requests to edges."""
+
+    asking = 1.0
+
+
 class LeaderlessScenario(WholeScenario):
     """One run in which half of the partitions have no leader for an hour."""
 
     faults = 3700.0
+    moving = 0.0
+    delivering = tabled = asking = 0.0
 
     def _swarm(self, faults: dict[str, Callable[[], object]]) -> None:
         """Have no other fault, and look at the others near the end of the hour."""

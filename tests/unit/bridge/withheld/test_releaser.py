@@ -6,10 +6,14 @@ import pytest
 
 from bridge.model.ports import Committed
 from bridge.model.position import Withheld, WithheldTable
-from bridge.withheld.releaser import Releaser
+from bridge.model.route import SourceRoute, TableRouter
+from bridge.source.registry import SourceRegistry
+from bridge.withheld.releaser import Releaser, WithheldRecord
+from headrace.configuration.bridge import TableTopic
 from headrace.errors import NotConnected
 from headrace.position import Position
-from tests.unit.bridge.withheld.model import SOURCE, Bridge, Broker, Reader, Registry
+from tests.unit.bridge.kafka_double import Deliverer, metadata
+from tests.unit.bridge.withheld.model import SOURCE, WITHHELD, Bridge, Broker, Change, Reader, Registry, batch
 
 AT = Position(1, 5, 0)
 
@@ -40,3 +44,87 @@ def test_a_source_whose_records_cannot_be_read_says_so_once_and_takes_deliveries
     assert bridge.state.figures.withheld == {"public.t": "gone for now"}
     assert len([each for each in caplog.records if "gone for now" in each.getMessage()]) == 1
     assert SOURCE in caplog.text
+
+
+class Slow(Reader):
+    """Takes ten seconds to fail at some partitions, and has a record at each offset of the others."""
+
+    def __init__(self, places):
+        self.places, self.now, self.tried = set(places), 0.0, []
+
+    def read(self, place, key, begin, end, *, most=1):
+        if place in self.places:
+            self.now += 10.0
+            self.tried.append(place)
+            raise NotConnected(f"{place} cannot be read")
+        self.now += 0.01
+        change = Change(Position(1, 100 + begin, 0), "t", 10, 1)
+        return [WithheldRecord(begin, batch([change], AT), 10)], begin + 1
+
+    def delete(self, place, end):
+        pass
+
+
+class Served:
+    """Six sources with a withheld table each, whose lanes commit whatever is released."""
+
+    def __init__(self, places):
+        topics = {"public.t": TableTopic("s.public.t", "delete")}
+        routes = [
+            SourceRoute(f"a/{number}", "s", (number,), TableRouter("s", topics), "s", "", WITHHELD)
+            for number in range(6)
+        ]
+        waiting = {}
+        self.registry = SourceRegistry(routes, Deliverer(), lambda source, lease, _: waiting.update({source: lease}))
+        self.registry.assigned([route.source for route in routes], metadata())
+        for route in routes:
+            withheld = Withheld(20, {"public.t": WithheldTable(AT, 0)})
+            offsets = dict.fromkeys(route.places, 0)
+            self.registry.serve(route.source, waiting[route.source], Committed(AT, "", "", offsets, withheld))
+        self.reader = Slow(places)
+        self.releaser = Releaser(self.registry, Registry(), self.reader, lambda: self.reader.now)
+        self.longest = 0.0
+
+    def turn(self):
+        began = self.reader.now
+        self.releaser.turn(0)
+        self.longest = max(self.longest, self.reader.now - began)
+        self.reader.now += 0.1
+        for state in self.registry.states.values():
+            while (step := state.session.release.take()) is not None:
+                next_ = Withheld(20, {"public.t": WithheldTable(AT, step.next)})
+                state.session.withheld = next_ if step.next < 20 else Withheld(20)
+                if step.next == 20:
+                    state.session.release.end()
+
+    def left(self):
+        return [source for source, state in self.registry.states.items() if state.session.withheld.tables]
+
+
+def test_a_source_is_released_although_the_partitions_of_others_cannot_be_read():
+    """Each turn waited for all of them: a step of another source's release came every 50 s, and the thread counted as hanging."""
+    slow = {(WITHHELD, number) for number in range(5)}
+    served = Served(slow)
+    while "a/5" in served.left() and served.reader.now < 2000:
+        served.turn()
+    # Once for each of them, until it is known, and after that no more than a tenth of the time.
+    assert served.reader.now < 5 * 10 + 30
+    assert served.longest < 15
+    # When others can be read again, they are released, too.
+    served.reader.tried.clear()
+    served.reader.places.clear()
+    while served.left() and served.reader.now < 2000:
+        served.turn()
+    assert served.left() == []
+    assert served.reader.now < 300
+
+
+def test_every_source_that_cannot_be_read_is_tried_again():
+    slow = {(WITHHELD, number) for number in range(6)}
+    served = Served(slow)
+    while served.reader.now < 2000:
+        served.turn()
+    counts = [served.reader.tried.count(place) for place in slow]
+    assert min(counts) >= 3
+    assert max(counts) - min(counts) <= 1
+    assert sum(counts) * 10 < 2000 / 10 + 6 * 10 + 50

@@ -365,6 +365,10 @@ def test_much_of_other_tables_is_passed_over_in_steps_that_others_need_not_wait_
     class Client:
         at = 0
 
+        def list_topics(self, topic, timeout):
+            described = SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=1)})
+            return SimpleNamespace(topics={topic: described})
+
         def get_watermark_offsets(self, _place, timeout):
             return 0, 10_000
 
