@@ -8,7 +8,7 @@ overtaken, lost with an outcome of *modified* although they arrived, or released
 import itertools
 from typing import Any
 
-from proton import Delivery
+from proton import Condition, Delivery
 
 from headrace.amqp.links import Arriving
 from tests.simulation.amqp_ends import Link
@@ -21,7 +21,8 @@ class Router:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self.accept = Events(self).accept
+        self._events = Events(self)
+        self.accept = self._events.accept
         self._numbers = itertools.count(1)
         #: Links of senders and of receivers, by address.
         self._senders: dict[str, list[Link]] = {}
@@ -99,6 +100,19 @@ class Router:
             _settle(delivery, Delivery.MODIFIED)
         else:
             self._unsettled[receiver][sent] = delivery
+
+    def close_link(self) -> None:
+        """Close a receiver's link, as a router does that an operator has close it."""
+        links = [link for links in self._receivers.values() for link in links]
+        if links:
+            link = self._network.scheduler.random.choice(links)
+
+            def close() -> None:
+                link.condition = Condition("amqp:link:detach-forced", "closed by an operator")
+                self._drop(link)
+                link.close()
+
+            self._events.put(close)
 
     def _flow(self, address: str) -> None:
         there = sum(each.credit for each in self._receivers.get(address, []))

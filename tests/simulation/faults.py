@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from tests.simulation.amqp_router import Router
 from tests.simulation.bridges import OTHER_TOPIC, TOPIC, BridgeProcess
 from tests.simulation.edges import Edge
 from tests.simulation.kafka_broker import PARTS, Broker
@@ -21,6 +22,7 @@ THEMES = (
     ("kafka frozen", "bridge crash"),
     ("kafka down", "bridge pause"),
     ("bridge pause",),
+    ("link closed", "cut", "bridge stop"),
     ("call hangs", "bridge pause", "bridge stop"),
     ("pause at request", "bridge crash"),
     ("pause at request", "bridge stop"),
@@ -98,9 +100,21 @@ class Faults:
         until = self._scheduler.now + random.choice((3, 20, 60))
         self._broker.leaderless_until.update(dict.fromkeys(random.sample(places, (len(places) + 1) // 2), until))
 
+    def _cut(self) -> None:
+        """Cut a connection, or only a link of it, where there is a router."""
+        if self._scheduler.random.random() < 0.7 or not self._close_link():
+            self._network.cut()
+
+    def _close_link(self) -> bool:
+        """Have a router close a receiver's link; return whether there is one."""
+        router = self._network.at.get("amqp://router")
+        if isinstance(router, Router):
+            router.close_link()
+        return isinstance(router, Router)
+
     def all(self) -> dict[str, Callable[[], object]]:
         """Return each kind of fault."""
-        scheduler, random, network, broker = self._scheduler, self._scheduler.random, self._network, self._broker
+        scheduler, random, broker = self._scheduler, self._scheduler.random, self._broker
 
         def one() -> BridgeProcess:
             return random.choice(self._bridges)
@@ -132,7 +146,8 @@ class Faults:
             return random.choice(self._edges)
 
         return {
-            "cut": network.cut,
+            "cut": self._cut,
+            "link closed": self._close_link,
             "bridge crash": lambda: one().crash(random.choice((0.5, 5, 20))),
             "bridge stop": lambda: one().stop(),
             "bridge pause": lambda: one().pause(random.choice((0.3, 3, 9, 15, 30))),
