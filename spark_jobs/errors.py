@@ -41,7 +41,7 @@ _FILE = re.compile(r"\b[a-z0-9]+:/[^\s,;'\"\])]+")
 #: What `headrace lake serve` refuses, in its own words: from within a query, or as the answer to a request.
 _REFUSAL = re.compile(
     r"\(headrace\.serve\.Refusal\) ([^\n]+)"
-    r"|StatusCode\.(?:PERMISSION_DENIED|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED)\s+details = \"([^\"\n]+)\""
+    r"|StatusCode\.(?:PERMISSION_DENIED|RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|NOT_FOUND)\s+details = \"([^\"\n]+)\""
 )
 _UNREACHABLE = re.compile(r"org\.apache\.kafka\.common\.errors\.(Timeout|Disconnect|Network)Exception")
 

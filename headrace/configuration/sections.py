@@ -15,9 +15,10 @@ from headrace.configuration.value_types import ADDRESSES_OF, LISTEN_ADDRESS, TOP
 
 #: Hosts that only this machine reaches.
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-#: A directory of users, and a user's name in it.
+#: A directory of users, a user's name in it, and a search that finds an entry for members of a group alone.
 _DIRECTORY = re.compile(
     r"(?P<scheme>ldaps?)://(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(?P<port>:\d{1,5})?/(?P<user>[^/?#\x00-\x1f]+)"
+    r"(\?(?P<search>[^?#\x00-\x1f]+\?\([^\x00-\x1f]+\)))?"
 )
 
 
@@ -31,7 +32,8 @@ class Serve(Section, frozen=True, kw_only=True):
     #: File of the users, a line `name:digest` each: the SHA-256 digest of a token, in hexadecimal digits; or `name:digest:date`,
     #: with the last day (UTC) on which the token is valid. It is read again when it changes. Or a directory that knows their
     #: passwords, `ldaps://HOST[:PORT]/` and a user's name in it, with `{}` for the user: `uid={},ou=people,dc=example,dc=com`, or
-    #: `{}@example.com`. Without it all on this machine may ask.
+    #: `{}@example.com`. With `?BASE?(FILTER)` behind it, and `{}` in that too, those alone may ask for whom this search finds an
+    #: entry: a group's members. Without `users` all on this machine may ask.
     users: Annotated[str, Meta(min_length=1)] | None = None
     #: PEM files of the server's certificate, with those between it and its authority, and of its key in PKCS #8.
     certificate: Path | None = None
@@ -64,7 +66,14 @@ def _check_directory(address: str) -> None:
     directory = _DIRECTORY.fullmatch(address)
     if directory is None or directory["user"].count("{}") != 1:
         raise ValueError(
-            "'users' is a file, or a directory: 'ldaps://HOST[:PORT]/uid={},ou=people,dc=example,dc=com', where {} is the user"
+            "'users' is a file, or a directory: 'ldaps://HOST[:PORT]/uid={},ou=people,dc=example,dc=com', where {} is the user, "
+            "with '?BASE?(FILTER)' behind it for a group's members"
+        )
+    search = directory["search"]
+    # Without the user in it, or with one half of it, the search would find an entry for everybody.
+    if search is not None and ("{}" not in search or search.count("(") != search.count(")")):
+        raise ValueError(
+            "'users' names a search, '?BASE?(FILTER)', without {} for the user, or with a parenthesis too many"
         )
     if directory["scheme"] == "ldap" and directory["host"].strip("[]") not in _LOOPBACK:
         raise ValueError("'users' needs an ldaps:// address: passwords would cross the network readable")

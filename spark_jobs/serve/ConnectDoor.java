@@ -16,6 +16,7 @@ import org.apache.spark.sql.connect.service.SessionKey;
 import org.apache.spark.sql.connect.service.SparkConnectInterceptorRegistry;
 import org.apache.spark.sql.connect.service.SparkConnectService;
 import org.apache.spark.sql.connect.service.SparkConnectService$;
+import org.sparkproject.connect.google_protos.rpc.ErrorInfo;
 import org.sparkproject.connect.grpc.ForwardingServerCall;
 import org.sparkproject.connect.grpc.ForwardingServerCallListener;
 import org.sparkproject.connect.grpc.Metadata;
@@ -26,7 +27,10 @@ import org.sparkproject.connect.grpc.ServerInterceptor;
 import org.sparkproject.connect.grpc.Status;
 import org.sparkproject.connect.grpc.netty.GrpcSslContexts;
 import org.sparkproject.connect.grpc.netty.NettyServerBuilder;
+import org.sparkproject.connect.grpc.protobuf.StatusProto;
+import org.sparkproject.connect.protobuf.Any;
 import org.sparkproject.connect.protobuf.Descriptors.FieldDescriptor;
+import org.sparkproject.connect.protobuf.InvalidProtocolBufferException;
 import org.sparkproject.connect.protobuf.Message;
 import scala.Option;
 
@@ -166,13 +170,20 @@ public final class ConnectDoor implements ServerInterceptor {
             }
             closed = true;
             Status said = status;
+            Metadata details = trailers;
+            String missing = operation == null || status.isOk() ? null : Publications.explainMissing(failure(operation, status, trailers));
+            if (missing != null) {
+                said = Status.NOT_FOUND.withDescription(missing);
+                // Spark's own words, of which clients make the error.
+                details = new Metadata();
+            }
             if (operation != null && !status.isOk()) {
                 if (queries.isLate(operation)) {
                     said = Status.DEADLINE_EXCEEDED.withDescription(queries.late().getMessage());
                 }
                 queries.end(operation, "failed");
             }
-            super.close(said, trailers);
+            super.close(said, details);
         }
     }
 
@@ -218,6 +229,25 @@ public final class ConnectDoor implements ServerInterceptor {
         if (session.isDefined()) {
             session.get().interruptOperation(parts[3]);
         }
+    }
+
+    /** Return what an operation failed with, as Spark keeps it for clients that ask for details; null where it does not. */
+    private static Throwable failure(String operation, Status status, Metadata trailers) {
+        String[] parts = operation.split(" ");
+        Option<SessionHolder> session =
+            SparkConnectService$.MODULE$.sessionManager().getIsolatedSessionIfPresent(new SessionKey(parts[1], parts[2]));
+        try {
+            for (Any detail : StatusProto.fromStatusAndTrailers(status, trailers).getDetailsList()) {
+                if (session.isDefined() && detail.is(ErrorInfo.class)) {
+                    String id = detail.unpack(ErrorInfo.class).getMetadataOrDefault("errorId", "");
+                    return (Throwable) session.get().errorIdToError().getIfPresent(id);
+                }
+            }
+        } catch (InvalidProtocolBufferException unreadable) {
+            // The client has what Spark made of it.
+            return null;
+        }
+        return null;
     }
 
     private static Message named(Message request, String user) {

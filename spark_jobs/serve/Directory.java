@@ -31,7 +31,12 @@ import javax.naming.NameNotFoundException;
 import javax.naming.NamingException;
 import javax.naming.NoPermissionException;
 import javax.naming.OperationNotSupportedException;
+import javax.naming.PartialResultException;
+import javax.naming.directory.DirContext;
 import javax.naming.directory.InitialDirContext;
+import javax.naming.directory.InvalidSearchFilterException;
+import javax.naming.directory.SearchControls;
+import javax.naming.ldap.LdapName;
 import javax.net.SocketFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
@@ -39,13 +44,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A directory (LDAP) that knows the users: who may bind to it with a name and a password may ask.
+ * A directory (LDAP) that knows the users: who may bind to it with a name and a password may ask; or of these, the members of a group,
+ * for whom a search that they do themselves finds an entry.
  *
  * It is asked when a JDBC connection is made and, for Spark Connect, whose requests bring the password each, at most once a minute.
  * While it is slow or cannot be reached, nobody new is let in, and nobody else waits for it. Passwords are neither kept nor logged.
  */
 final class Directory {
-    /** Plain characters: none of them has a meaning in a name of a directory's. */
+    /** Plain characters: none of them has a meaning in a name of a directory's, or in a filter. */
     private static final String NAMES = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}";
     private static final int LONGEST_PASSWORD = 1_000;
     private static final int MOST_AT_ONCE = 16;
@@ -59,10 +65,14 @@ final class Directory {
 
     private final String address;
     private final String template;
+    /** Where members are searched, and by which filter; both null where all who can bind may ask. */
+    private final String base;
+    private final String filter;
     private final byte[] salt = new byte[32];
     private final Map<String, Accepted> accepted = new ConcurrentHashMap<>();
     private final ExecutorService asking;
     private volatile boolean answers = true;
+    private volatile boolean takesSearches = true;
 
     /** A name and password that the directory accepted, by a digest that only this process can make. */
     private record Accepted(byte[] digest, long at) {
@@ -71,11 +81,17 @@ final class Directory {
         }
     }
 
-    /** `given` is `ldaps://host[:port]/` and the name of a user in the directory, with `{}` for that by which she is known here. */
+    /**
+     * `given` is `ldaps://host[:port]/` and the name of a user in the directory, with `{}` for that by which she is known here; and
+     * for a group `?base?filter`, with `{}` in one of them.
+     */
     Directory(String given) {
         int end = given.indexOf('/', given.indexOf("://") + 3);
         address = given.substring(0, end);
-        template = given.substring(end + 1);
+        String[] parts = given.substring(end + 1).split("\\?", 3);
+        template = parts[0];
+        base = parts.length == 3 ? parts[1] : null;
+        filter = parts.length == 3 ? parts[2] : null;
         new SecureRandom().nextBytes(salt);
         asking = new ThreadPoolExecutor(0, MOST_AT_ONCE, 60, TimeUnit.SECONDS, new SynchronousQueue<>(), task -> {
             Thread thread = new Thread(task, "directory of users");
@@ -86,7 +102,7 @@ final class Directory {
         });
     }
 
-    /** Whether the directory knows the user by this password; throws Refusal where it does not answer. */
+    /** Whether the directory knows the user by this password, as a member of the group; throws Refusal where it does not answer. */
     boolean isUser(String name, String password) {
         // Many directories take a user without a password for anybody.
         if (name == null || !name.matches(NAMES) || password == null || password.isEmpty()
@@ -147,10 +163,39 @@ final class Directory {
             environment.put("java.naming.ldap.factory.socket", Sockets.class.getName());
         }
         try {
-            new InitialDirContext(environment).close();
-            return true;
+            DirContext directory = new InitialDirContext(environment);
+            try {
+                return filter == null || isMember(directory, name);
+            } finally {
+                directory.close();
+            }
         } catch (AuthenticationException | AuthenticationNotSupportedException | InvalidNameException | NameNotFoundException
                 | NoPermissionException | OperationNotSupportedException refused) {
+            return false;
+        }
+    }
+
+    /** Whether the user, who searches herself, finds an entry; no, too, where the directory refuses to search for her. */
+    private boolean isMember(DirContext directory, String name) throws NamingException {
+        SearchControls controls = new SearchControls();
+        controls.setSearchScope(SearchControls.SUBTREE_SCOPE);
+        controls.setCountLimit(1);
+        controls.setTimeLimit(SECONDS_TO_ANSWER * 1000);
+        // None of the entry's attributes.
+        controls.setReturningAttributes(new String[] {"1.1"});
+        try {
+            boolean isMember = directory.search(new LdapName(base.replace("{}", name)), filter.replace("{}", name), controls).hasMore();
+            takesSearches = true;
+            return isMember;
+        } catch (PartialResultException elsewhere) {
+            // What another directory has is not asked for.
+            return false;
+        } catch (InvalidNameException | InvalidSearchFilterException | NameNotFoundException | NoPermissionException
+                | OperationNotSupportedException refused) {
+            if (takesSearches) {
+                LOG.error("the directory of users refuses the search for members: {}", refused.getClass().getSimpleName());
+            }
+            takesSearches = false;
             return false;
         }
     }

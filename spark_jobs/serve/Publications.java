@@ -2,14 +2,18 @@ package headrace.serve;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
+import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 
 /**
@@ -26,6 +30,8 @@ public final class Publications {
     private static final int MOST_OPERATIONS = 2_000;
     private static final int MOST_OF_THE_PAST = 32;
     private static final int SECONDS_OF_A_LOOK = 60;
+    /** What Spark and Delta report of a file that is not there. */
+    private static final Pattern MISSING = Pattern.compile("FILE_NOT_EXIST|FileNotFoundException|DELTA_FILE_NOT_FOUND|NoSuchKey");
 
     private static volatile Publication newest = new Publication("", Map.of());
     private static final Map<String, Publication> OF_OPERATIONS = new Bounded<>(MOST_OPERATIONS);
@@ -125,6 +131,37 @@ public final class Publications {
         }
     }
 
+    /** Return the reason to give for a query that failed for lack of a table's file; null for any other failure. */
+    static String explainMissing(Throwable failed) {
+        StringBuilder words = new StringBuilder();
+        for (Throwable cause = failed; cause != null; cause = cause.getCause()) {
+            words.append(cause).append('\n');
+        }
+        if (!MISSING.matcher(words).find()) {
+            return null;
+        }
+        String text = words.toString().replaceAll("file:/+", "/");
+        List<Publication> shown = new ArrayList<>();
+        synchronized (OF_THE_PAST) {
+            shown.addAll(OF_THE_PAST.values());
+        }
+        shown.add(newest);
+        for (Publication publication : shown) {
+            for (Relation relation : publication.relations().values()) {
+                if (!relation.isView() && names(text, relation.path())) {
+                    return gone(relation.key());
+                }
+            }
+        }
+        return null;
+    }
+
+    /** Return what to say of a table whose files, or commits, are not there at the version that a query is shown. */
+    static String gone(String table) {
+        return table + " is not there as this query is shown it: maintenance removes files some days after they were replaced. Ask again, "
+            + "with a later headrace.as_of or none; where that fails too, files were lost: tell the operator of the lake";
+    }
+
     /** Let what this thread analyses be one operation, until `endAnalysis`. */
     public static void beginAnalysis(String name) {
         ANALYSIS.set(name);
@@ -215,8 +252,12 @@ public final class Publications {
         return plain(ours).equals(plain(used));
     }
 
+    /** Whether a text names something in a folder, as an address or as it is. */
+    private static boolean names(String text, String folder) {
+        return text.contains(plain(folder) + "/") || text.contains(java.net.URI.create(plain(folder)).getPath() + "/");
+    }
+
     private static String plain(String path) {
-        String text = new org.apache.hadoop.fs.Path(path).toUri().toString();
-        return text.startsWith("file:") ? text.replaceFirst("^file:/+", "/") : text;
+        return new Path(path).toUri().toString().replaceFirst("^file:/+", "/");
     }
 }

@@ -1,8 +1,10 @@
 package headrace.serve;
 
+import java.io.FileNotFoundException;
 import java.util.Map;
 import java.util.Set;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -15,6 +17,7 @@ import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.delta.DeltaIllegalStateException;
 import org.apache.spark.sql.delta.DeltaTimeTravelSpec;
 import org.apache.spark.sql.delta.catalog.DeltaTableV2;
 import org.apache.spark.sql.types.StructType;
@@ -42,7 +45,18 @@ public final class PublishedCatalog extends DelegatingCatalogExtension {
         if (relation.isView()) {
             return super.loadTable(name);
         }
-        return table(session, relation.path(), name.toString(), Option.apply((Object) relation.version()));
+        DeltaTableV2 table = table(session, relation.path(), name.toString(), Option.apply((Object) relation.version()));
+        try {
+            table.initialSnapshot();
+        } catch (Exception failed) {
+            // Scala's exceptions are not declared.
+            if (failed instanceof AnalysisException || failed instanceof FileNotFoundException
+                    || failed instanceof DeltaIllegalStateException) {
+                throw new Refusal(Publications.gone(relation.key()));
+            }
+            throw failed;
+        }
+        return table;
     }
 
     /** Whether the server itself names a table by its path. */
@@ -54,7 +68,7 @@ public final class PublishedCatalog extends DelegatingCatalogExtension {
         return table(session, name.name(), name.toString(), version);
     }
 
-    private static Table table(SparkSession session, String path, String name, Option<Object> version) {
+    private static DeltaTableV2 table(SparkSession session, String path, String name, Option<Object> version) {
         Option<DeltaTimeTravelSpec> at = version.isEmpty()
             ? Option.empty()
             : Option.apply(new DeltaTimeTravelSpec(Option.empty(), version, Option.apply("headrace"), false));

@@ -126,9 +126,9 @@ public final class ThriftDoor extends CLIService {
             queries.end(id, "refused");
             inner.cancelOperation(operation);
             throw new HiveSQLException(refusal.getMessage());
-        } catch (HiveSQLException failed) {
+        } catch (Exception failed) {
             queries.end(id, "failed");
-            throw failed;
+            throw explained(failed);
         }
     }
 
@@ -215,7 +215,9 @@ public final class ThriftDoor extends CLIService {
 
     @Override
     public OperationStatus getOperationStatus(OperationHandle operation) throws HiveSQLException {
-        return inner.getOperationStatus(operation);
+        OperationStatus status = inner.getOperationStatus(operation);
+        HiveSQLException failed = status.getOperationException();
+        return failed == null ? status : new OperationStatus(status.getState(), explained(failed));
     }
 
     @Override
@@ -241,10 +243,19 @@ public final class ThriftDoor extends CLIService {
             String group = operation.getHandleIdentifier().getPublicId().toString();
             queries.named(query, name(operation), group, () -> cancelLate(operation));
             return operation;
-        } catch (HiveSQLException | RuntimeException failed) {
+        } catch (Exception failed) {
             queries.end(query, "failed");
-            throw failed;
+            throw explained(failed);
         }
+    }
+
+    /** Return a failure with the reason where that is a file that is gone, without Spark's words. */
+    private static HiveSQLException explained(Exception failed) {
+        String missing = Publications.explainMissing(failed);
+        if (missing != null) {
+            return new HiveSQLException(missing);
+        }
+        return failed instanceof HiveSQLException known ? known : new HiveSQLException(failed);
     }
 
     private String checkUser(SessionHandle session) throws HiveSQLException {

@@ -89,6 +89,7 @@ def _relations(spark: SparkSession, lake: LakeFile, states: list[Published]) -> 
             if each.name not in read:
                 continue
             version = read[each.name]
+            version = None if version is None else _with_same_records(spark, each.path, version)
         if version is None:
             version = delta_log.version(spark, each.path)
         relations.append(Relation(database=each.database, name=each.name, path=each.path, version=version))
@@ -101,6 +102,19 @@ def _relations(spark: SparkSession, lake: LakeFile, states: list[Published]) -> 
             for name, query in published_tables.views(f"lake.{PUBLICATIONS}").items()
         ]
     return relations
+
+
+#: What adds records to bronze; notes of progress do so without any.
+_ADDING = {"WRITE", "STREAMING UPDATE"}
+
+
+def _with_same_records(spark: SparkSession, path: str, version: int) -> int:
+    """Return the newest version of bronze before more records came: files of earlier ones go, and erased records stay there."""
+    for number, info in delta_log.after(spark, path, version):
+        if info.get("operation") in _ADDING and int((info.get("operationMetrics") or {}).get("numOutputRows", 0)):
+            break
+        version = number
+    return version
 
 
 def as_json(number: str, relations: list[Relation]) -> str:
@@ -144,16 +158,12 @@ class Listing:
         for database in DATABASES:
             self.spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
 
-    def keep(self, relations: list[Relation], columns: dict[str, str]) -> list[str]:
-        """List these names and no others, and return those that could not be listed.
-
-        `columns` has a mark of a table's columns by its path.
-        """
+    def keep(self, relations: list[Relation], columns: dict[str, str]) -> None:
+        """List these names, as far as they can be, and no others; `columns` has a mark of a table's columns by its path."""
         wanted = {f"{each.database}.{storage.name(each.name)}": each for each in relations}
         for name in self._listed.keys() - wanted.keys():
             self.spark.sql(f"DROP VIEW IF EXISTS {name}")
             del self._listed[name]
-        unlisted = []
         for name, relation in wanted.items():
             mark = (relation.query or relation.path, columns.get(relation.path, ""))
             if self._listed.get(name) == mark:
@@ -165,5 +175,3 @@ class Listing:
             except ReplicationError as error:
                 # It is not listed, and can be asked as far as it can be read.
                 _log.warning("%s is not listed: %s", name, error.message)
-                unlisted.append(name)
-        return unlisted

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 _JAR = "headrace-serve.jar"
 #: How often it is looked whether something was published, in seconds.
 _LOOK_SECONDS = 0.25
-#: And whether names that could not be listed can be, and whether a file that could not be read can.
+#: And what changes without a publication: records of loads, files of bronze, whether names can be listed and a file be read.
 _AGAIN_SECONDS = 60.0
 #: What the guarantees of served sessions rest on.
 FIXED = {
@@ -96,7 +96,7 @@ class Follower:
         #: What is shown: the mark of what is published, and how often the lake's file was taken.
         self._seen: tuple[tuple[int, str], int] | None = None
         self._taken = 0
-        self._list_again = math.inf
+        self._look_again = 0.0
         #: When the file that was read last had been changed, and when it is read again all the same: it could not be taken.
         self._changed: int | None = None
         self._read_again = math.inf
@@ -121,18 +121,19 @@ class Follower:
                 self._stopped.wait(5)
 
     def look(self) -> None:
-        """Show what is published, if that or the lake's file is new."""
+        """Show what is published, if that or the lake's file is new, or it was looked at a while ago."""
         self._read_file()
         place = published.path(self._lake)
         mark = delta_log.mark(self._spark, place) if delta_log.is_table(self._spark, place) else None
-        if mark is None or ((mark, self._taken) == self._seen and monotonic() < self._list_again):
+        if mark is None or ((mark, self._taken) == self._seen and monotonic() < self._look_again):
             return
         relations = publication.newest(self._spark, self._lake)
-        # By the number the past is known, which has streams of the file, too.
-        self._serve.Publications.publish(publication.as_json(f"{mark[0]} {self._taken}", relations))
-        unlisted = self._listing.keep(relations, publication.columns(self._spark, self._lake))
+        # By the number the past is known, which has streams of the file, too, and files that maintenance may remove.
+        number = f"{mark[0]} {self._taken} {hash(tuple(relations))}"
+        self._serve.Publications.publish(publication.as_json(number, relations))
+        self._listing.keep(relations, publication.columns(self._spark, self._lake))
         self._seen = mark, self._taken
-        self._list_again = monotonic() + _AGAIN_SECONDS if unlisted else math.inf
+        self._look_again = monotonic() + _AGAIN_SECONDS
 
     def _read_file(self) -> None:
         """Take the lake's file as it is now, if it changed; what Spark was started with stays as it was."""

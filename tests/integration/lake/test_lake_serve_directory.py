@@ -1,14 +1,11 @@
-"""Users of `headrace lake serve` whom a directory (LDAP) knows: who is let in, and a directory that does not answer; a client
-that asks for much and reads nothing; and a version whose files are gone.
+"""Users of `headrace lake serve` whom a directory (LDAP) knows: who is let in, groups, and a directory that does not answer; and
+a client that asks for much and reads nothing.
 """
 
 import json
 import socket
 import threading
 import time
-from dataclasses import replace
-from datetime import UTC
-from pathlib import Path
 from urllib.parse import quote
 
 import psutil
@@ -17,24 +14,58 @@ from py4j.protocol import Py4JJavaError
 
 from headrace.certificates.command import Authority
 from headrace.process import jar_folder
-from spark_jobs import storage
-from spark_jobs.silver import table_task
-from spark_jobs.state import delta_log, publication, published
 from tests.integration.lake.test_lake_serve import refused
 from tests.lake.logged import LoggedLake
 from tests.lake.served import Server
 from tests.rules.waiting import eventually
-from tests.servers.directory import PEOPLE, Directory
+from tests.servers.directory import GROUPS, PEOPLE, Directory
 
 PASSWORD, OTHER = "correct horse: battery", "another"
 SECONDS = 40
-PEOPLE_OF_TEST = {"alice": PASSWORD, "other-bob": OTHER}
+PEOPLE_OF_TEST = {"alice": PASSWORD, "other-bob": OTHER, "dave": PASSWORD, "erin": PASSWORD}
+#: Dave is in no group, and erin in one that is in another one.
+GROUPS_OF_TEST = {"interns": ["erin"], "analysts": ["alice", "interns"]}
+ANALYSTS = f"cn=analysts,{GROUPS}"
+#: As directories have members: named by the group, by the person, or both by a search below; by short names.
+SEARCHES = [
+    f"?{ANALYSTS}?(member=uid={{}},{PEOPLE})",
+    f"?uid={{}},{PEOPLE}?(memberOf={ANALYSTS})",
+    f"?dc=example,dc=com?(&(uid={{}})(memberOf={ANALYSTS}))",
+    f"?{ANALYSTS}?(memberUid={{}})",
+]
+#: Who is nobody, by a name and a password.
+STRANGERS = [
+    ("alice", "wrong"),
+    ("alice", f"{PASSWORD} "),
+    # to a directory these bind as nobody, or as anybody
+    ("alice", ""),
+    ("", ""),
+    ("", PASSWORD),
+    ("alice", "\0"),
+    ("alice", f"{PASSWORD}\0"),
+    ("alice", None),
+    (None, PASSWORD),
+    ("alice", "x" * 100_000),
+    # names that are another place in the directory, or several
+    (f"alice,{PEOPLE}", PASSWORD),
+    ("other-bob,ou=other,dc=example,dc=com", OTHER),
+    ("other-bob", OTHER),
+    ("x+uid=alice", PASSWORD),
+    ("al\\69ce", PASSWORD),
+    ("*", PASSWORD),
+    ("alice)(uid=*", PASSWORD),
+    (" alice", PASSWORD),
+    ("alice\n", PASSWORD),
+    ("\uff41lice", PASSWORD),
+    ("alice@example.com", PASSWORD),
+    ("{}", PASSWORD),
+]
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory):
     """Yield a directory that does without TLS, which a server takes on this machine alone."""
-    directory = Directory(tmp_path_factory.mktemp("directory"), PEOPLE_OF_TEST)
+    directory = Directory(tmp_path_factory.mktemp("directory"), PEOPLE_OF_TEST, groups=GROUPS_OF_TEST)
     try:
         directory.start()
         yield directory
@@ -73,35 +104,7 @@ def test_who_binds_with_a_name_and_a_password_is_a_user(directory, users_of):
     assert not users_of(directory.address.partition("uid=")[0] + "{}@example.com").isUser("alice", PASSWORD)
 
 
-@pytest.mark.parametrize(
-    ("name", "password"),
-    [
-        ("alice", "wrong"),
-        ("alice", f"{PASSWORD} "),
-        # to a directory these bind as nobody, or as anybody
-        ("alice", ""),
-        ("", ""),
-        ("", PASSWORD),
-        ("alice", "\0"),
-        ("alice", f"{PASSWORD}\0"),
-        ("alice", None),
-        (None, PASSWORD),
-        ("alice", "x" * 100_000),
-        # names that are another place in the directory, or several
-        (f"alice,{PEOPLE}", PASSWORD),
-        ("other-bob,ou=other,dc=example,dc=com", OTHER),
-        ("other-bob", OTHER),
-        ("x+uid=alice", PASSWORD),
-        ("al\\69ce", PASSWORD),
-        ("*", PASSWORD),
-        ("alice)(uid=*", PASSWORD),
-        (" alice", PASSWORD),
-        ("alice\n", PASSWORD),
-        ("\uff41lice", PASSWORD),
-        ("alice@example.com", PASSWORD),
-        ("{}", PASSWORD),
-    ],
-)
+@pytest.mark.parametrize(("name", "password"), STRANGERS)
 def test_who_does_not_is_none(directory, users_of, name, password):
     users = users_of(directory.address)
     assert not users.isUser(name, password)
@@ -109,6 +112,54 @@ def test_who_does_not_is_none(directory, users_of, name, password):
     assert users.isUser("alice", PASSWORD)
     # once let in, it is still the password that decides
     assert not users.isUser(name, password)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_of_a_directory_s_users_the_members_of_a_group_alone_may_ask(directory, users_of, search):
+    users = users_of(directory.address + search)
+    assert users.isUser("alice", PASSWORD)
+    assert users.ofBearer(f"Bearer Alice:{PASSWORD}") == "Alice"
+    # a group in the group is not looked into
+    for name in ("dave", "erin"):
+        assert users_of(directory.address).isUser(name, PASSWORD)
+        assert not users.isUser(name, PASSWORD)
+        assert not users.isStill(name)
+    # nor is a name a part of the filter
+    for name, password in [*STRANGERS, ("dave)(uid=alice", PASSWORD), ("dave)(cn=*", PASSWORD), ("erin\\2a", PASSWORD)]:
+        assert not users.isUser(name, password)
+
+
+def test_a_group_in_a_group_is_one_more_in_the_filter(directory, users_of):
+    member = f"member=uid={{}},{PEOPLE}"
+    users = users_of(f"{directory.address}?{GROUPS}?(&({member})(|(cn=analysts)(cn=interns)))")
+    assert [name for name in PEOPLE_OF_TEST if users.isUser(name, PASSWORD)] == ["alice", "erin"]
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        # there is no such place, it is none, and there is no such filter
+        f"?cn=nobody,{GROUPS}?(member=uid={{}},{PEOPLE})",
+        "?analysts?(memberUid={})",
+        f"?{ANALYSTS}?(=uid={{}})",
+        f"?{ANALYSTS}?()",
+    ],
+)
+def test_a_search_that_cannot_be_lets_nobody_in(directory, users_of, search):
+    assert not users_of(directory.address + search).isUser("alice", PASSWORD)
+
+
+def test_a_directory_that_refuses_the_search_lets_nobody_in(users_of, tmp_path):
+    directory = Directory(tmp_path, PEOPLE_OF_TEST, groups=GROUPS_OF_TEST, searches=False)
+    try:
+        directory.start()
+        assert users_of(directory.address).isUser("alice", PASSWORD)
+        for search in SEARCHES:
+            users = users_of(directory.address + search)
+            assert not users.isUser("alice", PASSWORD)
+            assert not users.isStill("alice")
+    finally:
+        directory.stop()
 
 
 def test_a_certificate_that_nobody_trusts_is_that_of_no_directory(users_of, tmp_path):
@@ -168,7 +219,7 @@ def test_a_directory_that_is_slow_keeps_nobody_else_waiting(users_of, tmp_path):
 
 @pytest.fixture(scope="module")
 def server(spark, tmp_path_factory):
-    """Yield a server whose users are those of a directory with TLS, of an authority that the environment names."""
+    """Yield a server whose users are those of a group of a directory with TLS, of an authority that the environment names."""
     folder = tmp_path_factory.mktemp("served")
     lake = LoggedLake(spark, folder / "lake")
     feed = lake.feeds[0]
@@ -176,11 +227,11 @@ def server(spark, tmp_path_factory):
     lake.load()
     server = Server(lake._path)
     certificate = Authority(server.folder / "authority").server("directory", ["localhost"])
-    directory = Directory(folder / "directory", PEOPLE_OF_TEST, certificate)
+    directory = Directory(folder / "directory", PEOPLE_OF_TEST, certificate, groups=GROUPS_OF_TEST)
     text = server.file.read_text()
     assert 'users = "users"' in text
     limits = text.replace("rows = 1000", f"rows = 2_000_000_000\nseconds = {SECONDS}")
-    server.file.write_text(limits.replace('users = "users"', f'users = "{directory.address}"'))
+    server.file.write_text(limits.replace('users = "users"', f'users = "{directory.address}{SEARCHES[0]}"'))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", str(server.authority))
         patch.setenv("LDAPTLS_CACERT", str(server.authority))
@@ -223,44 +274,18 @@ def endings(server):
 
 
 @pytest.mark.long
-def test_a_version_whose_files_are_gone_fails_and_the_published_one_is_shown(spark, server):
-    file, feed = server.lake.file, server.lake.feeds[0]
-    first = published.latest(spark, file, "bank").finished_at
-    feed.commit(feed.update(id=1, name="m", balance="2.00"))
-    server.lake.load()
-    # a version without the rows' former files is published, and those are removed at once
-    place = table_task.path(file, "bank", "public.accounts")
-    spark.sql(f"REORG TABLE {storage.table(place)} APPLY (PURGE)")
-    state = published.latest(spark, file, "bank")
-    table = replace(state.tables["public.accounts"], version=delta_log.version(spark, place))
-    publication.append(spark, file, replace(state, tables={"public.accounts": table}), before=state)
-    with server.connect(quote(f"alice:{PASSWORD}")) as session, server.jdbc(spark, "alice", PASSWORD) as jdbc:
-        for ask in (jdbc.ask, lambda text: [tuple(row) for row in session.sql(text).collect()]):
-            eventually(lambda ask=ask: ask("SELECT name FROM silver.accounts") == [("m",)], 120)
-            ask(f"SET headrace.as_of = {first.astimezone(UTC).isoformat()}")
-            assert ask("SELECT name FROM silver.accounts") == [("n",)]
-        remove_unused_files(spark, place)
-        for ask in (jdbc.ask, lambda text: [tuple(row) for row in session.sql(text).collect()]):
-            refused(ask, "SELECT name FROM silver.accounts")
-            ask("RESET headrace.as_of")
-            assert ask("SELECT name FROM silver.accounts") == [("m",)]
-
-
-def remove_unused_files(spark, place):
-    """Remove what the newest version of a table does not have, as VACUUM does after days."""
-    used = {Path(file).name for file in spark.read.format("delta").load(place).inputFiles()}
-    removed = [file for file in Path(storage.local(place)).glob("*.parquet") if file.name not in used]
-    assert removed
-    for file in removed:
-        file.unlink()
-
-
-@pytest.mark.long
 def test_users_of_a_directory_come_through_both_doors(spark, server):
     with server.connect(quote(f"alice:{PASSWORD}")) as session, server.jdbc(spark, "alice", PASSWORD) as jdbc:
         assert session.sql("SELECT count(*) AS n FROM silver.accounts").collect()[0]["n"] == 1
         assert jdbc.ask("SELECT count(*) FROM accounts") == [("1",)]
-        for name, password in (("alice", "wrong"), ("alice", ""), ("other-bob", OTHER), (f"alice,{PEOPLE}", PASSWORD)):
+        strangers = [
+            ("alice", "wrong"),
+            ("alice", ""),
+            ("other-bob", OTHER),
+            ("dave", PASSWORD),
+            (f"alice,{PEOPLE}", PASSWORD),
+        ]
+        for name, password in strangers:
             with pytest.raises(Py4JJavaError), server.jdbc(spark, name, password):
                 pass
             with (

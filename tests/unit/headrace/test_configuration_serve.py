@@ -36,6 +36,8 @@ def test_an_address_beyond_this_machine_needs_users_and_a_certificate(tmp_path, 
         "ldaps://10.0.0.1:1636/{}@example.com",
         "ldap://localhost:1389/uid={},dc=example",
         "ldap://[::1]/uid={},dc=example",
+        "ldaps://10.0.0.1/{}@example.com?dc=example,dc=com?(&(sAMAccountName={})(memberOf=cn=analysts,dc=example,dc=com))",
+        "ldaps://10.0.0.1/uid={},dc=example?uid={},dc=example?(memberOf=cn=sales/north?,dc=example)",
     ],
 )
 def test_users_may_be_those_of_a_directory(tmp_path, address):
@@ -54,6 +56,13 @@ def test_users_may_be_those_of_a_directory(tmp_path, address):
         ("ldaps://alice:secret@directory.example.com/uid={},dc=example", "where {} is the user"),
         ("ldap://localhost ldap://directory.example.com/uid={},dc=example", "where {} is the user"),
         ("https://directory.example.com/{}", "where {} is the user"),
+        ("ldaps://directory.example.com/{}@example?cn=analysts,dc=example", "where {} is the user"),
+        ("ldaps://directory.example.com/{}@example?cn=analysts,dc=example?", "where {} is the user"),
+        ("ldaps://directory.example.com/{}@example?cn=analysts,dc=example?memberUid={}", "where {} is the user"),
+        ("ldaps://directory.example.com/{}@example??(uid={})", "where {} is the user"),
+        # these would find the group whoever asks
+        ("ldaps://directory.example.com/{}@example?cn=analysts,dc=example?(cn=analysts)", "without {} for the user"),
+        ("ldaps://directory.example.com/{}@example?dc=example?(|(uid={})(cn=*)", "a parenthesis too many"),
     ],
 )
 def test_a_directory_that_cannot_be_is_refused(tmp_path, address, reason):

@@ -178,8 +178,25 @@ def test_names_that_were_not_listed_are_listed_later(lake, published, monkeypatc
     now[0] += server._AGAIN_SECONDS
     looks.look()
     assert served.views == {"bronze.`bank`"}
-    # and then that is all
-    count = len(served.numbers)
+    looks.look()
+    assert len(set(served.numbers)) == 1
+
+
+def test_what_changes_without_a_publication_is_shown_after_a_while(lake, published, monkeypatch):
+    """Maintenance puts files of bronze together, and removes those of the version that was shown once it is old."""
+    served, now, version = Served(), [0.0], 1
+    monkeypatch.setattr(server, "monotonic", lambda: now[0])
+    monkeypatch.setattr(
+        server.publication,
+        "newest",
+        lambda *_: [Relation(database="bronze", name="bank", path="/bank", version=version)],
+    )
+    looks = follower(served, lake)
+    looks.look()
+    version = 2
+    looks.look()
+    assert len(served.numbers) == 1
     now[0] += server._AGAIN_SECONDS
     looks.look()
-    assert len(served.numbers) == count
+    # the past has other versions then, too
+    assert len(set(served.numbers)) == 2
