@@ -98,4 +98,7 @@ def test_sql_lab_asks_by_tls_and_does_not_write(spark, settings, tmp_path):
     assert fresh["data"] == [{"fresh": True}]
     assert "refused" in str(written["errors"])
     assert delta_log.version(spark, path) == version
-    assert '"user": "alice"' in server.audit.read_text().replace('":"', '": "')
+    # nor does a query end, and its limits with it, where Superset asks for its logs, which are not kept
+    audit = server.audit.read_text()
+    assert '"user":"alice"' in audit
+    assert '"state":"failed"' not in audit
