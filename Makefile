@@ -180,8 +180,14 @@ test-consumers: setup .setup/consumers/ready ## Consumers of others on a stream'
 	@.setup/readers/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --use-pep517 --require-hashes -r $<
 	@touch $@
 
-test-readers: setup .setup/readers/ready ## DuckDB's own extension for Delta, dbt, Jupyter with Spark's client, beeline and PyHive, at what loads write (900 MB of disk)
-	@$(BIN)/python -m pytest -q tests/readers
+.setup/superset/ready: tests/superset/requirements.txt
+	@$(PYTHON) -m venv .setup/superset
+	@.setup/superset/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r infra/images/build.txt
+	@.setup/superset/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --use-pep517 --require-hashes -r $<
+	@touch $@
+
+test-readers: setup .setup/readers/ready .setup/superset/ready ## DuckDB's own extension for Delta, dbt, Jupyter with Spark's client, beeline, PyHive and Superset, at what loads write (2 GB of disk)
+	@$(BIN)/python -m pytest -q tests/readers tests/superset
 
 .setup/debezium/ready: tests/debezium/requirements.txt tests/servers/mysql.py tests/servers/jars.py | .setup/python
 	@$(PYTHON) -m venv .setup/debezium

@@ -127,7 +127,10 @@ public final class ThriftDoor extends CLIService {
             inner.cancelOperation(operation);
             throw new HiveSQLException(refusal.getMessage());
         } catch (Exception failed) {
-            queries.end(id, "failed");
+            // Logs of operations, which some clients ask for while the query runs, are not kept.
+            if (type == FetchType.QUERY_OUTPUT) {
+                queries.end(id, "failed");
+            }
             throw explained(failed);
         }
     }
