@@ -168,7 +168,9 @@ def load(
 def _answers(connection: socket.socket, request: Request) -> Iterator[Progress | Answer]:
     """Yield what the server answers, as long as it can be read."""
     try:
-        connection.sendall(msgspec.json.encode(request) + b"\n")
+        # A server that refuses may have answered and gone before it has all of the request.
+        with suppress(ConnectionError):
+            connection.sendall(msgspec.json.encode(request) + b"\n")
         with connection.makefile("rb") as lines:
             for line in lines:
                 if line != b"\n":

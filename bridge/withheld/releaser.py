@@ -186,15 +186,9 @@ class Releaser:
             place = state.route.withheld_place
             if place is None:
                 continue
-            began = self._clock()
-            if session.source not in self._unread or (is_time and began >= self._retry_at):
-                try:
-                    moved |= self._step(state, session, place, is_time=is_time)
-                    self._unread.pop(session.source, None)
-                except ReplicationError as error:
-                    self._failed(state, session, error)
-                    took = self._clock() - began
-                    self._retry_at, is_slow = began + took * (1 + _OTHERS_TIMES), took > _STEP_SECONDS
+            if session.source not in self._unread or (is_time and self._clock() >= self._retry_at):
+                moves, is_slow = self._attempt(state, session, place, is_time=is_time)
+                moved |= moves
             if session.looks_first:
                 session.looks_first = False
                 self._registry.ready.notify(session)
@@ -207,13 +201,31 @@ class Releaser:
         if not moved:
             time.sleep(min(seconds, _PAUSE_SECONDS if self._read else seconds))
 
+    def _attempt(self, state: SourceState, session: Session, place: Partition, *, is_time: bool) -> tuple[bool, bool]:
+        """Do what there is to do for a session; return whether its lane has something, and whether this failed slowly."""
+        began = self._clock()
+        try:
+            moved = self._step(state, session, place, is_time=is_time)
+        except ReplicationError as error:
+            self._failed(state, session, error)
+            took = self._clock() - began
+            self._unread.pop(session.source, None)
+            if took > _STEP_SECONDS or session.withheld.tables:
+                self._unread[session.source] = None
+            if took > _PAUSE_SECONDS:
+                self._retry_at = began + took * (1 + _OTHERS_TIMES)
+            return False, took > _STEP_SECONDS
+        if moved or not session.withheld.tables:
+            self._unread.pop(session.source, None)
+        return moved, False
+
     def _sessions(self) -> list[tuple[SourceState, Session]]:
         """Return the sessions there are, those last whose records could not be read, in the order in which they are tried."""
         sessions = [
             (state, session) for state in self._registry.states.values() if (session := state.session) is not None
         ]
-        served = {session.source for _, session in sessions}
-        self._unread = {source: None for source in self._unread if source in served}
+        # A source that has no session now may have one with the same partition at any moment.
+        self._unread = {source: None for source in self._unread if source in self._registry.states}
         turns = {source: number for number, source in enumerate(self._unread)}
         return sorted(sessions, key=lambda each: turns.get(each[1].source, -1))
 
@@ -309,8 +321,6 @@ class Releaser:
         if error.message != self._troubles.get(session.source):
             _log.warning("%s: withheld records: %s. %s", session.source, error.message, error.hint or "Trying again.")
         self._troubles[session.source] = error.message
-        self._unread.pop(session.source, None)
-        self._unread[session.source] = None
         self._reader.close()
         self._read.pop(session, None)
         session.release.end()

@@ -71,12 +71,22 @@ def _check_directory(address: str) -> None:
         )
     search = directory["search"]
     # Without the user in it, or with one half of it, the search would find an entry for everybody.
-    if search is not None and ("{}" not in search or search.count("(") != search.count(")")):
+    if search is not None and ("{}" not in search or not _is_one_group(search.partition("?")[2])):
         raise ValueError(
             "'users' names a search, '?BASE?(FILTER)', without {} for the user, or with a parenthesis too many"
         )
     if directory["scheme"] == "ldap" and directory["host"].strip("[]") not in _LOOPBACK:
         raise ValueError("'users' needs an ldaps:// address: passwords would cross the network readable")
+
+
+def _is_one_group(text: str) -> bool:
+    """Whether a text's first parenthesis is closed by its last one."""
+    depth, ends = 0, []
+    for place, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth <= 0:
+            ends.append(place)
+    return ends == [len(text) - 1]
 
 
 class Metastore(Section, frozen=True, kw_only=True):

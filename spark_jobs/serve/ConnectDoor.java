@@ -234,6 +234,10 @@ public final class ConnectDoor implements ServerInterceptor {
     /** Return what an operation failed with, as Spark keeps it for clients that ask for details; null where it does not. */
     private static Throwable failure(String operation, Status status, Metadata trailers) {
         String[] parts = operation.split(" ");
+        if (parts.length < 4) {
+            // A request that names no session or no operation.
+            return null;
+        }
         Option<SessionHolder> session =
             SparkConnectService$.MODULE$.sessionManager().getIsolatedSessionIfPresent(new SessionKey(parts[1], parts[2]));
         try {

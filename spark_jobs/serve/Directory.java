@@ -190,8 +190,12 @@ final class Directory {
         } catch (PartialResultException elsewhere) {
             // What another directory has is not asked for.
             return false;
-        } catch (InvalidNameException | InvalidSearchFilterException | NameNotFoundException | NoPermissionException
+        } catch (NameNotFoundException | InvalidNameException | InvalidSearchFilterException | NoPermissionException
                 | OperationNotSupportedException refused) {
+            if (refused instanceof NameNotFoundException && base.contains("{}")) {
+                // A place of her own, which she does not have.
+                return false;
+            }
             if (takesSearches) {
                 LOG.error("the directory of users refuses the search for members: {}", refused.getClass().getSimpleName());
             }

@@ -30,6 +30,7 @@ public final class Publications {
     private static final int MOST_OPERATIONS = 2_000;
     private static final int MOST_OF_THE_PAST = 32;
     private static final int SECONDS_OF_A_LOOK = 60;
+    private static final int LONGEST_REASON = 10_000;
     /** What Spark and Delta report of a file that is not there. */
     private static final Pattern MISSING = Pattern.compile("FILE_NOT_EXIST|FileNotFoundException|DELTA_FILE_NOT_FOUND|NoSuchKey");
 
@@ -135,7 +136,9 @@ public final class Publications {
     static String explainMissing(Throwable failed) {
         StringBuilder words = new StringBuilder();
         for (Throwable cause = failed; cause != null; cause = cause.getCause()) {
-            words.append(cause).append('\n');
+            String said = cause.toString();
+            // A query's own words may be any number; what names a file is at the beginning.
+            words.append(said, 0, Math.min(said.length(), LONGEST_REASON)).append('\n');
         }
         if (!MISSING.matcher(words).find()) {
             return null;

@@ -21,6 +21,8 @@ import org.apache.spark.sql.delta.DeltaIllegalStateException;
 import org.apache.spark.sql.delta.DeltaTimeTravelSpec;
 import org.apache.spark.sql.delta.catalog.DeltaTableV2;
 import org.apache.spark.sql.types.StructType;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import scala.Option;
 import scala.collection.immutable.Map$;
 
@@ -30,6 +32,8 @@ import scala.collection.immutable.Map$;
  * Names are listed by Spark's own catalog, which the server keeps at what is published; what a name means is decided here.
  */
 public final class PublishedCatalog extends DelegatingCatalogExtension {
+    private static final Logger LOG = LoggerFactory.getLogger(PublishedCatalog.class);
+
     @Override
     public Table loadTable(Identifier name) throws NoSuchTableException {
         SparkSession session = SparkSession.active();
@@ -52,6 +56,7 @@ public final class PublishedCatalog extends DelegatingCatalogExtension {
             // Scala's exceptions are not declared.
             if (failed instanceof AnalysisException || failed instanceof FileNotFoundException
                     || failed instanceof DeltaIllegalStateException) {
+                LOG.warn("{} cannot be opened at version {}: {}", relation.key(), relation.version(), failed.getClass().getName());
                 throw new Refusal(Publications.gone(relation.key()));
             }
             throw failed;

@@ -58,6 +58,7 @@ def test_users_may_be_those_of_a_directory(tmp_path, address):
         ("https://directory.example.com/{}", "where {} is the user"),
         ("ldaps://directory.example.com/{}@example?cn=analysts,dc=example", "where {} is the user"),
         ("ldaps://directory.example.com/{}@example?cn=analysts,dc=example?", "where {} is the user"),
+        ("ldaps://directory.example.com/{}@example?dc=example?(objectClass=*)(uid={})", "a parenthesis too many"),
         ("ldaps://directory.example.com/{}@example?cn=analysts,dc=example?memberUid={}", "where {} is the user"),
         ("ldaps://directory.example.com/{}@example??(uid={})", "where {} is the user"),
         # these would find the group whoever asks

@@ -222,6 +222,15 @@ def test_a_request_that_gets_no_thread_is_left_to_a_process_of_its_own(folder, l
     assert loads.begun == ["bank"]
 
 
+def test_a_refusal_is_read_although_the_request_could_not_be_sent_any_more(caplog):
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            theirs.sendall(msgspec.json.encode(Answer(refused="it is busy")) + b"\n")
+        assert warm_loads.load(ours, Request(config="c", stream="bank"), lambda *_: None) is None
+    assert "it is busy" in caplog.text
+
+
 def test_a_load_without_progress_is_heard_of(folder, loads, monkeypatch):
     monkeypatch.setattr(load_door, "HEARTBEAT_SECONDS", 0.01)
     loads.may_end.clear()
