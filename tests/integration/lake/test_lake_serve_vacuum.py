@@ -193,6 +193,7 @@ def assert_is_gone(ask, text):
     assert not re.search(r"\.parquet|FAILED_READ_FILE", reason), reason
 
 
+@pytest.mark.long
 def test_an_answer_whose_files_are_removed_while_it_is_read_ends_with_the_reason_or_is_whole(spark, lake, server):
     with server.connect() as session, server.jdbc(spark) as jdbc:
         whole, before = sorted(jdbc.ask(PAGES)), published.latest(spark, lake.file, "bank")
