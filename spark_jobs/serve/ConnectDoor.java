@@ -16,6 +16,8 @@ import org.apache.spark.sql.connect.service.SessionKey;
 import org.apache.spark.sql.connect.service.SparkConnectInterceptorRegistry;
 import org.apache.spark.sql.connect.service.SparkConnectService;
 import org.apache.spark.sql.connect.service.SparkConnectService$;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import org.sparkproject.connect.google_protos.rpc.ErrorInfo;
 import org.sparkproject.connect.grpc.ForwardingServerCall;
 import org.sparkproject.connect.grpc.ForwardingServerCallListener;
@@ -39,6 +41,7 @@ import scala.Option;
  * brought, refuses what is no query, and counts, limits and records what is executed.
  */
 public final class ConnectDoor implements ServerInterceptor {
+    private static final Logger LOG = LoggerFactory.getLogger(ConnectDoor.class);
     private static final Metadata.Key<String> AUTHORIZATION = Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
     private static final int LARGEST_REQUEST = 16 * 1024 * 1024;
     private static volatile Queries queries;
@@ -171,7 +174,13 @@ public final class ConnectDoor implements ServerInterceptor {
             closed = true;
             Status said = status;
             Metadata details = trailers;
-            String missing = operation == null || status.isOk() ? null : Publications.explainMissing(failure(operation, status, trailers));
+            String missing = null;
+            try {
+                missing = operation == null || status.isOk() ? null : Publications.explainMissing(failure(operation, status, trailers));
+            } catch (RuntimeException unexplained) {
+                // The client has what Spark made of it; whatever happens here, its call has to end.
+                LOG.warn("a failed query is not explained: {}", unexplained.getClass().getName());
+            }
             if (missing != null) {
                 said = Status.NOT_FOUND.withDescription(missing);
                 // Spark's own words, of which clients make the error.
