@@ -139,6 +139,7 @@ def test_attackers_end_no_process_and_harm_no_honest_source(attacked):  # noqa: 
     assert attacked.bridge.terminate() == 0
 
 
+@pytest.mark.long
 def test_who_attacks_slows_no_honest_source_to_more_than_twice_its_time(attacked, record_property):
     """The 99th percentile from where a batch is handed over to where Kafka's consumers can read it.
 
