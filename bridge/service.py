@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from bridge.deliveries.record import DeliveryMetrics
 from bridge.metrics import LaneMetrics, SourceMetrics, ThreadMetrics, number, words
+from bridge.model.chain import Withheld
 from bridge.model.phases import SourcePhase
-from bridge.model.position import Withheld
 from bridge.source.state import SourceState
 from headrace import __version__, doors
 from headrace.certificates.files import ConnectionMetrics

@@ -80,7 +80,7 @@ SNAPSHOT_REQUEST: Final = Format("snapshot request", 1, 1)
 TABLE_HISTORY: Final = Format("table history", 1, 1)
 PASSED_TRANSACTIONS: Final = Format("passed transactions", 1, 1)
 SNAPSHOT_PLACE: Final = Format("snapshot place", 1, 1)
-#: Version 1, of releases up to 0.1, has no number in its text; version 3 has withheld tables (bridge/model/position.py).
+#: Version 1, of releases up to 0.1, has no number in its text; version 3 has withheld tables (bridge/model/chain.py).
 COMMITTED_POSITION: Final = Format(
     "committed position",
     3,

@@ -15,8 +15,8 @@ from typing import Any
 
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartition, consumer, uncommitted_consumer
 from bridge.kafka.errors import error_of, translated
+from bridge.model.chain import PositionText, parse
 from bridge.model.ports import Committed, Partition
-from bridge.model.position import PositionText, parse
 from bridge.model.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable

@@ -17,8 +17,8 @@ from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, TopicPartit
 from bridge.kafka.entries import metadata_of, reading
 from bridge.kafka.errors import error_of, translated
 from bridge.kafka.lifetime import Lifetime
+from bridge.model.chain import parse
 from bridge.model.ports import GroupMetadata, OpenProducer, Partition, PartitionsFailed, PositionCommit, Share
-from bridge.model.position import parse
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from bridge.kafka.topics import RecordLimits
 from bridge.metrics import Complete
+from bridge.model.chain import Gap, Next, Repeat, Stale, WithheldTable, judge, position_text
 from bridge.model.delivery import Accept, Delivery, Outcome, Reject, Release
 from bridge.model.ports import Partition, PartitionsFailed, PositionCommit, Share
-from bridge.model.position import Gap, Next, Repeat, Stale, WithheldTable, judge, position_text
 from bridge.routing.partitioner import TableRefused, share_out_whole
 from bridge.routing.registered_schemas import BatchSchemas, BridgeSchemas
 from bridge.routing.withheld_records import Divided, divide

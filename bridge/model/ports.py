@@ -15,7 +15,7 @@ raise errors of headrace/errors.py only, and the ones below.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from bridge.model.position import Withheld
+from bridge.model.chain import Withheld
 from headrace.batch import Headers
 from headrace.errors import NeedsOperator, ReplicationError, Retryable
 from headrace.position import Position

@@ -15,8 +15,8 @@ from bridge.kafka.client import TIMEOUT, TopicPartition
 from bridge.kafka.entries import ForeignOffset, commit_offsets, newest_of, read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.kafka.producer import KafkaProducer
+from bridge.model.chain import position_text
 from bridge.model.ports import Committed, Partition
-from bridge.model.position import position_text
 from bridge.model.route import SourceRoute
 from headrace.configuration.kafka import KafkaConnection
 from headrace.errors import NotConnected, ReplicationError

@@ -14,8 +14,8 @@ import msgspec
 
 from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, OffsetSpec, TopicPartition
 from bridge.kafka.errors import error_of, translated
+from bridge.model.chain import Withheld
 from bridge.model.ports import Committed, Partition
-from bridge.model.position import Withheld
 from bridge.model.route import SourceRoute
 from headrace.errors import CorruptInput, NeedsOperator, NotConnected, ReplicationError, Retryable
 from headrace.formats import UNREADABLE

@@ -10,8 +10,8 @@ from bridge.kafka.client import TIMEOUT, KafkaError, KafkaException, OffsetSpec,
 from bridge.kafka.entries import NOBODY, Entries, commit_offsets, committed_of, read_entries, read_topics, reading
 from bridge.kafka.errors import translated
 from bridge.kafka.topics import names
+from bridge.model.chain import NOTHING, Withheld, parse, position_text
 from bridge.model.ports import Committed, Partition
-from bridge.model.position import NOTHING, Withheld, parse, position_text
 from bridge.model.route import SourceRoute, learn, routes
 from bridge.positions.former import read_former
 from bridge.positions.last_record import read_last_record

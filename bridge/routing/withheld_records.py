@@ -13,8 +13,8 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from bridge.model.chain import Withheld, WithheldTable
 from bridge.model.ports import Share
-from bridge.model.position import Withheld, WithheldTable
 from bridge.model.route import SourceRoute
 from bridge.routing.partitioner import TableRefused, find_joined, share_out_whole
 from bridge.routing.registered_schemas import SchemaIds

@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from bridge.model.chain import NOTHING
 from bridge.model.delivery import Inbox
 from bridge.model.phases import NEXT_OF_SESSION, SessionPhase
 from bridge.model.ports import Committed, Partition
-from bridge.model.position import NOTHING
 from headrace.batch import Batch
 
 #: Seconds until a table whose record its topic did not take is tried again.

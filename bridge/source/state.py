@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping
 
 from bridge.metrics import SourceMetrics
+from bridge.model.chain import Gap
 from bridge.model.phases import SourcePhase
-from bridge.model.position import Gap
 from bridge.model.route import SourceRoute
 from bridge.routing.source_names import SourceNames
 from bridge.source.session import Session

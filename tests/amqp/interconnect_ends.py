@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from bridge.amqp.receiver import Receiver
+from bridge.model.chain import Gap, Next, judge
 from bridge.model.delivery import Accept, Delivery, Inbox, Outcome, Reject, Release
-from bridge.model.position import Gap, Next, judge
 from edge.delivery.link import Sender
 from edge.delivery.outbox import Outbox
 from edge.observability.figures import Figures

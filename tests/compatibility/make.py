@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from bridge.model.position import position_text
+from bridge.model.chain import position_text
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.snapshot_decoder import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint, format_lsn

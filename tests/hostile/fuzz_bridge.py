@@ -12,8 +12,8 @@ from proton import ProtonException
 from bridge.deliveries.pending import Entry
 from bridge.deliveries.pending import encode as encode_delivery
 from bridge.deliveries.record import Record
+from bridge.model.chain import parse as parse_position_text
 from bridge.model.delivery import Accept, Reject, Release
-from bridge.model.position import parse as parse_position_text
 from bridge.model.route import TablePatterns, TableRouter
 from bridge.positions.last_record import position_of
 from bridge.routing.registered_schemas import Ids, RegisteredSchemas, find_needed

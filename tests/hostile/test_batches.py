@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridge.model.chain import Withheld, WithheldTable
 from bridge.model.delivery import Accept, Reject
-from bridge.model.position import Withheld, WithheldTable
 from bridge.model.route import SourceRoute, TablePatterns, TableRouter
 from bridge.routing.registered_schemas import RegisteredSchemas
 from bridge.routing.source_names import SourceNames

@@ -11,8 +11,8 @@ from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
 from bridge.kafka.producer import KafkaProducer, Leftovers
 from bridge.kafka.topics import Wanted, check
+from bridge.model.chain import position_text
 from bridge.model.ports import GroupMetadata, PartitionsFailed, PositionCommit, Share
-from bridge.model.position import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions.read import Positions
 from headrace.configuration.kafka import KafkaConnection

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from bridge.amqp.receiver import Receiver
+from bridge.model.chain import judge
 from bridge.model.delivery import Accept, Reject, Release
-from bridge.model.position import judge
 from headrace.batch import decode
 from headrace.configuration.bridge import Interconnect
 from headrace.position import Position

@@ -9,8 +9,8 @@ from bridge.group.client import parse
 from bridge.kafka.client import admin
 from bridge.kafka.entries import reading
 from bridge.kafka.producer import KafkaProducer, Leftovers
+from bridge.model.chain import position_text
 from bridge.model.ports import GroupMetadata, PositionCommit, Share
-from bridge.model.position import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions.last_record import read_last_record
 from bridge.positions.read import Positions

@@ -12,8 +12,8 @@ from bridge.group.client import parse
 from bridge.kafka.client import admin
 from bridge.kafka.producer import KafkaProducer
 from bridge.kafka.topics import check, make, owners, wanted
+from bridge.model.chain import Withheld, WithheldTable, position_text
 from bridge.model.ports import Committed, GroupMetadata, PositionCommit
-from bridge.model.position import Withheld, WithheldTable, position_text
 from bridge.model.route import routes
 from bridge.positions.read import Positions
 from bridge.routing import withheld_records as records

@@ -17,8 +17,8 @@ from bridge.kafka.client import admin
 from bridge.kafka.entries import read_topics, reading
 from bridge.kafka.producer import KafkaProducer
 from bridge.kafka.topics import Wanted, check, make
+from bridge.model.chain import position_text
 from bridge.model.ports import PositionCommit
-from bridge.model.position import position_text
 from bridge.model.route import SourceRoute, routes
 from bridge.positions.read import Positions
 from bridge.requests.worker import AskingTopics

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from bridge.model.position import parse
+from bridge.model.chain import parse
 from edge.mysql.checkpoint import MysqlCheckpoint
 from edge.mysql.snapshot_decoder import SnapshotOrdinals
 from edge.postgres.checkpoint import PostgresCheckpoint

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from bridge.kafka.checks import look_at_group, look_at_holders
-from bridge.model.position import PositionText
+from bridge.model.chain import PositionText
 
 
 class Admin:

@@ -3,9 +3,9 @@
 import pytest
 
 from bridge.lanes import part
+from bridge.model.chain import NOTHING
 from bridge.model.delivery import Accept, Delivery, Release
 from bridge.model.ports import Fenced, OldGeneration, PartitionsFailed
-from bridge.model.position import NOTHING
 from bridge.routing.withheld_records import Divided
 from headrace.batch import CONTENT_ENCODING, Batch, encode
 from headrace.errors import NeedsOperator, NotConnected, Retryable

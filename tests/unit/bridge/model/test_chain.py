@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bridge.model.position import Gap, Next, Repeat, Stale, judge
+from bridge.model.chain import Gap, Next, Repeat, Stale, judge
 from headrace.position import Position
 from tests.edge.source_log import cut, log, of
 

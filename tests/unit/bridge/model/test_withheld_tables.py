@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.model.position import Withheld, WithheldTable, parse, position_text
+from bridge.model.chain import Withheld, WithheldTable, parse, position_text
 from headrace.errors import CorruptInput
 from headrace.position import Position
 

@@ -12,7 +12,7 @@ from bridge.command import read_status
 from bridge.kafka import entries
 from bridge.kafka.client import KafkaError, KafkaException
 from bridge.kafka.entries import NOBODY
-from bridge.model.position import Withheld, WithheldTable, parse, position_text
+from bridge.model.chain import Withheld, WithheldTable, parse, position_text
 from bridge.model.route import SourceRoute
 from bridge.positions import survey, transfer
 from bridge.positions.transfer import Export, SourcePosition, export_positions, import_positions

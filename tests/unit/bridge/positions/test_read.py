@@ -8,8 +8,8 @@ import pytest
 
 from bridge.group.membership import Recovery
 from bridge.kafka.client import KafkaError, KafkaException, OffsetSpec
+from bridge.model.chain import position_text
 from bridge.model.ports import Committed
-from bridge.model.position import position_text
 from bridge.model.route import SourceRoute
 from bridge.positions import read as read_module
 from bridge.positions.former import read_former

@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from bridge.model.position import NOTHING, Withheld, WithheldTable
+from bridge.model.chain import NOTHING, Withheld, WithheldTable
 from bridge.model.route import SourceRoute, TableRouter
 from bridge.routing.partitioner import TableRefused
 from bridge.routing.registered_schemas import Ids

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from bridge.model.position import Gap
+from bridge.model.chain import Gap
 from bridge.source.state import GapWatch
 from headrace.position import Position
 

@@ -10,9 +10,9 @@ from collections import defaultdict
 
 from bridge.kafka.topics import RecordLimits
 from bridge.lanes.lane import Lane, LaneSettings
+from bridge.model.chain import Withheld, parse
 from bridge.model.delivery import Accept, Delivery
 from bridge.model.ports import Committed
-from bridge.model.position import Withheld, parse
 from bridge.model.route import SourceRoute, TableRouter
 from bridge.routing import withheld_records as records
 from bridge.routing.registered_schemas import Ids

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from bridge.model.chain import Withheld, WithheldTable
 from bridge.model.ports import Committed
-from bridge.model.position import Withheld, WithheldTable
 from bridge.model.route import SourceRoute, TableRouter
 from bridge.source.registry import SourceRegistry
 from bridge.withheld.releaser import Releaser, WithheldRecord

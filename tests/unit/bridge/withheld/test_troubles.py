@@ -4,8 +4,8 @@ import random
 from types import SimpleNamespace
 
 from bridge.kafka.client import KafkaError, OffsetSpec
+from bridge.model.chain import Withheld, WithheldTable, parse
 from bridge.model.ports import Committed
-from bridge.model.position import Withheld, WithheldTable, parse
 from bridge.model.route import SourceRoute
 from bridge.positions.last_record import known_withheld
 from bridge.routing.withheld_records import batch_of, divide
@@ -337,7 +337,7 @@ def test_sources_that_share_a_subject_do_not_all_stop_for_their_releases_at_once
 
 def test_a_source_that_waits_for_one_table_too_many_goes_on_when_another_one_is_released(monkeypatch):
     # when a second table does not fit into what is committed
-    monkeypatch.setattr("bridge.model.position._LONGEST", 60)
+    monkeypatch.setattr("bridge.model.chain._LONGEST", 60)
     served = Served()
     served.edge.changes.append(Change(Position(1, 200, 0), "u", 120, 1))
     served.schemas.refused.add(schema_of("u", 120).value)

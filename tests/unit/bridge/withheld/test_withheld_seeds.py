@@ -5,7 +5,7 @@ from zlib import crc32
 
 import pytest
 
-from bridge.model.position import parse
+from bridge.model.chain import parse
 from tests.unit.bridge.withheld.model import SOURCE, TABLES, Bridge, Broker, Edge, Killed, Registry, log, schema_of
 
 

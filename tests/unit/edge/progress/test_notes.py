@@ -5,7 +5,7 @@ transactions: of the present epoch alone.
 import msgspec
 import pytest
 
-from bridge.model.position import Next, judge
+from bridge.model.chain import Next, judge
 from edge.postgres.checkpoint import PostgresCheckpoint
 from edge.progress.notes import Passed, PassedTransactions, RecordSettings, fingerprint
 from headrace.configuration.databases import Debezium

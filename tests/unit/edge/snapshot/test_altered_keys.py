@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bridge.model.position import Next, judge
+from bridge.model.chain import Next, judge
 from edge.snapshot.table_history import TableHistory
 from headrace.position import Position
 from tests.unit.edge.postgres.messages import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridge.model.position import PositionText, Withheld, parse, position_text
+from bridge.model.chain import PositionText, Withheld, parse, position_text
 from headrace.errors import CorruptInput, NeedsOperator
 from headrace.position import Position
 

@@ -1,4 +1,5 @@
-"""A source's position in the bridge: the text that is committed with an offset, and what a batch is, seen from a position.
+"""The chain of a source's batches: how far it has come, as the text that is committed with an offset, and whether a batch is its
+next link.
 
 The text has format 3; those before are read as well.
 
