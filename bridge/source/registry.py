@@ -224,7 +224,7 @@ class SourceRegistry:
         with self._lock:
             state = self.states.get(source)
             if state is not None and state.token == lease:
-                state.set_back(error)
+                state.note_unread(error)
                 self._recover(source, lease, state.pause(error))
 
     # Lanes.

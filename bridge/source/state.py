@@ -115,6 +115,8 @@ class SourceState:
         self._gaps = GapWatch(route.source)
         self._backoff = Backoff(first=0.2, longest=5.0)
         self._trouble = ""
+        # Whether that is a position that could not be read: it is over when a session begins.
+        self._is_unread = False
         # How often it failed since something was committed.
         self._failures = 0
 
@@ -131,6 +133,8 @@ class SourceState:
         self.figures.position = str(session.tail or "")
         self.figures.withheld = {table: self.figures.withheld.get(table, "") for table in session.withheld.tables}
         at = session.tail or "no position: its first batch must start an epoch"
+        if self._is_unread:
+            self._trouble, self._is_unread = "", False
         # While one error repeats, so would this line.
         level = logging.DEBUG if self._trouble else logging.INFO
         _log.log(level, "%s: taken over at %s", session.source, at)
@@ -200,9 +204,14 @@ class SourceState:
         if trouble != self._trouble:
             level = logging.DEBUG if quiet else logging.ERROR if operator else logging.WARNING
             _log.log(level, "%s: %s. %s", self.route.source, error.message, error.hint or _AGAIN)
-        self._trouble = trouble
+        self._trouble, self._is_unread = trouble, False
         # After the log, so that it has what to do once the state is shown.
         self.figures.set_back(SourcePhase.NEEDS_OPERATOR if operator else SourcePhase.WAITING, error.message)
+
+    def note_unread(self, error: ReplicationError) -> None:
+        """Note that the position of the source could not be read."""
+        self.set_back(error)
+        self._is_unread = True
 
     def pause(self, error: ReplicationError, *, at_once: bool = False) -> float:
         """Return the seconds until the next attempt; none for the first one, with `at_once`."""

@@ -252,13 +252,25 @@ public final class ThriftDoor extends CLIService {
         }
     }
 
-    /** Return a failure with the reason where that is a file that is gone, without Spark's words. */
+    /** Return a failure with the reason where that is a refusal, or a file that is gone, without Spark's words. */
     private static HiveSQLException explained(Exception failed) {
+        for (Throwable cause = failed; cause != null; cause = cause.getCause()) {
+            if (cause instanceof Refusal) {
+                return withoutPlace(cause.getMessage());
+            }
+        }
         String missing = Publications.explainMissing(failed);
         if (missing != null) {
-            return new HiveSQLException(missing);
+            return withoutPlace(missing);
         }
         return failed instanceof HiveSQLException known ? known : new HiveSQLException(failed);
+    }
+
+    /** Return a failure that is its reason alone: Hive sends where it was thrown as well. */
+    private static HiveSQLException withoutPlace(String reason) {
+        HiveSQLException failure = new HiveSQLException(reason);
+        failure.setStackTrace(new StackTraceElement[0]);
+        return failure;
     }
 
     private String checkUser(SessionHandle session) throws HiveSQLException {

@@ -95,9 +95,10 @@ def bench(
     finally:
         kafka.kill()
         shutil.rmtree(folder, ignore_errors=True)
-    results.write(found, FILE)
-    results.show(console, found)
-    console.print(f"Written to {FILE}")
+        # Where a part failed, what the others brought is not lost.
+        results.write(found, FILE)
+        results.show(console, found)
+        console.print(f"Written to {FILE}")
 
 
 def _freshness(
@@ -250,7 +251,7 @@ def _nothing(folder: Path, kafka: Kafka, runs: int) -> list[Result]:
         "local[2]",
         "--jars",
         jars,
-        str(Path(bronze.__file__).with_name("submit.py")),
+        str(Path(session.__file__).with_name("submit.py")),
         "nothing",
     ]
     step += ["--config", str(lake.path), "--step", "bronze"]

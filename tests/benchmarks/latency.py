@@ -1,24 +1,29 @@
 """From COMMIT at the source to readable by a `read_committed` consumer, at a steady rate of changes.
 
 The writer notes when COMMIT returned, the consumer when a change came out of its client, on the one clock of the machine.
-Each change counts. The consumer asks for records at once as they come (fetch.wait.max.ms only bounds an idle wait).
+Each change counts. The consumer asks for records at once as they come (fetch.wait.max.ms only bounds an idle wait). The peer is
+a plain transactional producer, which makes the same changes up and commits what is due, with nothing else on the machine: the
+broker, the consumer and the clock are the same.
 """
 
 import re
 import statistics
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
 import psycopg2
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
 from infra.local.kafka import Kafka
 from infra.local.postgres import Postgres
 from tests.benchmarks import orders, writer
 from tests.benchmarks.region import region
-from tests.benchmarks.results import Result
+from tests.benchmarks.results import Result, compared
 from tests.end_to_end.follower import Follower
 from tests.rules.waiting import eventually
 
@@ -33,7 +38,7 @@ _NUMBER = re.compile(rb'"sku":"tx(\d+)"')
 def measure(
     console: Console, folder: Path, postgres: Postgres, kafka: Kafka, rate: tuple[int, int], seconds: int
 ) -> list[Result]:
-    """Return p50 and p99 at a rate."""
+    """Return p50 and p99 at a rate, beside those of a plain producer."""
     transactions, changes = rate
     per_second = transactions * changes
     name = f"latency{per_second}"
@@ -60,12 +65,50 @@ def measure(
         follower.stop()
         for part in (way.edge, way.bridge):
             part.stop()
-    counted = [
-        (moment - returned[number]) * 1000 for number, moment in arrivals if number >= _WARM_UP_SECONDS * transactions
-    ]
-    percentiles = statistics.quantiles(counted, n=100)
+    with console.status("the same without a database"):
+        bare = _percentiles(*_produce(kafka.bootstrap, f"{name}-bare", transactions, changes, seconds), transactions)
     title = f"commit to readable in Kafka at {per_second:,} changes/s"
-    return [Result(f"{title}, p{at}", round(percentiles[at - 1], 1), "ms") for at in (50, 99)]
+    ours = _percentiles(arrivals, returned, transactions)
+    return [
+        compared(f"{title}, p{at}, beside a plain producer", mine, "ms", theirs)
+        for at, mine, theirs in zip((50, 99), ours, bare, strict=True)
+    ]
+
+
+def _percentiles(arrivals: list[tuple[int, float]], made: list[float], rate: int) -> tuple[float, float]:
+    """Return p50 and p99, in milliseconds, from a transaction's end to the arrival of each change, once all is warm."""
+    counted = [(moment - made[number]) * 1000 for number, moment in arrivals if number >= _WARM_UP_SECONDS * rate]
+    percentiles = statistics.quantiles(counted, n=100)
+    return round(percentiles[49], 1), round(percentiles[98], 1)
+
+
+def _produce(
+    bootstrap: str, topic: str, rate: int, changes: int, seconds: int
+) -> tuple[list[tuple[int, float]], list[float]]:
+    """Return when changes arrived, by the numbers of their transactions, and when those were due."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    arrivals: list[tuple[int, float]] = []
+    follower = Follower(bootstrap, topic, 1, each=lambda value, at, _partition: arrivals.append((int(value[:9]), at)))
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0, "log_level": 0})
+    try:
+        producer.init_transactions(30)
+        began, total, written = time.monotonic(), rate * (_WARM_UP_SECONDS + seconds), 0
+        while written < total:
+            due = min(total, int((time.monotonic() - began) * rate) + 1)
+            if due == written:
+                time.sleep(max(0.0, began + written / rate - time.monotonic()))
+                continue
+            producer.begin_transaction()
+            for number in range(written, due):
+                for _ in range(changes):
+                    producer.produce(topic, b"%09d%500d" % (number, number), partition=0)
+            producer.commit_transaction(30)
+            written = due
+        eventually(lambda: len(arrivals) >= total * changes, 60, saying=f"all of {topic} arrived")
+    finally:
+        follower.stop()
+    return arrivals, [began + number / rate for number in range(total)]
 
 
 def _write(dsn: str, transactions: int, changes: int, seconds: int) -> list[float]:

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
@@ -32,6 +33,7 @@ def test_the_newest_link_of_a_source_wins_and_the_former_is_closed(kafka, topic,
     assert values(kafka.bootstrap, name) == [row.value for row in rows]
 
 
+@pytest.mark.long
 def test_of_two_processes_with_one_instance_name_the_former_ends_and_names_it(kafka, topic, inside):
     name, source = topic(), "fought-for/bank"
     rows = log(source, 600)

@@ -201,6 +201,7 @@ def read_entries_of(connection, group, topic):
         return read_topics(client, group, [topic])
 
 
+@pytest.mark.long
 def test_making_topics_takes_what_is_listed_and_no_less(secure_kafka):
     allowed = bridge_init("made-under-rules")
     made = file_of(secure_kafka.user(allowed), "made-under-rules")

@@ -42,6 +42,7 @@ def sql_engines(spark):
         sql_engine.close()
 
 
+@pytest.mark.long
 def test_live_rows_are_those_that_the_next_load_will_show(logged_lake, sql_engines):
     # given two sources, four tables, and a load
     logged = logged_lake()

@@ -87,6 +87,7 @@ def test_l11_a_stopped_table_is_read_again_from_where_it_stopped_and_only_when_s
     assert preflight.whole(lake.file, "bank")
 
 
+@pytest.mark.long
 def test_l36_a_stopped_table_stays_stopped_when_nothing_of_it_comes_but_the_marks_of_a_copy(spark, logged_lake):
     # given a table that stopped, and changes of it since
     lake = logged_lake()

@@ -82,6 +82,7 @@ def status(*arguments, columns=80):
     return done.returncode, done.stdout
 
 
+@pytest.mark.long
 def test_an_idle_region_lags_by_nothing_and_one_that_is_silent_does(pipelines, kafka, topic):
     here = pipelines(kafka.bootstrap, topic(), "hq/idle")
     with here.edge.running():

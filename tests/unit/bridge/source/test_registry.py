@@ -1,9 +1,12 @@
 """The registry of sources: the state of a source when the group gives it to this bridge or another one, or drops this bridge."""
 
+import logging
+
 import pytest
 
 from bridge.model.delivery import Delivery, Release
 from bridge.model.phases import SessionPhase, SourcePhase
+from headrace.errors import NotConnected
 from tests.unit.bridge.kafka_double import BridgeParts, metadata
 
 ONE, TWO = SOURCES = "a/one", "a/two"
@@ -54,3 +57,23 @@ def test_no_phase_of_a_source_or_a_session_follows_another_by_mistake(parts):
     for phase in (SourcePhase.SERVING, SourcePhase.GAP, SourcePhase.NEEDS_OPERATOR):
         state.figures.enter(phase, "too late")
         assert (state.figures.state, state.figures.reason) == (SourcePhase.ELSEWHERE, "")
+
+
+def test_a_source_whose_position_can_be_read_again_is_said_to_be_served(caplog):
+    # given
+    parts = BridgeParts(*SOURCES)
+    caplog.set_level(logging.INFO)
+    parts.registry.assigned(SOURCES, metadata())
+    for _ in range(2):
+        parts.registry.unreadable(ONE, 1, NotConnected("Not leader for partition"))
+    # when
+    parts.recover()
+    # then both were logged once
+    logged = [record.getMessage() for record in caplog.records if record.getMessage().startswith(ONE)]
+    assert [line.partition(": ")[2][:10] for line in logged] == ["Not leader", "taken over"]
+    # while an error of writing repeats, neither is logged again
+    for _ in range(2):
+        parts.registry.recover([parts.registry.failed(parts.session(ONE), NotConnected("a disk is full"), rest=True)])
+        parts.recover()
+    logged = [record.getMessage() for record in caplog.records if record.getMessage().startswith(ONE)]
+    assert [line.partition(": ")[2][:10] for line in logged[2:]] == ["a disk is "]
