@@ -206,12 +206,14 @@ class Documents(Unproven):
         """Return a change of a document as one of a row; a document that the log does not carry is the placeholder."""
         change.source.table = change.source.collection
         row = json.decode(key or b"{}", type=dict[str, str])
-        before, after = (None if each is None else row | {_DOCUMENT: each} for each in (change.before, change.after))
+        documents = json.decode(change.before), json.decode(change.after)
+        before, after = (None if each is None else row | {_DOCUMENT: each} for each in documents)
         if change.op == "d":
             before = before or row
         elif after is None and change.op == "u":
             after = row | {_DOCUMENT: placeholder}
-        return msgspec.structs.replace(change, before=before, after=after)
+        rows = (msgspec.Raw(json.encode(each)) for each in (before, after))
+        return Change(change.source, change.op, *rows)
 
 
 #: Names by which the driver gives types that a column gets its numbers from.

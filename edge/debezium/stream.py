@@ -15,7 +15,7 @@ import msgspec
 
 from edge.debezium.checkpoint import BINLOGS, DebeziumCheckpoint, Mark, Marks, has_read, place_of, restart_offset
 from edge.debezium.connectors import source_place, was_read
-from edge.debezium.frames import MALFORMED, RECORD, SCHEMA, Change, EngineRecord, FrameFile
+from edge.debezium.frames import MALFORMED, RECORD, SCHEMA, TOPIC_AT, Change, EngineRecord, FrameFile
 from edge.debezium.rows import Rows, Table
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.databases import UNPROVEN
@@ -29,8 +29,7 @@ _ROUND, _ROUND_BYTES = 1000, 4 << 20
 _WHOLE_SECONDS, _LOOK_SECONDS = 30.0, 5.0
 #: Debezium's topics for what is no change.
 TRANSACTION_TOPIC, HEARTBEAT_TOPIC = "headrace.transaction", "__debezium-heartbeat.headrace"
-#: As a record has them behind its schemas: length and name.
-_NO_CHANGES = tuple(len(topic).to_bytes(4, "big") + topic.encode() for topic in (TRANSACTION_TOPIC, HEARTBEAT_TOPIC))
+_NO_CHANGES = TRANSACTION_TOPIC.encode(), HEARTBEAT_TOPIC.encode()
 
 
 class Opened(NamedTuple):
@@ -131,7 +130,7 @@ class EngineStream:
         """Whether a record can only be a change of the transaction that is open; it is parsed when that is written."""
         if self._is_unproven or (self._is_binlog and not opened.changes.count):
             return False
-        return not content.startswith(_NO_CHANGES, 8)
+        return not content.startswith(_NO_CHANGES, TOPIC_AT)
 
     def look(self, now: float, *, heard: bool) -> None:
         """Learn whether anything came, be it a part of a frame, at a time of the monotonic clock."""

@@ -241,7 +241,10 @@ def test_the_policy_keeps_columns_and_tables_back(tmp_path):
         ([wire.begin(7, 900), wire.end(8, 1000, 0)], CorruptInput),
         ([wire.begin(7, 900), wire.end(7, 1000, 3)], CorruptInput),
         ([wire.begin(7, 50), wire.end(7, 60, 0)], NeedsOperator),
-        ([wire.begin(7, 900), wire.change("c", None, {"note": "a"}), wire.end(7, 1000, 1)], CorruptInput),
+        (
+            [wire.begin(7, 900), wire.change("c", None, {"note": "a"}, key={"note": 1}), wire.end(7, 1000, 1)],
+            CorruptInput,
+        ),
         ([wire.change("c", None, {"id": 1})], NeedsOperator),
         ([wire.change("r", None, {"id": 1}, snapshot="incremental")], NeedsOperator),
         ([wire.record(wire.TRANSACTIONS, {"lsn": 1}, None, {"status": "BEGIN"})], CorruptInput),
