@@ -136,14 +136,14 @@ class _Transaction:
 class _Table(TableNames):
     """What all records of a table share."""
 
-    def source(
-        self, transaction: _Transaction, ordinal: int, *, own: bytes | None = None, copied: bool = False
-    ) -> bytes:
+    def source(self, transaction: _Transaction, ordinal: int) -> bytes:
         """Return the source block up to and including the ordinal."""
-        return b"%b%d%b%b%b%08x" % (
-            self.head, transaction.commit_ms, self.copied if copied else self.streamed,
-            transaction.own if own is None else own, transaction.place, ordinal,
-        )  # fmt: skip
+        return b"%b%08x" % (self.ahead(transaction, transaction.own), ordinal)
+
+    def ahead(self, transaction: _Transaction, own: bytes, *, copied: bool = False) -> bytes:
+        """Return the source block up to the ordinal; `own` is what a change has of it."""
+        names = self.copied if copied else self.streamed
+        return b"%b%d%b%b%b" % (self.head, transaction.commit_ms, names, own, transaction.place)
 
 
 class Unproven:
@@ -168,13 +168,14 @@ class Unproven:
         """Return what all records of a place share."""
         return _Transaction(epoch, commit, source or Source(ts_ms=now_ms), now_ms)
 
-    def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
-        """Return what comes behind the rows of a record: each change has its own place within the commit's."""
+    def around(self, table: Any, change: Change, transaction: Any, now_ms: int) -> tuple[bytes, bytes]:
+        """Return what comes between a record's rows and its ordinal, and between that and its number in the transaction."""
+        # Each change has its own place within the commit's.
         own = _Transaction(0, 0, change.source, now_ms).own
-        source = table.source(transaction, ordinal, own=own, copied=change.op == "r")
-        return b'%b"},"op":"%b","ts_ms":%d,"transaction":{"id":%b,"total_order":%d}}' % (
-            source, change.op.encode(), now_ms, transaction.id, number,
-        )  # fmt: skip
+        return table.ahead(transaction, own, copied=change.op == "r"), (
+            b'"},"op":"%b","ts_ms":%d,"transaction":{"id":%b,"total_order":'
+            % (change.op.encode(), now_ms, transaction.id)
+        )
 
     def column(self, field: dict[str, Any], position: int, *, optional: bool) -> Column:
         """Return a column by its Connect schema, with a type of PostgreSQL's that holds its values."""
@@ -248,13 +249,13 @@ class Postgres:
             epoch=epoch, commit=commit, commit_ms=commit_ms, xid=xid if isinstance(xid, int) else 0
         )
 
-    def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
-        """Return what comes behind the rows of a record."""
-        around = postgres.Around(
-            transaction.committed, transaction.place, b"%08x" % ordinal, transaction.read(now_ms), b"%d" % number
-        )
-        rest: bytes = (table.for_snapshot() if change.op == "r" else table).rest(change.op.encode(), around)
-        return rest
+    def around(self, table: Any, change: Change, transaction: Any, now_ms: int) -> tuple[bytes, bytes]:
+        """Return what comes between a record's rows and its ordinal, and between that and its number in the transaction."""
+        # JSON has no such byte.
+        around = postgres.Around(transaction.committed, transaction.place, b"\0", transaction.read(now_ms), b"\0")
+        rest = (table.for_snapshot() if change.op == "r" else table).rest(change.op.encode(), around)
+        ahead, between, _ = rest.split(b"\0")
+        return ahead, between
 
     def column(self, field: dict[str, Any], position: int, *, optional: bool) -> Column:
         """Return a column by its Connect schema."""
@@ -301,13 +302,12 @@ class Binlog:
             file=source.file,
         )  # fmt: skip
 
-    def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
-        """Return what comes behind the rows of a record."""
+    def around(self, table: Any, change: Change, transaction: Any, now_ms: int) -> tuple[bytes, bytes]:
+        """Return what comes between a record's rows and its ordinal, and between that and its number in the transaction."""
         middle = table.middle(transaction, copied=change.op == "r")
-        end = mysql.end(change.op.encode(), transaction, now_ms)
         # A truncate's has no rows: Debezium's number is that of a row before it.
         row = 0 if change.op == "t" else change.source.row
-        return b"%b%d%b%08x%b%d}}" % (middle, row, transaction.place, ordinal, end, number)
+        return b"%b%d%b" % (middle, row, transaction.place), mysql.end(change.op.encode(), transaction, now_ms)
 
     def column(self, field: dict[str, Any], position: int, *, optional: bool) -> Column:
         """Return a column by its Connect schema, which says of each whether it is NOT NULL."""

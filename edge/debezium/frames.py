@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Final, Self
+from typing import IO, Annotated, Any, Final, Self
 
 import msgspec
 
@@ -238,6 +238,20 @@ class Change(msgspec.Struct):
     #: Rows, as JSON; MongoDB's are documents as text.
     before: msgspec.Raw = NULL
     after: msgspec.Raw = NULL
+
+
+class TransactionStatus(msgspec.Struct):
+    """What Debezium's transaction metadata has at a transaction's beginning and end."""
+
+    status: str
+    #: The transaction's own id, and behind a colon where the message is in the log.
+    id: Annotated[str, msgspec.Meta(max_length=500)]
+    event_count: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+    @property
+    def transaction(self) -> str:
+        """The transaction's own id."""
+        return self.id.partition(":")[0]
 
 
 def described(field: dict[str, Any]) -> tuple[str, int | None, int | None]:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from msgspec import Raw, json
 
-from edge.debezium.connectors import CONNECTORS, Connector, Documents
+from edge.debezium.connectors import CONNECTORS, Connector, Documents, Postgres, Unproven
 from edge.debezium.frames import MALFORMED, NULL, Change, EngineRecord, Source
 from edge.debezium.values import Convert, same
 from edge.records.alterations import TableDescription
@@ -28,7 +28,7 @@ _EMPTY_TEXT: Final = re.compile(r"(0(\.0+)?)?|A*=*|(1970-01-01)?T?(00:00:00)?(Z|
 #: Connect's types whose values in JSON have parts, and those that JSON has several forms of.
 _OF_PARTS: Final = frozenset({"array", "map", "struct"})
 _OF_FORMS: Final = frozenset({"float", "double"})
-_OPERATIONS: Final = frozenset("cudrt")
+_OPERATIONS, _WHOLE = frozenset("cudrt"), frozenset("cr")
 _ABSENT: Final = object()
 #: Made once: the decoder of a union is not cached.
 _CHANGE: Final = json.Decoder(Change | None).decode
@@ -160,6 +160,10 @@ class Rows:
         self._present: dict[str, tuple[str, int, int]] = {}
         #: The newest table, by the numbers of its schemas.
         self._newest: tuple[tuple[int, int], Table] | None = None
+        #: What is around the ordinal of the newest record, and what all with the same share; of others each has its own.
+        self._around: tuple[Any, bytes, bytes] = None, b"", b""
+        self._differs = not isinstance(self.connector, Postgres)
+        self._is_unproven = isinstance(self.connector, Unproven)
         self._has_documents = isinstance(self.connector, Documents)
 
     def add_schema(self, content: bytes) -> None:
@@ -271,7 +275,8 @@ class Rows:
         before: bytes | Raw = change.before
         after: bytes | Raw = change.after
         key, unchanged = None, b""
-        may_lack = self._placeholders.may_be_in(record.value or b"")
+        # An inserted row is whole, but for large objects of some that were never run.
+        may_lack = (self._is_unproven or change.op not in _WHOLE) and self._placeholders.may_be_in(record.value or b"")
         if change.op == "t":
             before = after = NULL
         elif may_lack or not table.is_plain or self._has_documents:
@@ -282,8 +287,13 @@ class Rows:
                 row = json.decode(before)
                 if table.has_key_alone(row):
                     before = table.row(row, keys_alone=True)
-        rest = self.connector.rest(table.envelope, change, transaction, ordinal, number, now_ms)
-        return key, b'{"before":%b,"after":%b,%b%b' % (before, after, unchanged, rest)
+        of = table, change.op, transaction, now_ms
+        if self._differs or self._around[0] != of:
+            self._around = of, *self.connector.around(table.envelope, change, transaction, now_ms)
+        _, ahead, between = self._around
+        return key, b'{"before":%b,"after":%b,%b%b%08x%b%d}}' % (
+            before, after, unchanged, ahead, ordinal, between, number,
+        )  # fmt: skip
 
     def _convert(self, table: Table, change: Change, *, may_lack: bool) -> tuple[bytes | None, bytes, bytes, bytes]:
         """Return key and rows with values as a record has them, and the names of columns whose values the log does not carry."""

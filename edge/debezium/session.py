@@ -13,7 +13,7 @@ from edge.debezium.checkpoint import COPY, DebeziumCheckpoint, Marks
 from edge.debezium.child import EngineProcess, Server
 from edge.debezium.frames import SCHEMA, Source, read_frames
 from edge.debezium.rows import Rows
-from edge.debezium.stream import EngineStream
+from edge.debezium.stream import ROUND, ROUND_BYTES, EngineStream
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
@@ -120,13 +120,17 @@ class DebeziumSession:
         return connector in {"db2", "oracle"} or (connector == "sqlserver" and not self._has_frames)
 
     def read(self, now_ms: int) -> int:
-        """Take the frames that have arrived, up to the end of a transaction, or write a round of it."""
+        """Take frames that have arrived, and write the transactions that end with them, about a round of each."""
         stream = self._stream
         stream.now_ms = now_ms
-        if stream.is_writing:
-            return stream.write()
-        fed, pieces = 0, self._process.pieces
-        while not stream.is_writing:
+        fed, size, pieces = 0, 0, self._process.pieces
+        while fed < ROUND and size < ROUND_BYTES:
+            if stream.is_writing:
+                fed += stream.write()
+                if self.in_transaction:
+                    # It has more: the outbox may be full now.
+                    break
+                continue
             frame = next(self._arrived, None)
             if frame is None:
                 if fed:
@@ -137,6 +141,7 @@ class DebeziumSession:
                     break
             fed, self._has_frames = fed + 1, True
             kind, content = frame
+            size += len(content)
             if kind == SCHEMA:
                 self._rows.add_schema(content)
             else:
