@@ -243,3 +243,22 @@ def test_an_init_waits_two_minutes_for_a_proven_connector_alone(tmp_path, monkey
             engine.initialise(None, None, lambda _words: None)
     else:
         assert engine.initialise(None, None, lambda _words: None).stage == "made"
+
+
+@pytest.mark.parametrize(("note", "most"), [("n", 1100), ("n" * (1 << 20), 25)])
+def test_several_transactions_are_read_at_once_up_to_a_round_of_changes_or_bytes(session, note, most):
+    source, process, _ = session("postgres", {"lsn": 100})
+    for number in range(400):
+        own = wire.change("c", None, {"id": number, "note": note if number < 40 else ""})
+        lsn = 1000 + 10 * number
+        process.frames += [(RECORD, each) for each in (wire.begin(number, lsn), own, wire.end(number, lsn + 5, 1))]
+    counts = []
+    while fed := source.read(1):
+        counts.append(fed)
+    # Two for its schemas, and for each transaction three frames, its change, and its end.
+    assert sum(counts) == 2 + 400 * 5
+    assert counts[0] <= most
+    assert len(counts) < 20
+    written = [json.loads(each) for batch in process.batcher.take() for each in opened(batch).values]
+    written += [json.loads(each) for each in process.batcher.values]
+    assert [each["after"]["id"] for each in written if "op" in each] == [*range(400)]

@@ -200,6 +200,28 @@ def test_an_old_row_that_debezium_filled_up_is_the_key_alone(tmp_path):
     assert [each["before"] for each in stream.changes] == [{"id": 1}, whole]
 
 
+def test_rows_are_as_the_engine_wrote_them_and_a_key_has_one_form_however_its_row_is_read(tmp_path):
+    columns = [
+        wire.field("id", "string", "TEXT"),
+        wire.field("note", "string", "TEXT"),
+        wire.field("f", "double", "F8"),
+    ]
+    # As Java writes a control character and a number, which Python writes otherwise.
+    row = '{"id":"a\\u001Fé","note":null,"f":1.0E10}'
+    written = (
+        f'{{"before":{row},"after":{after},"source":{{"ts_ms":1,"table":"t"}},"op":"u"}}'
+        for after in (row, row.replace("null", f'"{PLACEHOLDER}"'))
+    )
+    stream = Stream(tmp_path, columns=columns)
+    key, schemas = '{"id":"a\\u001Fé"}', (wire.KEY_SCHEMA, wire.VALUE_SCHEMA)
+    changes = [wire.record(wire.TABLE, None, key, value, schemas) for value in written]
+    stream.take(wire.begin(7, 900), *changes, wire.end(7, 1000, 2))
+    _, passed_on, read = stream.batcher.values
+    assert passed_on.startswith(f'{{"before":{row},"after":{row},"source"'.encode())
+    assert b'"unchanged":["note"],' in read
+    assert stream.batcher.keys[1:] == ['{"id":"a\\u001fé"}'.encode()] * 2
+
+
 @pytest.mark.parametrize(
     "value",
     [
