@@ -35,18 +35,30 @@ final class RecordJson {
     private static final Set<String> CONVERTED =
             Set.of(Decimal.LOGICAL_NAME, Date.LOGICAL_NAME, Time.LOGICAL_NAME, Timestamp.LOGICAL_NAME);
 
+    /** Room that is kept from one record to the next. */
+    private static final int ROOM = 1 << 20;
+
     private final JsonConverter converter;
-    private final ByteArrayOutputStream content = new ByteArrayOutputStream(1 << 16);
-    private final JsonGenerator json;
+    private ByteArrayOutputStream content;
+    private JsonGenerator json;
 
     RecordJson(JsonConverter converter) throws IOException {
         this.converter = converter;
+        begin();
+    }
+
+    private void begin() throws IOException {
+        content = new ByteArrayOutputStream(1 << 16);
         json = new JsonFactoryBuilder().rootValueSeparator((String) null).build().createGenerator(content);
     }
 
     /** Forget what was added. */
-    void reset() {
-        content.reset();
+    void reset() throws IOException {
+        if (content.size() > ROOM) {
+            begin();
+        } else {
+            content.reset();
+        }
     }
 
     /** Write what was added. */
@@ -61,7 +73,7 @@ final class RecordJson {
             return -1;
         }
         try {
-            if (value instanceof Struct change && isChange(change)) {
+            if (value instanceof Struct change && isChange(change) && change.schema().equals(schema)) {
                 writeChange(change);
             } else {
                 write(schema, value);
@@ -75,7 +87,9 @@ final class RecordJson {
 
     /** Whether a record's value is a change as Debezium's envelope has it, or a logical message. */
     static boolean isChange(Struct value) {
-        return value.schema().field("op") != null && value.schema().field("source") != null;
+        // A table's key may have columns of these names.
+        Field source = value.schema().field("source");
+        return source != null && source.schema().type() == Schema.Type.STRUCT && value.schema().field("op") != null;
     }
 
     private void writeChange(Struct change) throws IOException {

@@ -39,7 +39,7 @@ _OWN: Final = (
 _NUMERIC: Final = frozenset({"DECIMAL", "NUMERIC", "NUMBER", "MONEY", "SMALLMONEY"})
 #: Types by what Connect's schema has, as PostgreSQL names them.
 _TYPES: Final = {
-    "int8": "int2", "int16": "int2", "int32": "int4", "int64": "int8", "float32": "float4", "float64": "float8",
+    "int8": "int2", "int16": "int2", "int32": "int4", "int64": "int8", "float": "float4", "double": "float8",
     "boolean": "bool", "bytes": "bytea", "io.debezium.time.IsoDate": "date", "io.debezium.time.IsoTime": "time",
     "io.debezium.time.IsoTimestamp": "timestamp", "io.debezium.time.ZonedTimestamp": "timestamptz",
 }  # fmt: skip

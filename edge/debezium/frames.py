@@ -30,6 +30,8 @@ from headrace.formats import UNREADABLE
 
 #: The version of the frames, which both sides have to have.
 PROTOCOL: Final = 6
+#: The hello at the beginning of a copy that is kept.
+COPY_VERSION: Final = b"%d" % PROTOCOL
 #: No frame is larger: Java's arrays are not, and a record of a quarter of that could not be sent.
 _LARGEST = 1 << 30
 _CHUNK = 1 << 20

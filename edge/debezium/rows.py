@@ -28,7 +28,7 @@ _EMPTY_TEXT: Final = re.compile(r"(0(\.0+)?)?|A*=*|(1970-01-01)?T?(00:00:00)?(Z|
 #: Connect's types whose values in JSON have parts, and those that JSON has several forms of.
 _OF_PARTS: Final = frozenset({"array", "map", "struct"})
 _OF_FORMS: Final = frozenset({"float", "double"})
-_OPERATIONS, _WHOLE = frozenset("cudrt"), frozenset("cr")
+_OPERATIONS: Final = frozenset("cudrt")
 _ABSENT: Final = object()
 #: Made once: the decoder of a union is not cached.
 _CHANGE: Final = json.Decoder(Change | None).decode
@@ -93,6 +93,10 @@ class Table:
         self.is_plain = not (self._converted or self._hides or schema.excluded)
         self._has_plain_key = [field.name for field in self._key_fields] == schema.key and not key_types & _OF_FORMS
 
+    def is_called(self, schema: str, table: str) -> bool:
+        """Whether these are its schema and its name."""
+        return self.schema.table == table and self.schema.schema == schema
+
     def whole_row(self, values: dict[str, Any]) -> bytes:
         """Return a row as JSON that has all columns; its values are used up."""
         if self._hides or len(values) != len(self._fields):
@@ -134,7 +138,7 @@ class Table:
             return None
         values: dict[str, Any] = json.decode(written)  # type: ignore[arg-type]
         # Both have their own form of a control character.
-        if written is None or not self._has_plain_key or b"\\" in written:
+        if written is None or not self._has_plain_key or len(values) != len(self.schema.key) or b"\\" in written:
             return self.key(values)
         for name in self.schema.key:
             values[name]
@@ -199,11 +203,14 @@ class Rows:
 
     def table(self, record: EngineRecord, change: Change) -> Table:
         """Return the table of a change, by the schemas that its record has."""
-        numbers = record.key_schema, record.value_schema
-        if self._newest is not None and self._newest[0] == numbers:
+        numbers, source = (record.key_schema, record.value_schema), change.source
+        of = self.connector.schema(source)
+        if self._newest is not None and self._newest[0] == numbers and self._newest[1].is_called(of, source.table):
             return self._newest[1]
-        used = (record.topic, record.key_schema if change.op != "t" else -2, record.value_schema)
-        present = self._present.get(record.topic)
+        # Debezium gives tables one topic whose names differ in characters that Kafka does not have.
+        name = f"{of}.{source.table}"
+        used = (name, record.key_schema if change.op != "t" else -2, record.value_schema)
+        present = self._present.get(name)
         if change.op == "t" and present is not None and present[2] == record.value_schema:
             # A truncate has no key, nor its schema.
             used = present
@@ -221,7 +228,7 @@ class Rows:
                 for former, number in zip(present[1:], used[1:], strict=True):
                     if number >= 0 and former != number:
                         self._schemas.pop(former, None)
-            self._present[record.topic] = used
+            self._present[name] = used
         self._newest = numbers, table
         return table
 
@@ -275,11 +282,13 @@ class Rows:
         before: bytes | Raw = change.before
         after: bytes | Raw = change.after
         key, unchanged = None, b""
-        # An inserted row is whole, but for large objects of some that were never run.
-        may_lack = (self._is_unproven or change.op not in _WHOLE) and self._placeholders.may_be_in(record.value or b"")
+        value = record.value or b""
+        # A copied row is whole, but for large objects of some that were never run; one whose key changed comes as an insert.
+        may_lack = (self._is_unproven or change.op != "r") and self._placeholders.may_be_in(value)
         if change.op == "t":
             before = after = NULL
-        elif may_lack or not table.is_plain or self._has_documents:
+        elif may_lack or not table.is_plain or self._has_documents or b"\\u" in value:
+            # Java writes a character beyond the first 65,536 in twelve bytes.
             key, before, after, unchanged = self._convert(table, change, may_lack=may_lack)
         else:
             key = table.written_key(record.key)

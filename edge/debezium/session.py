@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from edge.debezium.checkpoint import COPY, DebeziumCheckpoint, Marks
 from edge.debezium.child import EngineProcess, Server
-from edge.debezium.frames import SCHEMA, Source, read_frames
+from edge.debezium.frames import COPY_VERSION, HELLO, SCHEMA, Source, read_frames
 from edge.debezium.rows import Rows
 from edge.debezium.stream import ROUND, ROUND_BYTES, EngineStream
 from edge.records.batcher import Batcher
@@ -32,13 +32,16 @@ def new_placeholder() -> str:
 
 
 def _copied(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the frames of a copy; raise NeedsOperator where the file is not whole."""
+    """Yield the frames of a copy; raise NeedsOperator where the file is not whole, or of another release."""
     try:
         with path.open("rb") as file:
-            yield from read_frames(file)
+            frames = read_frames(file)
+            if next(frames, None) != (HELLO, COPY_VERSION):
+                raise CorruptInput("a copy in another form")
+            yield from frames
     except (OSError, CorruptInput) as error:
         raise NeedsOperator(
-            f"{path}, which holds rows that are not acknowledged yet, is lost or damaged",
+            f"{path}, which holds rows that are not acknowledged yet, is lost, damaged or of another release",
             hint="Move the checkpoint to another folder, and run 'headrace edge init': a new epoch begins, with a new copy.",
         ) from error
 

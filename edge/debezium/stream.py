@@ -151,7 +151,10 @@ class EngineStream:
         """Whether a record can only be a change of the transaction that is open; it is parsed when that is written."""
         if self._is_unproven or (self._is_binlog and not opened.changes.count):
             return False
-        return not content.startswith(_NO_CHANGES, TOPIC_AT)
+        if not content.startswith(_NO_CHANGES, TOPIC_AT):
+            return True
+        # Tables may have names that only begin so.
+        return EngineRecord.parse(content).topic not in {TRANSACTION_TOPIC, HEARTBEAT_TOPIC}
 
     def look(self, now: float, *, heard: bool) -> None:
         """Learn whether anything came, be it a part of a frame, at a time of the monotonic clock."""

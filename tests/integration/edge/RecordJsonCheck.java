@@ -56,6 +56,14 @@ public final class RecordJsonCheck {
             check.compare(schema, check.chance.nextInt(50) == 0 ? List.of(5L, "x") : value);
             check.compareChange(List.of(arguments[2].split(",")));
         }
+        // A key of columns that are called as parts of a change, and a change of another schema than its record's.
+        Schema key = SchemaBuilder.struct().field("source", Schema.STRING_SCHEMA).field("op", Schema.INT32_SCHEMA)
+                .field("before", Schema.INT32_SCHEMA).build();
+        check.compare(key, new Struct(key).put("source", "a").put("op", 1).put("before", 2));
+        Schema source = SchemaBuilder.struct().field("db", Schema.STRING_SCHEMA).build();
+        SchemaBuilder change = SchemaBuilder.struct().field("op", Schema.STRING_SCHEMA).field("source", source);
+        Struct other = new Struct(change.build()).put("op", "c").put("source", new Struct(source).put("db", "b"));
+        check.compare(change.field("after", Schema.OPTIONAL_STRING_SCHEMA).build(), other);
         if (check.refused == 0 || check.refused > count / 2) {
             throw new AssertionError("values that are none were " + check.refused + " of " + count);
         }

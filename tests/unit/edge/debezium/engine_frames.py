@@ -59,11 +59,21 @@ def end(xid: int, lsn: int, count: int) -> bytes:
     )
 
 
-def change(op: str, before: Any, after: Any, *, xid: int = 7, key: Any = None, snapshot: str = "false") -> bytes:
-    source = {"ts_ms": 1000, "snapshot": snapshot, "db": "bank", "schema": "public", "table": "t", "txId": xid}
+def change(
+    op: str,
+    before: Any,
+    after: Any,
+    *,
+    xid: int = 7,
+    key: Any = None,
+    snapshot: str = "false",
+    table: str = "t",
+    topic: str = TABLE,
+) -> bytes:
+    source = {"ts_ms": 1000, "snapshot": snapshot, "db": "bank", "schema": "public", "table": table, "txId": xid}
     value = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 2000}
     schemas = (-1 if op == "t" else KEY_SCHEMA, VALUE_SCHEMA)
-    return record(TABLE, {"lsn": 1}, key or {"id": (after or before or {}).get("id")}, value, schemas)
+    return record(topic, {"lsn": 1}, key or {"id": (after or before or {}).get("id")}, value, schemas)
 
 
 def field(name: str, kind: str, type_name: str, **more: Any) -> dict[str, Any]:

@@ -9,13 +9,13 @@ import pytest
 
 from edge.debezium.checkpoint import DebeziumCheckpoint, Marks, place_of
 from edge.debezium.engine import DebeziumEngine
-from edge.debezium.frames import RECORD, SCHEMA
-from edge.debezium.session import DebeziumSession
+from edge.debezium.frames import COPY_VERSION, HELLO, RECORD, SCHEMA, frame
+from edge.debezium.session import DebeziumSession, _copied
 from edge.progress.notes import RecordSettings
 from edge.records.batcher import Batcher
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
-from headrace.errors import NotConnected
+from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 from tests.unit.edge.debezium import engine_frames as wire
 from tests.unit.edge.debezium.test_unproven import MONGODB, ORACLE, change, heartbeat, sqlserver
@@ -262,3 +262,13 @@ def test_several_transactions_are_read_at_once_up_to_a_round_of_changes_or_bytes
     written = [json.loads(each) for batch in process.batcher.take() for each in opened(batch).values]
     written += [json.loads(each) for each in process.batcher.values]
     assert [each["after"]["id"] for each in written if "op" in each] == [*range(400)]
+
+
+def test_a_copy_that_is_cut_or_of_another_release_needs_an_operator(tmp_path):
+    path, hello, row = tmp_path / "copy", frame(HELLO, COPY_VERSION), frame(RECORD, b"row")
+    path.write_bytes(hello + row)
+    assert list(_copied(path)) == [(RECORD, b"row")]
+    for content in (b"", row, frame(HELLO, b"5") + row, hello + row[:-1]):
+        path.write_bytes(content)
+        with pytest.raises(NeedsOperator, match="of another release"):
+            list(_copied(path))
