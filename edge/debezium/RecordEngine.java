@@ -36,19 +36,22 @@ import org.apache.kafka.connect.storage.MemoryOffsetBackingStore;
  * once the hello has said what the server is like: the edge keeps it, with its checkpoint, and nothing is written here.
  */
 public final class RecordEngine {
-    private static final int PROTOCOL = 5;
+    private static final int PROTOCOL = 6;
     private static final ObjectMapper JSON = new ObjectMapper();
     /** SQL states whose words are of connections, names and rights, never of rows. */
     private static final List<String> PLAIN_STATES = List.of("08", "28", "3D", "42", "53", "55", "57");
     private static final int LONGEST_REASON = 600;
+    private static final byte[] NONE = {};
 
     static byte[][] offset;
 
     private final DataOutputStream out =
             new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
     private final JsonConverter converter = new JsonConverter();
-    /** The newest schema of each topic's keys and values: a former one is not used again. */
-    private final Map<String, Described> schemas = new HashMap<>();
+    private final RecordJson json = new RecordJson(converter);
+    /** Of a record: length, kind, numbers of its schemas, lengths of its five parts. */
+    private final ByteBuffer head = ByteBuffer.allocate(33);
+    private final Map<String, Topic> topics = new HashMap<>();
     private int described;
     private final String name;
     private final String transactions;
@@ -68,6 +71,9 @@ public final class RecordEngine {
 
     private record Described(Schema schema, int number) {}
 
+    /** A topic's name, and the newest schemas of its keys and values: a former one is not used again. */
+    private record Topic(byte[] name, Described[] schemas) {}
+
     /** Where the source is read from, as the edge has it; what the engine adds is for its own process. */
     public static final class EdgeOffsets extends MemoryOffsetBackingStore {
         @Override
@@ -84,7 +90,7 @@ public final class RecordEngine {
         }
     }
 
-    private RecordEngine(Properties settings) {
+    private RecordEngine(Properties settings) throws IOException {
         name = settings.getProperty("name");
         heartbeats = settings.getProperty("topic.heartbeat.prefix", "__debezium-heartbeat") + ".";
         transactions = settings.getProperty("topic.prefix") + ".transaction";
@@ -178,33 +184,33 @@ public final class RecordEngine {
         try {
             for (RecordChangeEvent<SourceRecord> event : events) {
                 SourceRecord record = event.record();
-                String topic = record.topic();
-                int keySchema = number(topic + " key", record.keySchema());
-                int valueSchema = number(topic + " value", record.valueSchema());
-                byte[][] parts = {
-                    topic.getBytes(StandardCharsets.UTF_8),
-                    partitionOf(record),
-                    isOfTransaction(record) ? null : converter.fromConnectData(name, null, record.sourceOffset()),
-                    record.key() == null ? null : converter.fromConnectData(topic, record.keySchema(), record.key()),
-                    record.value() == null ? null : converter.fromConnectData(topic, record.valueSchema(), record.value()),
-                };
-                int size = 9;
-                for (byte[] part : parts) {
-                    size += 4 + (part == null ? 0 : part.length);
+                Topic topic = topics.computeIfAbsent(
+                        record.topic(), each -> new Topic(each.getBytes(StandardCharsets.UTF_8), new Described[2]));
+                int keySchema = number(topic.schemas(), 0, record.keySchema());
+                int valueSchema = number(topic.schemas(), 1, record.valueSchema());
+                byte[] from = NONE;
+                byte[] place = NONE;
+                boolean hasPlace = !isOfTransaction(record);
+                if (hasPlace) {
+                    from = partitionOf(record);
+                    place = converter.fromConnectData(name, null, record.sourceOffset());
                 }
-                out.writeInt(size);
-                out.writeByte('R');
-                out.writeInt(keySchema);
-                out.writeInt(valueSchema);
-                for (byte[] part : parts) {
-                    out.writeInt(part == null ? -1 : part.length);
-                    if (part != null) {
-                        out.write(part);
-                    }
-                }
+                json.reset();
+                int key = json.add(record.keySchema(), record.key());
+                int value = json.add(record.valueSchema(), record.value());
+                int size = topic.name().length + from.length + place.length + Math.max(key, 0) + Math.max(value, 0);
+                head.clear().putInt(head.capacity() - 4 + size).put((byte) 'R').putInt(keySchema).putInt(valueSchema);
+                head.putInt(topic.name().length).putInt(hasPlace ? from.length : -1).putInt(hasPlace ? place.length : -1);
+                head.putInt(key).putInt(value);
+                out.write(head.array());
+                out.write(topic.name());
+                out.write(from);
+                out.write(place);
+                json.writeTo(out);
                 written++;
-                if (topic.equals(transactions) || topic.startsWith(heartbeats)) {
-                    await(new Numbered(written, event, !topic.equals(transactions)));
+                boolean isStatus = record.topic().equals(transactions);
+                if (isStatus || record.topic().startsWith(heartbeats)) {
+                    await(new Numbered(written, event, !isStatus));
                 }
             }
             out.flush();
@@ -225,7 +231,7 @@ public final class RecordEngine {
     private boolean isOfTransaction(SourceRecord record) {
         return !hasOwnPlaces
                 && record.value() instanceof Struct value
-                && value.schema().field("op") != null
+                && RecordJson.isChange(value)
                 && !"t".equals(value.getString("op"));
     }
 
@@ -252,24 +258,24 @@ public final class RecordEngine {
         }
     }
 
-    private int number(String use, Schema schema) throws IOException {
+    /** Return the number of a schema of a topic's keys or values, written ahead of its first record; -1 for none. */
+    private int number(Described[] newest, int use, Schema schema) throws IOException {
         if (schema == null) {
             return -1;
         }
-        Described newest = schemas.get(use);
-        if (newest == null || newest.schema() != schema) {
-            boolean isSame = newest != null && newest.schema().equals(schema);
-            newest = new Described(schema, isSame ? newest.number() : described++);
-            schemas.put(use, newest);
+        Described former = newest[use];
+        if (former == null || former.schema() != schema) {
+            boolean isSame = former != null && former.schema().equals(schema);
+            newest[use] = new Described(schema, isSame ? former.number() : described++);
             if (!isSame) {
                 byte[] content = JSON.writeValueAsBytes(converter.asJsonSchema(schema));
                 out.writeInt(5 + content.length);
                 out.writeByte('S');
-                out.writeInt(newest.number());
+                out.writeInt(newest[use].number());
                 out.write(content);
             }
         }
-        return newest.number();
+        return newest[use].number();
     }
 
     private void frame(char kind, byte[] content) throws IOException {

@@ -39,7 +39,7 @@ _OWN: Final = (
 _NUMERIC: Final = frozenset({"DECIMAL", "NUMERIC", "NUMBER", "MONEY", "SMALLMONEY"})
 #: Types by what Connect's schema has, as PostgreSQL names them.
 _TYPES: Final = {
-    "int8": "int2", "int16": "int2", "int32": "int4", "int64": "int8", "float32": "float4", "float64": "float8",
+    "int8": "int2", "int16": "int2", "int32": "int4", "int64": "int8", "float": "float4", "double": "float8",
     "boolean": "bool", "bytes": "bytea", "io.debezium.time.IsoDate": "date", "io.debezium.time.IsoTime": "time",
     "io.debezium.time.IsoTimestamp": "timestamp", "io.debezium.time.ZonedTimestamp": "timestamptz",
 }  # fmt: skip
@@ -136,14 +136,14 @@ class _Transaction:
 class _Table(TableNames):
     """What all records of a table share."""
 
-    def source(
-        self, transaction: _Transaction, ordinal: int, *, own: bytes | None = None, copied: bool = False
-    ) -> bytes:
+    def source(self, transaction: _Transaction, ordinal: int) -> bytes:
         """Return the source block up to and including the ordinal."""
-        return b"%b%d%b%b%b%08x" % (
-            self.head, transaction.commit_ms, self.copied if copied else self.streamed,
-            transaction.own if own is None else own, transaction.place, ordinal,
-        )  # fmt: skip
+        return b"%b%08x" % (self.ahead(transaction, transaction.own), ordinal)
+
+    def ahead(self, transaction: _Transaction, own: bytes, *, copied: bool = False) -> bytes:
+        """Return the source block up to the ordinal; `own` is what a change has of it."""
+        names = self.copied if copied else self.streamed
+        return b"%b%d%b%b%b" % (self.head, transaction.commit_ms, names, own, transaction.place)
 
 
 class Unproven:
@@ -168,13 +168,14 @@ class Unproven:
         """Return what all records of a place share."""
         return _Transaction(epoch, commit, source or Source(ts_ms=now_ms), now_ms)
 
-    def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
-        """Return what comes behind the rows of a record: each change has its own place within the commit's."""
+    def around(self, table: Any, change: Change, transaction: Any, now_ms: int) -> tuple[bytes, bytes]:
+        """Return what comes between a record's rows and its ordinal, and between that and its number in the transaction."""
+        # Each change has its own place within the commit's.
         own = _Transaction(0, 0, change.source, now_ms).own
-        source = table.source(transaction, ordinal, own=own, copied=change.op == "r")
-        return b'%b"},"op":"%b","ts_ms":%d,"transaction":{"id":%b,"total_order":%d}}' % (
-            source, change.op.encode(), now_ms, transaction.id, number,
-        )  # fmt: skip
+        return table.ahead(transaction, own, copied=change.op == "r"), (
+            b'"},"op":"%b","ts_ms":%d,"transaction":{"id":%b,"total_order":'
+            % (change.op.encode(), now_ms, transaction.id)
+        )
 
     def column(self, field: dict[str, Any], position: int, *, optional: bool) -> Column:
         """Return a column by its Connect schema, with a type of PostgreSQL's that holds its values."""
@@ -206,12 +207,14 @@ class Documents(Unproven):
         """Return a change of a document as one of a row; a document that the log does not carry is the placeholder."""
         change.source.table = change.source.collection
         row = json.decode(key or b"{}", type=dict[str, str])
-        before, after = (None if each is None else row | {_DOCUMENT: each} for each in (change.before, change.after))
+        documents = json.decode(change.before), json.decode(change.after)
+        before, after = (None if each is None else row | {_DOCUMENT: each} for each in documents)
         if change.op == "d":
             before = before or row
         elif after is None and change.op == "u":
             after = row | {_DOCUMENT: placeholder}
-        return msgspec.structs.replace(change, before=before, after=after)
+        rows = (msgspec.Raw(json.encode(each)) for each in (before, after))
+        return Change(change.source, change.op, *rows)
 
 
 #: Names by which the driver gives types that a column gets its numbers from.
@@ -246,13 +249,13 @@ class Postgres:
             epoch=epoch, commit=commit, commit_ms=commit_ms, xid=xid if isinstance(xid, int) else 0
         )
 
-    def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
-        """Return what comes behind the rows of a record."""
-        around = postgres.Around(
-            transaction.committed, transaction.place, b"%08x" % ordinal, transaction.read(now_ms), b"%d" % number
-        )
-        rest: bytes = (table.for_snapshot() if change.op == "r" else table).rest(change.op.encode(), around)
-        return rest
+    def around(self, table: Any, change: Change, transaction: Any, now_ms: int) -> tuple[bytes, bytes]:
+        """Return what comes between a record's rows and its ordinal, and between that and its number in the transaction."""
+        # JSON has no such byte.
+        around = postgres.Around(transaction.committed, transaction.place, b"\0", transaction.read(now_ms), b"\0")
+        rest = (table.for_snapshot() if change.op == "r" else table).rest(change.op.encode(), around)
+        ahead, between, _ = rest.split(b"\0")
+        return ahead, between
 
     def column(self, field: dict[str, Any], position: int, *, optional: bool) -> Column:
         """Return a column by its Connect schema."""
@@ -299,13 +302,12 @@ class Binlog:
             file=source.file,
         )  # fmt: skip
 
-    def rest(self, table: Any, change: Change, transaction: Any, ordinal: int, number: int, now_ms: int) -> bytes:
-        """Return what comes behind the rows of a record."""
+    def around(self, table: Any, change: Change, transaction: Any, now_ms: int) -> tuple[bytes, bytes]:
+        """Return what comes between a record's rows and its ordinal, and between that and its number in the transaction."""
         middle = table.middle(transaction, copied=change.op == "r")
-        end = mysql.end(change.op.encode(), transaction, now_ms)
         # A truncate's has no rows: Debezium's number is that of a row before it.
         row = 0 if change.op == "t" else change.source.row
-        return b"%b%d%b%08x%b%d}}" % (middle, row, transaction.place, ordinal, end, number)
+        return b"%b%d%b" % (middle, row, transaction.place), mysql.end(change.op.encode(), transaction, now_ms)
 
     def column(self, field: dict[str, Any], position: int, *, optional: bool) -> Column:
         """Return a column by its Connect schema, which says of each whether it is NOT NULL."""

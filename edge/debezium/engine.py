@@ -28,7 +28,7 @@ from edge.debezium.checkpoint import (
     restart_offset,
 )
 from edge.debezium.child import EngineProcess, Server, class_path
-from edge.debezium.frames import RECORD, EngineRecord, FrameFile
+from edge.debezium.frames import COPY_VERSION, HELLO, RECORD, EngineRecord, FrameFile
 from edge.debezium.rows import Rows
 from edge.debezium.session import SILENCE_SECONDS, DebeziumSession, new_placeholder
 from edge.debezium.stream import HEARTBEAT_TOPIC, TRANSACTION_TOPIC
@@ -149,6 +149,7 @@ class DebeziumEngine:
             process.begin(None)
             copy = FrameFile(self.state.folder, COPY)
             with contextlib.closing(copy):
+                copy.add(HELLO, COPY_VERSION)
                 for kind, content in _frames(process, may_be_silent=self._names.connector in UNPROVEN):
                     if kind == RECORD:
                         record = EngineRecord.parse(content)

@@ -1,14 +1,14 @@
 """What the engine's process writes to its standard output (RecordEngine.java), and what is read of the records in it: frames,
 each of a length, a kind and its content.
 
-    Int32(length of what follows) Byte1('H') JSON {"protocol":5,"server":{"system_identifier":"7000000000000000001",
+    Int32(length of what follows) Byte1('H') JSON {"protocol":6,"server":{"system_identifier":"7000000000000000001",
         "log_end":26738688,"has_slot":false}}: what the server is like before anything is made there (edge/debezium/child.py,
         Server); where it cannot be asked, the protocol alone, and an 'E' behind it
     Int32(…) Byte1('S') Int32(number) JSON of a Connect schema, ahead of the first record that has it, in the place of the
         former one of the topic's keys or values
-    Int32(…) Byte1('R') Int32(schema of the key) Int32(schema of the value), -1 for none; then topic, the offset's key, the
-        offset, key and value, each as Int32(length) Byten(content), length -1 for null: of a change whose place in the log is
-        that of its transaction, the offset is null
+    Int32(…) Byte1('R') Int32(schema of the key) Int32(schema of the value), -1 for none; Int32(length) of topic, the offset's
+        key, the offset, key and value, -1 for null; then their bytes: of a change whose place in the log is that of its
+        transaction, the offset and its key are null
     Int32(…) Byte1('E') why the engine ended, in UTF-8
 
 Whatever is no frame raises CorruptInput.
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import IO, Annotated, Any, Final, Self
 
 import msgspec
 
@@ -29,7 +29,9 @@ from headrace.errors import CorruptInput
 from headrace.formats import UNREADABLE
 
 #: The version of the frames, which both sides have to have.
-PROTOCOL: Final = 5
+PROTOCOL: Final = 6
+#: The hello at the beginning of a copy that is kept.
+COPY_VERSION: Final = b"%d" % PROTOCOL
 #: No frame is larger: Java's arrays are not, and a record of a quarter of that could not be sent.
 _LARGEST = 1 << 30
 _CHUNK = 1 << 20
@@ -37,8 +39,12 @@ _CHUNK = 1 << 20
 _LONGEST_TOPIC: Final = 1000
 #: Of a transaction, frames up to this size in all, in bytes, are kept in memory.
 _IN_MEMORY: Final = 8 << 20
-_INT32 = struct.Struct(">i").unpack_from
-_HEAD = struct.Struct(">iii").unpack_from
+_FRAME = struct.Struct(">iB")
+_read_frame, _FRAME_BYTES = _FRAME.unpack_from, _FRAME.size
+_HEAD = struct.Struct(">7i")
+_read_head = _HEAD.unpack_from
+#: Where in a record its topic begins.
+TOPIC_AT: Final = _HEAD.size
 #: What reading raises of a record that is not as its connector writes it.
 MALFORMED: Final = (
     ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, struct.error, *UNREADABLE,
@@ -48,13 +54,13 @@ HELLO, SCHEMA, RECORD, END = b"HSRE"
 _KINDS = b"HSRE"
 
 
-class EngineRecord(NamedTuple):
+class EngineRecord(msgspec.Struct):
     """A record as the engine wrote it; key and value are JSON without their schemas."""
 
     key_schema: int
     value_schema: int
     topic: str
-    #: What Debezium would keep in its offset storage, both as JSON; None where a change within a transaction has none.
+    #: What Debezium would keep in its offset storage, both as JSON; a change within a transaction has none.
     offset_key: bytes
     offset: bytes | None
     key: bytes | None
@@ -65,57 +71,55 @@ class EngineRecord(NamedTuple):
         """Return the record in a frame's content."""
         try:
             # Once a change: written out, as a loop costs twice the time.
-            key_schema, value_schema, length = _HEAD(content)
-            if not 0 <= length <= _LONGEST_TOPIC:
-                raise ValueError("a name that is none")
-            at = 12 + length
-            topic = content[12:at].decode()
-            offset_key, at = _part(content, at)
-            offset, at = _part(content, at)
-            key, at = _part(content, at)
-            value, at = _part(content, at)
-            if at != len(content) or offset_key is None:
+            key_schema, value_schema, length, offset_key, offset, key, value = _read_head(content)
+            if not 0 <= length <= _LONGEST_TOPIC or offset_key < -1 or offset < -1 or key < -1 or value < -1:
+                raise ValueError("a part has no length")
+            at = TOPIC_AT + length
+            record = cls(
+                key_schema,
+                value_schema,
+                content[TOPIC_AT:at].decode(),
+                b"" if offset_key < 0 else content[at : (at := at + offset_key)],
+                None if offset < 0 else content[at : (at := at + offset)],
+                None if key < 0 else content[at : (at := at + key)],
+                None if value < 0 else content[at : (at := at + value)],
+            )
+            if at != len(content) or (offset >= 0 > offset_key):
                 raise ValueError("a record does not end where its parts do, or lacks one")
-            return cls(key_schema, value_schema, topic, offset_key, offset, key, value)
         except (ValueError, struct.error) as error:
             raise CorruptInput("a record of Debezium's engine cannot be read") from error
-
-
-def _part(content: bytes, at: int) -> tuple[bytes | None, int]:
-    """Return a part of a record, and where it ends."""
-    (length,) = _INT32(content, at)
-    at += 4
-    if length < 0:
-        if length < -1:
-            raise ValueError("a part has no length")
-        return None, at
-    # A part beyond the record's end is noticed there.
-    return content[at : at + length], at + length
+        return record
 
 
 class FrameReader:
     """Puts frames together from what arrives."""
 
     def __init__(self) -> None:
-        self._rest = bytearray()
+        #: What is of a frame that is not whole, and how many bytes are needed until more can be known of it.
+        self._rest, self._needed = bytearray(), 0
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield kind and content of each frame that is whole now."""
-        rest = self._rest
-        rest += data
-        at = 0
-        while len(rest) - at >= 4:
-            (length,) = _INT32(rest, at)
-            if not 1 <= length <= _LARGEST or (len(rest) > at + 4 and rest[at + 4] not in _KINDS):
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return
+            data = bytes(self._rest)
+            self._rest.clear()
+        at, size, self._needed = 0, len(data), _FRAME_BYTES
+        while size - at >= _FRAME_BYTES:
+            length, kind = _read_frame(data, at)
+            if not 1 <= length <= _LARGEST or kind not in _KINDS:
                 raise CorruptInput(
                     "what Debezium's engine writes is no frame: its class is of another release, or damaged"
                 )
             end = at + 4 + length
-            if len(rest) < end:
+            if size < end:
+                self._needed = end - at
                 break
-            yield rest[at + 4], bytes(rest[at + 5 : end])
+            yield kind, data[at + 5 : end]
             at = end
-        del rest[:at]
+        self._rest += data[at:]
 
     def end(self) -> None:
         """Raise CorruptInput where a frame is not whole."""
@@ -199,10 +203,9 @@ _UNLIMITED: Final = 2_147_483_647
 
 
 class Source(msgspec.Struct):
-    """What a record's source block has that is needed here."""
+    """What a record's source block has that is needed here: the engine writes these fields alone (RecordJson.java)."""
 
     ts_ms: int
-    snapshot: str | bool | None = None
     db: str = ""
     schema: str = ""
     table: str = ""
@@ -225,14 +228,32 @@ class Source(msgspec.Struct):
     txnNumber: int | None = None  # noqa: N815 - as above.
 
 
+#: No row.
+NULL: Final = msgspec.Raw(b"null")
+
+
 class Change(msgspec.Struct):
     """A change as Debezium's envelope has it."""
 
     source: Source
     op: str
-    #: Rows; MongoDB's are documents as text.
-    before: Any = None
-    after: Any = None
+    #: Rows, as JSON; MongoDB's are documents as text.
+    before: msgspec.Raw = NULL
+    after: msgspec.Raw = NULL
+
+
+class TransactionStatus(msgspec.Struct):
+    """What Debezium's transaction metadata has at a transaction's beginning and end."""
+
+    status: str
+    #: The transaction's own id, and behind a colon where the message is in the log.
+    id: Annotated[str, msgspec.Meta(max_length=500)]
+    event_count: Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+    @property
+    def transaction(self) -> str:
+        """The transaction's own id."""
+        return self.id.partition(":")[0]
 
 
 def described(field: dict[str, Any]) -> tuple[str, int | None, int | None]:

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from edge.debezium.checkpoint import COPY, DebeziumCheckpoint, Marks
 from edge.debezium.child import EngineProcess, Server
-from edge.debezium.frames import SCHEMA, Source, read_frames
+from edge.debezium.frames import COPY_VERSION, HELLO, SCHEMA, Source, read_frames
 from edge.debezium.rows import Rows
-from edge.debezium.stream import EngineStream
+from edge.debezium.stream import ROUND, ROUND_BYTES, EngineStream
 from edge.records.batcher import Batcher
 from edge.records.column_policy import Policy
 from edge.records.transaction_writer import TransactionWriter
@@ -32,13 +32,16 @@ def new_placeholder() -> str:
 
 
 def _copied(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the frames of a copy; raise NeedsOperator where the file is not whole."""
+    """Yield the frames of a copy; raise NeedsOperator where the file is not whole, or of another release."""
     try:
         with path.open("rb") as file:
-            yield from read_frames(file)
+            frames = read_frames(file)
+            if next(frames, None) != (HELLO, COPY_VERSION):
+                raise CorruptInput("a copy in another form")
+            yield from frames
     except (OSError, CorruptInput) as error:
         raise NeedsOperator(
-            f"{path}, which holds rows that are not acknowledged yet, is lost or damaged",
+            f"{path}, which holds rows that are not acknowledged yet, is lost, damaged or of another release",
             hint="Move the checkpoint to another folder, and run 'headrace edge init': a new epoch begins, with a new copy.",
         ) from error
 
@@ -120,13 +123,17 @@ class DebeziumSession:
         return connector in {"db2", "oracle"} or (connector == "sqlserver" and not self._has_frames)
 
     def read(self, now_ms: int) -> int:
-        """Take the frames that have arrived, up to the end of a transaction, or write a round of it."""
+        """Take frames that have arrived, and write the transactions that end with them, about a round of each."""
         stream = self._stream
         stream.now_ms = now_ms
-        if stream.is_writing:
-            return stream.write()
-        fed, pieces = 0, self._process.pieces
-        while not stream.is_writing:
+        fed, size, pieces = 0, 0, self._process.pieces
+        while fed < ROUND and size < ROUND_BYTES:
+            if stream.is_writing:
+                fed += stream.write()
+                if self.in_transaction:
+                    # It has more: the outbox may be full now.
+                    break
+                continue
             frame = next(self._arrived, None)
             if frame is None:
                 if fed:
@@ -137,6 +144,7 @@ class DebeziumSession:
                     break
             fed, self._has_frames = fed + 1, True
             kind, content = frame
+            size += len(content)
             if kind == SCHEMA:
                 self._rows.add_schema(content)
             else:

@@ -9,13 +9,22 @@ nothing of a transaction is sent whose end was not read, and that a place is rep
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from edge.debezium.checkpoint import BINLOGS, DebeziumCheckpoint, Mark, Marks, has_read, place_of, restart_offset
 from edge.debezium.connectors import source_place, was_read
-from edge.debezium.frames import MALFORMED, RECORD, SCHEMA, Change, EngineRecord, FrameFile
+from edge.debezium.frames import (
+    MALFORMED,
+    RECORD,
+    SCHEMA,
+    TOPIC_AT,
+    Change,
+    EngineRecord,
+    FrameFile,
+    TransactionStatus,
+)
 from edge.debezium.rows import Rows, Table
 from edge.records.transaction_writer import TransactionWriter
 from headrace.configuration.databases import UNPROVEN
@@ -23,14 +32,15 @@ from headrace.errors import CorruptInput, NeedsOperator
 from headrace.formats import UNREADABLE
 
 #: Changes, and their bytes, that are put into batches in one round.
-_ROUND, _ROUND_BYTES = 1000, 4 << 20
+ROUND, ROUND_BYTES = 1000, 4 << 20
+#: Size of changes that get there at once.
+_RUN_BYTES: Final = 128 << 10
 #: After so many seconds in which nothing came a place of Db2's log is whole: it has no heartbeats but those behind changes. Where
 #: more time is between two looks, something may have come in it.
 _WHOLE_SECONDS, _LOOK_SECONDS = 30.0, 5.0
 #: Debezium's topics for what is no change.
 TRANSACTION_TOPIC, HEARTBEAT_TOPIC = "headrace.transaction", "__debezium-heartbeat.headrace"
-#: As a record has them behind its schemas: length and name.
-_NO_CHANGES = tuple(len(topic).to_bytes(4, "big") + topic.encode() for topic in (TRANSACTION_TOPIC, HEARTBEAT_TOPIC))
+_NO_CHANGES = TRANSACTION_TOPIC.encode(), HEARTBEAT_TOPIC.encode()
 
 
 class Opened(NamedTuple):
@@ -46,18 +56,28 @@ class Opened(NamedTuple):
         return self.mark is not None and self.mark.place == mark.place
 
 
-class TransactionStatus(msgspec.Struct):
-    """What Debezium's transaction metadata has at a transaction's beginning and end."""
+class Run:
+    """Changes of one table in a row, which get into batches at once."""
 
-    status: str
-    #: The transaction's own id, and behind a colon where the message is in the log.
-    id: Annotated[str, msgspec.Meta(max_length=500)]
-    event_count: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    def __init__(self, writer: TransactionWriter[Any]) -> None:
+        self._writer = writer
+        self.table: Table | None = None
+        self.are_deletes = False
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        #: Their size; and the first one's number in the transaction.
+        self.bytes = self.number = 0
 
-    @property
-    def transaction(self) -> str:
-        """The transaction's own id."""
-        return self.id.partition(":")[0]
+    def begin(self, table: Table, *, are_deletes: bool) -> None:
+        """Put what is there into batches, and go on with changes of this table."""
+        self.write()
+        self.table, self.are_deletes, self.number = table, are_deletes, self._writer.next_numbers(table.name)[0]
+
+    def write(self) -> None:
+        """Put what is there into batches."""
+        if self.table is not None and self.values:
+            self._writer.add_rows(self.table, self.keys, self.values, are_deletes=self.are_deletes)
+        self.table, self.keys, self.values, self.bytes = None, [], [], 0
 
 
 class EngineStream:
@@ -69,7 +89,7 @@ class EngineStream:
         """The log is read from the checkpoint on."""
         assert checkpoint.offset is not None
         self._connector, self._epoch = checkpoint.connector, checkpoint.position.epoch
-        self._folder, self._rows, self._writer = folder, rows, writer
+        self._folder, self._rows, self._writer, self._run = folder, rows, writer, Run(writer)
         self._marks = marks
         self._is_binlog, self._is_unproven = self._connector in BINLOGS, self._connector in UNPROVEN
         self._offset: dict[str, Any] = msgspec.json.decode(checkpoint.offset[1])
@@ -95,7 +115,7 @@ class EngineStream:
         """Put a round of the transaction into batches; return how many changes that were."""
         assert self._writing is not None
         size = count = 0
-        while count < _ROUND and size < _ROUND_BYTES:
+        while count < ROUND and size < ROUND_BYTES:
             count += 1
             written = next(self._writing, None)
             if written is None:
@@ -131,7 +151,10 @@ class EngineStream:
         """Whether a record can only be a change of the transaction that is open; it is parsed when that is written."""
         if self._is_unproven or (self._is_binlog and not opened.changes.count):
             return False
-        return not content.startswith(_NO_CHANGES, 8)
+        if not content.startswith(_NO_CHANGES, TOPIC_AT):
+            return True
+        # Tables may have names that only begin so.
+        return EngineRecord.parse(content).topic not in {TRANSACTION_TOPIC, HEARTBEAT_TOPIC}
 
     def look(self, now: float, *, heard: bool) -> None:
         """Learn whether anything came, be it a part of a frame, at a time of the monotonic clock."""
@@ -295,25 +318,32 @@ class EngineStream:
             writer.now_ms = self.now_ms
             self._add(record, change, rows)
             yield len(content)
+        self._run.write()
         if writer.transaction is not None:
             writer.end(mark.place)
         self.reached = mark.place
         self._marks.add(mark)
 
     def _add(self, record: EngineRecord, change: Change | None, rows: Rows) -> None:
-        writer = self._writer
-        transaction = writer.transaction
-        assert transaction is not None
+        writer, run = self._writer, self._run
         table: Table | None = rows.table(record, change) if change is not None else None
         if change is None or table is None or not table.admitted:
+            run.write()
             writer.skip()
             return
-        number = writer.next_numbers(table.name)[0]
+        are_deletes = change.op == "d"
+        if run.table is not table or run.are_deletes is not are_deletes or run.bytes > _RUN_BYTES:
+            run.begin(table, are_deletes=are_deletes)
+        count = len(run.values)
         try:
-            key, value = rows.record(record, table, change, transaction, writer.ordinal, number, self.now_ms)
+            key, value = rows.record(
+                record, table, change, writer.transaction, writer.ordinal + count, run.number + count, self.now_ms
+            )
         except MALFORMED as error:
             raise CorruptInput(f"a row of {record.topic} is not of its schema") from error
-        writer.add(table, key, value, is_delete=change.op == "d")
+        run.keys.append(key)
+        run.values.append(value)
+        run.bytes += len(value)
 
     def close(self) -> None:
         """Forget a transaction whose end was not read."""

@@ -1,7 +1,7 @@
 """Values as Connect schemas describe them, as the edge's records have them (docs/records.md, docs/mariadb.md).
 
-The engine is asked for text wherever it can give it; what is left differs in details. The result is what an edge of ours for the
-same database writes, but for what docs/debezium.md lists.
+The engine is asked for text wherever it can give it, and has times of its own types in our form (RecordJson.java); what is left
+differs in details. The result is what an edge of ours for the same database writes, but for what docs/debezium.md lists.
 """
 
 import re
@@ -20,43 +20,8 @@ from headrace.schema import Column
 
 #: From a value as JSON has it to the value in a record.
 Convert = Callable[[Any], Any]
-_OF_UTC, _DIGITS = ("Z", "+00:00", "+00"), "0123456789"
 _BITS = "io.debezium.data.Bits"
 _PLAIN_ELEMENT = re.compile(r'[^\s{}",\\]+')
-
-
-def timestamp(value: str) -> str:
-    """Return a time without a zone as ISO 8601, without zeros at its end."""
-    return _short(value).removesuffix("Z")
-
-
-def timestamptz(value: str) -> str:
-    """Return a time in UTC as ISO 8601, without zeros at its end."""
-    if value[-1] == "Z" and "." in value:
-        return value[:-1].rstrip("0").rstrip(".") + "Z"
-    return _with_zone(_short(value), "Z")
-
-
-def timetz(value: str) -> str:
-    """Return a time of day with its offset, as PostgreSQL prints it."""
-    return re.sub(r"([+-]\d\d):00$", r"\1", _with_zone(_short(value), "+00"))
-
-
-def _short(value: str) -> str:
-    clock, point, rest = value.partition(".")
-    if not point:
-        return value
-    zone = rest.lstrip(_DIGITS)
-    fraction = rest[: len(rest) - len(zone)].rstrip("0")
-    return f"{clock}.{fraction}{zone}" if fraction else clock + zone
-
-
-def _with_zone(value: str, zone: str) -> str:
-    """Return a time with another name of UTC where it is in that."""
-    for utc in _OF_UTC:
-        if value.endswith(utc):
-            return value[: -len(utc)] + zone
-    return value
 
 
 def array(value: list[Any]) -> str:
@@ -97,15 +62,6 @@ def same(value: Any) -> Any:
     return json.encode(value).decode() if isinstance(value, dict | list) else value
 
 
-_BY_NAME: Final[dict[str, Convert]] = {
-    "io.debezium.time.IsoTimestamp": timestamp,
-    "io.debezium.time.ZonedTimestamp": timestamptz,
-    "io.debezium.time.IsoDate": lambda value: value.removesuffix("Z"),
-    "io.debezium.time.IsoTime": timestamp,
-    "io.debezium.time.ZonedTime": timetz,
-}
-
-
 def converter(schema: dict[str, Any], type_name: str) -> Convert:
     """Return the function for a field by its schema, and the source's name of its type."""
     name = schema.get("name") or ""
@@ -116,7 +72,7 @@ def converter(schema: dict[str, Any], type_name: str) -> Convert:
         return lambda value: array([None if each is None else element(each) for each in value])
     if schema.get("type") == "boolean" and type_name == "bit":
         return single_bit
-    return _BY_NAME.get(name, same)
+    return same
 
 
 _NUMBERS: Final = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})

@@ -110,11 +110,11 @@ def _schema(frame: bytes, chance: random.Random) -> bytes:
 
 def _record(frame: bytes, chance: random.Random) -> bytes:
     """Return a record's frame with one of its parts spoiled in its values."""
-    at, parts = 9, []
-    while at < len(frame):
-        (length,) = struct.unpack_from(">i", frame, at)
-        parts.append(None if length < 0 else frame[at + 4 : at + 4 + length])
-        at += 4 + max(length, 0)
+    numbers = struct.unpack_from(">7i", frame, 1)
+    schemas, at, parts = numbers[:2], 29, []
+    for length in numbers[2:]:
+        parts.append(None if length < 0 else frame[at : at + length])
+        at += max(length, 0)
     given = [number for number, part in enumerate(parts) if part is not None]
     if not given:
         return frame
@@ -122,12 +122,9 @@ def _record(frame: bytes, chance: random.Random) -> bytes:
     part = parts[which] or b""
     # The topic is no JSON.
     parts[which] = spoil_bytes(part, chance) if which == 0 else json_of(spoil(msgspec.json.decode(part), chance))
-    head = frame[:9]
     if chance.random() < 0.1:
-        head = b"R" + struct.pack(">ii", chance.randint(-2, 2), chance.randint(-2, 2))
-    return head + b"".join(
-        struct.pack(">i", -1) if each is None else struct.pack(">i", len(each)) + each for each in parts
-    )
+        schemas = chance.randint(-2, 2), chance.randint(-2, 2)
+    return b"R" + wire.packed(schemas, parts)
 
 
 def feed_debezium(data: bytes) -> None:

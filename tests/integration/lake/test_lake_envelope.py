@@ -50,7 +50,8 @@ def of_sqlserver(rows):
     connector, source = CONNECTORS["sqlserver"], Source(ts_ms=STAMP, db="bank", schema="dbo", table="accounts", **place)
     transaction = connector.transaction(0x692010C0, source_place(source, 0) - 1, source, STAMP)
     table = connector.table("jakarta/bank", source)
-    return b"{" + rows + b"," + connector.rest(table, Change(source=source, op="c"), transaction, 3, 1, STAMP)
+    ahead, between = connector.around(table, Change(source=source, op="c"), transaction, STAMP)
+    return b"{" + rows + b"," + ahead + b"00000003" + between + b"1" + END
 
 
 def of_debezium(rows, op=b"u", number=1, *, last=False, last_end=0x19FFFF0, origin=None):

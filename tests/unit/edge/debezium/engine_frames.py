@@ -2,9 +2,10 @@
 
 import json
 import struct
+from collections.abc import Sequence
 from typing import Any
 
-PROTOCOL = 5
+PROTOCOL = 6
 SYSTEM = "7000000000000000001"
 OFFSET_KEY = '["headrace",{"server":"headrace"}]'
 HEARTBEATS, TRANSACTIONS, TABLE = "__debezium-heartbeat.headrace", "headrace.transaction", "headrace.public.t"
@@ -23,16 +24,22 @@ def hello(
     return frame("H", json.dumps({"protocol": protocol} | ({} if log_end is None else {"server": server})).encode())
 
 
-def part(value: Any) -> bytes:
+def part(value: Any) -> bytes | None:
     if value is None:
-        return struct.pack(">i", -1)
-    data = value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":")).encode()
-    return struct.pack(">i", len(data)) + data
+        return None
+    return value.encode() if isinstance(value, str) else json.dumps(value, separators=(",", ":")).encode()
 
 
 def record(topic: str, offset: Any, key: Any = None, value: Any = None, schemas: tuple[int, int] = (-1, -1)) -> bytes:
     """Return a record's content, without its frame."""
-    return struct.pack(">ii", *schemas) + b"".join(map(part, (topic, OFFSET_KEY, offset, key, value)))
+    parts = [part(each) for each in (topic, OFFSET_KEY, offset, key, value)]
+    return packed(schemas, parts)
+
+
+def packed(schemas: Sequence[int], parts: Sequence[bytes | None]) -> bytes:
+    """Return a record's content by its parts."""
+    lengths = [-1 if each is None else len(each) for each in parts]
+    return struct.pack(">7i", *schemas, *lengths) + b"".join(each or b"" for each in parts)
 
 
 def heartbeat(lsn: int) -> bytes:
@@ -52,11 +59,21 @@ def end(xid: int, lsn: int, count: int) -> bytes:
     )
 
 
-def change(op: str, before: Any, after: Any, *, xid: int = 7, key: Any = None, snapshot: str = "false") -> bytes:
-    source = {"ts_ms": 1000, "snapshot": snapshot, "db": "bank", "schema": "public", "table": "t", "txId": xid}
+def change(
+    op: str,
+    before: Any,
+    after: Any,
+    *,
+    xid: int = 7,
+    key: Any = None,
+    snapshot: str = "false",
+    table: str = "t",
+    topic: str = TABLE,
+) -> bytes:
+    source = {"ts_ms": 1000, "snapshot": snapshot, "db": "bank", "schema": "public", "table": table, "txId": xid}
     value = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 2000}
     schemas = (-1 if op == "t" else KEY_SCHEMA, VALUE_SCHEMA)
-    return record(TABLE, {"lsn": 1}, key or {"id": (after or before or {}).get("id")}, value, schemas)
+    return record(topic, {"lsn": 1}, key or {"id": (after or before or {}).get("id")}, value, schemas)
 
 
 def field(name: str, kind: str, type_name: str, **more: Any) -> dict[str, Any]:

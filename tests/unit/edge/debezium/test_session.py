@@ -9,13 +9,13 @@ import pytest
 
 from edge.debezium.checkpoint import DebeziumCheckpoint, Marks, place_of
 from edge.debezium.engine import DebeziumEngine
-from edge.debezium.frames import RECORD, SCHEMA
-from edge.debezium.session import DebeziumSession
+from edge.debezium.frames import COPY_VERSION, HELLO, RECORD, SCHEMA, frame
+from edge.debezium.session import DebeziumSession, _copied
 from edge.progress.notes import RecordSettings
 from edge.records.batcher import Batcher
 from headrace.configuration.edge import EdgeFile
 from headrace.configuration.load import load
-from headrace.errors import NotConnected
+from headrace.errors import NeedsOperator, NotConnected
 from headrace.position import Position
 from tests.unit.edge.debezium import engine_frames as wire
 from tests.unit.edge.debezium.test_unproven import MONGODB, ORACLE, change, heartbeat, sqlserver
@@ -243,3 +243,32 @@ def test_an_init_waits_two_minutes_for_a_proven_connector_alone(tmp_path, monkey
             engine.initialise(None, None, lambda _words: None)
     else:
         assert engine.initialise(None, None, lambda _words: None).stage == "made"
+
+
+@pytest.mark.parametrize(("note", "most"), [("n", 1100), ("n" * (1 << 20), 25)])
+def test_several_transactions_are_read_at_once_up_to_a_round_of_changes_or_bytes(session, note, most):
+    source, process, _ = session("postgres", {"lsn": 100})
+    for number in range(400):
+        own = wire.change("c", None, {"id": number, "note": note if number < 40 else ""})
+        lsn = 1000 + 10 * number
+        process.frames += [(RECORD, each) for each in (wire.begin(number, lsn), own, wire.end(number, lsn + 5, 1))]
+    counts = []
+    while fed := source.read(1):
+        counts.append(fed)
+    # Two for its schemas, and for each transaction three frames, its change, and its end.
+    assert sum(counts) == 2 + 400 * 5
+    assert counts[0] <= most
+    assert len(counts) < 20
+    written = [json.loads(each) for batch in process.batcher.take() for each in opened(batch).values]
+    written += [json.loads(each) for each in process.batcher.values]
+    assert [each["after"]["id"] for each in written if "op" in each] == [*range(400)]
+
+
+def test_a_copy_that_is_cut_or_of_another_release_needs_an_operator(tmp_path):
+    path, hello, row = tmp_path / "copy", frame(HELLO, COPY_VERSION), frame(RECORD, b"row")
+    path.write_bytes(hello + row)
+    assert list(_copied(path)) == [(RECORD, b"row")]
+    for content in (b"", row, frame(HELLO, b"5") + row, hello + row[:-1]):
+        path.write_bytes(content)
+        with pytest.raises(NeedsOperator, match="of another release"):
+            list(_copied(path))
