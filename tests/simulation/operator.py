@@ -6,7 +6,8 @@ or is started with it again beside the others; the command may be killed in the 
 record is once in the partitions that its source has had, in their order.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import bridge.kafka.client
 import bridge.positions.survey
@@ -101,12 +102,17 @@ class Operator:
 
     def _go_on(self, given: Mapping[str, list[int]], forgotten: BridgeProcess | None) -> None:
         """Start the bridges with the changed file; the forgotten one goes on with the former file until it is seen."""
-        random, scheduler = self._scheduler.random, self._scheduler
+        random, scheduler, move = self._scheduler.random, self._scheduler, self.moves
+
+        def later(seconds: float, act: Callable[[], None]) -> None:
+            # The next move has stopped all bridges, and starts them with a newer file.
+            scheduler.after(seconds, lambda: act() if self.moves == move else None)
+
         for each in self._bridges:
             seconds = random.random() + (random.choice((5.0, 10.0, 30.0)) if each is forgotten else 0.0)
             if each is forgotten:
                 # Whatever supervises it starts it again, with the file that it has.
                 each.wanted = True
-                scheduler.after(random.random(), each.start)
-            scheduler.after(seconds, lambda each=each: each.replace(given))  # type: ignore[misc]
+                later(random.random(), each.start)
+            later(seconds, partial(each.replace, given))
         self.is_moving = False
