@@ -28,6 +28,7 @@ def live(spark, lake):
         sql_engine.close()
 
 
+@pytest.mark.long
 def test_l34_a_copy_is_published_when_it_is_complete(spark, logged_lake):
     # given
     lake = logged_lake()

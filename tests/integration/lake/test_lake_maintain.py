@@ -161,6 +161,7 @@ def test_l42_maintenance_that_is_killed_goes_on_with_what_was_maintained_the_lon
     assert ids(spark, lake) == [0, 1, 2]
 
 
+@pytest.mark.long
 # P12
 def test_load_and_maintenance_at_once_lose_nothing(spark, bank):
     # given

@@ -55,6 +55,7 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, logged_lak
     assert retention.ensure(spark, table_task.path(lake, "bank", special), retention.properties(longer))
 
 
+@pytest.mark.long
 def test_loads_that_record_names_at_the_same_time_never_give_one_twice(spark, lake_file):
     lake = lake_file(bank="bank")
     places = [(f"s{number}", table) for number in range(4) for table in ("public.accounts", "sales.orders")]

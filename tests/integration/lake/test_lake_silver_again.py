@@ -76,6 +76,7 @@ def test_positions_of_more_than_64_bits_follow_all_others(spark, bank):
             replay.positions(spark, bank.file, "bank", wrong)
 
 
+@pytest.mark.long
 def test_table_whose_folder_was_moved_away_is_built_anew_from_bronze(spark, feed, lake_file, loaded):
     # given
     source = feed()
