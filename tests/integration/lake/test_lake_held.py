@@ -195,7 +195,6 @@ def test_a_table_that_a_load_brought_ahead_of_a_source_that_is_held_stops_alone(
     assert (lake.load().held, lake.load().problems) == ({}, {})
 
 
-@pytest.mark.long
 def test_a_key_or_type_that_does_not_fit_a_shared_table_holds_its_source_back_alone(spark, logged_lake, monkeypatch):
     # given
     lake, jakarta, london = shared(logged_lake)
