@@ -5,9 +5,13 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
+import java.io.File;
 import java.io.InputStreamReader;
+import java.lang.reflect.Modifier;
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.net.URL;
+import java.net.URLClassLoader;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -16,6 +20,10 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.kafka.connect.data.Date;
 import org.apache.kafka.connect.data.Decimal;
 import org.apache.kafka.connect.data.Field;
@@ -67,11 +75,38 @@ public final class RecordJsonCheck {
         if (check.refused == 0 || check.refused > count / 2) {
             throw new AssertionError("values that are none were " + check.refused + " of " + count);
         }
+        checkFormatter();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             int space = line.indexOf(' ');
             System.out.println(RecordJson.time(line.substring(0, space), line.substring(space + 1)));
         }
+    }
+
+    /** Fail unless our class in the place of one of Debezium's has whatever of that other classes can call. */
+    private static void checkFormatter() throws Exception {
+        String name = "io.debezium.pipeline.source.spi.EventFormatter";
+        Set<String> ours = declared(Class.forName(name));
+        List<URL> jars = new ArrayList<>();
+        for (String jar : System.getProperty("java.class.path").split(File.pathSeparator)) {
+            if (!jar.endsWith("headrace-debezium.jar")) {
+                jars.add(new File(jar).toURI().toURL());
+            }
+        }
+        try (URLClassLoader debezium = new URLClassLoader(jars.toArray(URL[]::new), null)) {
+            Set<String> missing = declared(debezium.loadClass(name));
+            missing.removeAll(ours);
+            if (ours.isEmpty() || !missing.isEmpty()) {
+                throw new AssertionError("EventFormatter lacks " + missing);
+            }
+        }
+    }
+
+    private static Set<String> declared(Class<?> type) {
+        return Stream.of(type.getDeclaredMethods())
+                .filter(each -> !Modifier.isPrivate(each.getModifiers()) && !each.isSynthetic())
+                .map(each -> each.getReturnType().getName() + " " + each.getName() + Arrays.toString(each.getParameterTypes()))
+                .collect(Collectors.toCollection(TreeSet::new));
     }
 
     private void compare(Schema schema, Object value) throws Exception {
