@@ -106,9 +106,9 @@ def test_many_links_of_one_peer_that_each_have_little_push_no_other_peer_s_out(m
     """The heaviest link lost: that of an honest source with a large row, and again each time that it sent it."""
     monkeypatch.setattr(links_module, "_MOST_ARRIVING", 1 << 20)
     names = [f"jakarta/{number}" for number in range(12)]
-    far = Far((*names, HONEST))
+    far = Far((ROGUE, *names, HONEST))
     honest = Rogue(far.receiver.port, f"cdc/{HONEST}").attached()
-    rogue = Rogue(far.receiver.port, f"cdc/{names[0]}").attached()
+    rogue = Rogue(far.receiver.port, f"cdc/{ROGUE}").attached()
     arriving = far.receiver.links._arriving
     try:
         honest.act(lambda peer: (peer.link.delivery("1"), peer.link.stream(bytes(300_000))))
