@@ -6,9 +6,9 @@ export HEADRACE_JARS ?= $(CURDIR)/.setup/jars
 # Compiled modules are kept, whatever the surroundings say: without them each process compiles all that it imports, a command for
 # half a second, a task of Airflow's for three.
 export PYTHONDONTWRITEBYTECODE :=
-# Workers that share a run: one more than there are cores, as most tests wait, with 4 GB of memory for each; two to four. Each has
+# Workers that share a run: two more than there are cores, as most tests wait, with 4 GB of memory for each; two to four. Each has
 # servers of its own.
-WORKERS ?= $(shell $(PYTHON) -c "import os; pages = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'); print(max(2, min(4, len(os.sched_getaffinity(0)) + 1, pages >> 32)))")
+WORKERS ?= $(shell $(PYTHON) -c "import os; pages = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'); print(max(2, min(4, len(os.sched_getaffinity(0)) + 2, pages >> 32)))")
 # Seeds of `make simulate`, for each scenario.
 SEEDS ?= 10000
 # What `make monitoring` scrapes: [metrics] listen of edges and bridges, as `headrace edge new` and `bridge new` write it.

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from headrace.errors import NeedsOperator
+from headrace.process import jvm_options
 from infra.local import jars
 from infra.local.server import Server, free_port, is_free
 
@@ -107,6 +108,7 @@ def _java(folder: Path, log: Path) -> list[str]:
         "-XX:-UsePerfData",
         f"-Djava.io.tmpdir={temporary}",
         f"-Dlog4j2.configurationFile={logging}",
+        *jvm_options(jars.kafka()),
     ]
     return ["java", "-cp", class_path, *options]
 
@@ -155,7 +157,7 @@ class Kafka(Server):
 
     One that `joins` another is of its cluster, with a `number` of its own; the other's is 1. Several that share a `quorum`, the
     ports of their controllers by number, are a cluster too, and each a controller: one alone does not start. One that is
-    `lasting`, or detached, is compiled for speed in the long run; any other for a quick start.
+    `lasting`, or detached, is compiled for speed in the long run; any other for a quick start. `options` are more of its JVM.
     """
 
     kind, name = "kafka", "Kafka"
@@ -173,6 +175,7 @@ class Kafka(Server):
         quorum: Mapping[int, int] | None = None,
         number: int = 1,
         lasting: bool = False,
+        options: Sequence[str] = (),
         log: Path | None = None,
         detached: bool = False,
     ) -> None:
@@ -182,7 +185,7 @@ class Kafka(Server):
         self.number = number
         self._joins = joins
         self._quorum = dict(quorum or {})
-        self._options = () if lasting or detached else _BRIEF
+        self._options = (*(() if lasting or detached else _BRIEF), *options)
 
     @property
     def bootstrap(self) -> str:

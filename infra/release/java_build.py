@@ -1,13 +1,13 @@
 """`python -m infra.release.java_build log-store|serve|debezium|archive`: what JVMs load that nobody publishes: our classes, and
-the archive of those that Spark uses.
+archives of those that Spark and Kafka use.
 
 Our classes, for a lake on S3, for the server of SQL, or for Debezium's engine, are compiled into a jar by Eclipse's compiler,
 which needs no JDK. The wheel has the jars (infra/release/dist.py); in a checkout they are next to the fetched jars. A jar is made
 again when its sources change. Assumes the jars of Spark and of the object store, and fetches the compiler once.
 
-With the archive each of Spark's JVMs starts with a third less work. A broker is started and a small load rehearsed
-(spark_jobs/jvm_warmup.py), whose JVM leaves the archive when it ends. It is whole or absent. Without it everything works, only
-slower, so a failure is reported and stops nothing.
+With its archive each of Spark's JVMs starts with a third less work, and a broker with half of it. A broker is started and a small
+load rehearsed (spark_jobs/jvm_warmup.py); their JVMs leave the archives when they end. Each is whole or absent. Without them
+everything works, only slower, so a failure is reported and stops nothing.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from headrace.errors import NeedsOperator, ReplicationError
 from headrace.process import class_archive, jar_folder, jvm_options_to_archive
 from headrace.terminal import Terminal
 from infra.local.ivy import Group
-from infra.local.jars import DEBEZIUM_POSTGRES, fetch_all, object_store, present, read_sums, spark
+from infra.local.jars import DEBEZIUM_POSTGRES, fetch_all, kafka, object_store, present, read_sums, spark
 from infra.local.kafka import Kafka
 
 COMPILER = Group(name="compiler", pins=("org.eclipse.jdt:ecj:3.46.100",), alone=True)
@@ -104,31 +104,38 @@ def _class_path(jar: Jar, console: Terminal) -> list[Path]:
 _SECONDS = 600
 
 
-def make_class_archive(console: Terminal) -> None:
-    """Make the archive if there is none."""
-    archive = class_archive(spark())
-    if archive.exists():
+def make_class_archives(console: Terminal) -> None:
+    """Make the archives that are missing."""
+    archives = [class_archive(spark()), class_archive(kafka())]
+    if all(archive.exists() for archive in archives):
         return
-    console.print("headrace: rehearsing a load, so that Spark starts with less work (once)")
-    partial = archive.with_suffix(".partial")
+    console.print("headrace: rehearsing a load, so that Spark and Kafka start with less work (once)")
+    partial = [archive.with_suffix(".partial") for archive in archives]
     try:
+        for archive in archives:
+            # A JVM that uses an archive makes none.
+            archive.unlink(missing_ok=True)
         with tempfile.TemporaryDirectory(prefix="headrace-setup-") as scratch:
-            _rehearse(Path(scratch), partial)
-        partial.rename(archive)
+            _rehearse(Path(scratch), *partial)
+        for made, archive in zip(partial, archives, strict=True):
+            made.rename(archive)
     except (OSError, subprocess.SubprocessError, ReplicationError) as error:
-        partial.unlink(missing_ok=True)
-        console.print(f"headrace: no archive of classes, Spark will start more slowly: {error}")
+        for path in partial:
+            path.unlink(missing_ok=True)
+        console.print(f"headrace: no archive of classes, Spark and Kafka will start more slowly: {error}")
     else:
-        console.print(f"headrace: jars/spark: archive of classes, {archive.stat().st_size // 1_000_000} MB")
+        size = sum(archive.stat().st_size for archive in archives) // 1_000_000
+        console.print(f"headrace: jars/spark, jars/kafka: archives of classes, {size} MB")
 
 
-def _rehearse(scratch: Path, archive: Path) -> None:
-    kafka = Kafka(scratch / "kafka", settings={"auto.create.topics.enable": "true"})
+def _rehearse(scratch: Path, spark_archive: Path, kafka_archive: Path) -> None:
+    settings = {"auto.create.topics.enable": "true"}
+    broker = Kafka(scratch / "kafka", settings=settings, options=jvm_options_to_archive(kafka_archive))
     try:
-        kafka.start()
+        broker.start()
         with subprocess.Popen(
-            [sys.executable, "-m", "spark_jobs.jvm_warmup", kafka.bootstrap, str(scratch)],
-            env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(jvm_options_to_archive(archive))},
+            [sys.executable, "-m", "spark_jobs.jvm_warmup", broker.bootstrap, str(scratch)],
+            env=os.environ | {"SPARK_SUBMIT_OPTS": " ".join(jvm_options_to_archive(spark_archive))},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
@@ -141,15 +148,16 @@ def _rehearse(scratch: Path, archive: Path) -> None:
                 raise
         if code:
             raise subprocess.CalledProcessError(code, rehearsal.args)
+        broker.stop()
     finally:
-        kafka.kill()
+        broker.kill()
 
 
 if __name__ == "__main__":
     console = Terminal(soft_wrap=True)
     try:
         if sys.argv[1] == "archive":
-            make_class_archive(console)
+            make_class_archives(console)
         else:
             chosen = {jar.folder: jar for jar in (LOG_STORE, SERVE, DEBEZIUM)}[sys.argv[1]]
             build(chosen, jar_folder() / chosen.folder, console)

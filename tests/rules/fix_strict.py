@@ -19,8 +19,9 @@ import pytest
 from tests.rules.waiting import eventually
 
 _SESSION = "HEADRACE_TEST_SESSION"
-#: Ended by themselves when Python does, because their standard input closes: PySpark's gateway, multiprocessing's helper.
-_END_WITH_PYTHON = ("pyspark-shell", "multiprocessing.resource_tracker")
+#: Ended by themselves when Python does, because their standard input closes: PySpark's gateway, what that starts for functions in
+#: Python, which a task that ends late may start once more, and multiprocessing's helper.
+_END_WITH_PYTHON = ("pyspark-shell", "pyspark.daemon", "multiprocessing.resource_tracker")
 #: How many descriptors more than at its beginning a session may end with: those of libraries, and two or three for each load in
 #: this process, which Spark's threads keep until its JVM ends. From about a thousand on, `select` refuses them.
 _MORE_DESCRIPTORS = 500

@@ -1,5 +1,9 @@
 """The jars that set-up fetched, and what it made of them."""
 
+import subprocess
+
+import pytest
+
 from headrace import process
 from infra.local import jars
 
@@ -18,8 +22,24 @@ def test_broker_has_every_codec_that_a_producer_may_use():
     assert all(codec in names for codec in ("snappy-java-", "lz4-java-", "zstd-jni-"))
 
 
-def test_set_up_has_left_the_archive_of_classes_with_which_spark_starts_sooner():
-    archive = process.class_archive(jars.spark())
+@pytest.mark.parametrize("jars_of", [jars.spark, jars.kafka])
+def test_set_up_has_left_an_archive_of_classes_with_which_its_jvm_starts_sooner(jars_of):
+    archive = process.class_archive(jars_of())
 
     assert archive.exists()
     assert not archive.with_suffix(".partial").exists()
+
+
+def test_a_broker_takes_its_classes_from_the_archive():
+    command = ["java", "-cp", ":".join(map(str, jars.kafka())), *process.jvm_options(jars.kafka())]
+    # Silence is for brokers; what is printed twice counts as the last one says.
+    shown = subprocess.run(
+        [*command, "-Xlog:class+load", "kafka.tools.StorageTool", "random-uuid"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+    loaded = [line for line in shown.splitlines() if " org.apache.kafka." in line]
+    assert loaded
+    assert sum("shared objects file (top)" in line for line in loaded) > len(loaded) // 2
