@@ -1,4 +1,4 @@
-"""The Helm chart and its examples without Helm (make test-kubernetes has it): versions, values, the parts' files, the page."""
+"""The Helm chart and its examples without Helm (make test-kubernetes has it): versions, values, the parts' files."""
 
 import json
 import re
@@ -16,19 +16,6 @@ from tests.bridge import security_lists
 
 ROOT = Path(__file__).parents[3]
 CHART, EXAMPLES = ROOT / "infra" / "kubernetes" / "headrace", ROOT / "infra" / "kubernetes" / "examples"
-PAGE = (ROOT / "docs" / "kubernetes.md").read_text()
-DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
-#: Values that the page shows whole.
-WHOLE = {"images.edge", "images.bridge", "images.lake", "bridge.resources", "lake.resources", "console.resources"}
-
-
-def leaves(tree, above=""):
-    for name, value in tree.items():
-        path = above + name
-        if isinstance(value, dict) and value and path not in WHOLE:
-            yield from leaves(value, f"{path}.")
-        else:
-            yield path, value
 
 
 def test_the_chart_has_the_version_of_the_release():
@@ -36,19 +23,10 @@ def test_the_chart_has_the_version_of_the_release():
     assert chart["version"] == chart["appVersion"] == __version__
 
 
-def test_the_page_has_every_value_with_its_default():
-    shown = dict(
-        re.findall(r"^\|`([\w.]+)` \|`(.*?)`\|", PAGE.split("## Values")[1].split("Of each edge")[0], re.MULTILINE)
-    )
-    assert shown == {path: json.dumps(value) for path, value in leaves(DEFAULTS)}
-
-
-def test_the_page_and_the_comments_have_every_field_of_an_edge():
+def test_the_comments_of_the_values_have_every_field_of_an_edge():
     schema = json.loads((CHART / "values.schema.json").read_text())["$defs"]["edge"]["properties"]
-    shown = set(re.findall(r"`([\w.]+)`", PAGE.split("Of each edge")[1].split("\n## ")[0]))
     commented = set(re.findall(r"[\w.]+", (CHART / "values.yaml").read_text().split("edges: {}")[0]))
     for name in schema:
-        assert any(each.split(".")[0] == name for each in shown), name
         assert any(each.split(".")[0] == name for each in commented), name
 
 

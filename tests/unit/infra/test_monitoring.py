@@ -52,11 +52,10 @@ def test_monitoring_names_only_metrics_that_there_are(file):
 
 
 def test_the_documentation_explains_every_metric_and_no_other():
-    rows = re.findall(
-        r"^\|`(headrace_[a-z_]+)` \|(.+?) \|(.*?)\|$", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE
-    )
-    assert {name for name, *_ in rows} == ALL
-    assert len(rows) == len(ALL)
+    rows = re.findall(r"^\|(`headrace_.+?`) \|.+? \|.*?\|$", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
+    explained = [name for row in rows for name in re.findall(r"`(headrace_[a-z_]+)`", row)]
+    assert set(explained) == ALL
+    assert len(explained) == len(ALL)
 
 
 def test_metrics_are_named_as_prometheus_asks():
