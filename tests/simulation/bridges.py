@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import msgspec
+from proton import Endpoint
 
 import bridge.amqp.credit
 import bridge.amqp.listener
@@ -148,13 +149,17 @@ class BridgeProcess:
             self.process.paused_until = self.scheduler.now + seconds
 
     def kept(self) -> list[str]:
-        """Return the links that it keeps although their connections are gone."""
+        """Return the links that it keeps although their connections are gone, or it has closed them."""
         if self.bridge is None or not self.runs:
             return []
         links = self.bridge.receiver.links
         senders = [*links.deliveries._all(), *links.requests.senders._all()]
         kept = [*links.requests._answers.values(), *(each.link for each in [*links.credit.all(), *senders])]
-        return [f"{self.name}: {link.name}" for link in kept if link.connection.transport is None]
+        return [
+            f"{self.name}: {link.name}"
+            for link in kept
+            if link.connection.transport is None or link.state & Endpoint.LOCAL_CLOSED
+        ]
 
     def lacking_credit(self) -> list[str]:
         """Return the sources whose links have less credit than they are to have, with what waits, or more."""

@@ -161,9 +161,9 @@ class WholeScenario:
             self._folder.cleanup()
 
     def _look_at_links(self) -> None:
-        """Fail where a bridge keeps links of connections that are gone, now and every few seconds."""
+        """Fail where a bridge keeps links that are gone, now and every few seconds."""
         if kept := [link for each in self.bridges for link in each.kept()]:
-            raise FailedRunError(f"links of connections that are gone are kept: {kept}")
+            raise FailedRunError(f"links that are gone are kept: {kept}")
         self.scheduler.after(_LINKS_SECONDS, self._look_at_links)
 
     def _write(self, edge: Edge) -> None:
