@@ -33,10 +33,12 @@ def install() -> None:
     bridge.reloader.load = lambda path, _kind: _files[path]
 
 
-def draw_limits(random: Random) -> None:
+def draw_limits(random: Random, *, is_calm: bool = False) -> None:
     """Draw how much memory bridges have for what waits, in some runs too little, and how often they look for releases."""
     credit, answers = bridge.amqp.credit, bridge.amqp.request_links
-    credit.MOST_OF_SOURCE, credit.MOST_OF_ALL = random.choice(((16 << 20, 64 << 20), (800, 2500)))
+    credit.MOST_OF_SOURCE, credit.MOST_OF_ALL = random.choice(
+        ((16 << 20, 64 << 20), (800, 2500))[: 1 if is_calm else 2]
+    )
     answers._MOST_WAITING = random.choice((32 << 20, 100_000))
     bridge.withheld.releaser._AGAIN_SECONDS = random.choice((0.0, 2.0))
 

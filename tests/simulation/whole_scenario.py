@@ -282,6 +282,9 @@ class TablesScenario(WholeScenario):
         if random.random() < 0.7:
             super()._swarm(faults)
         else:
+            # Whoever waits then waits for a table.
+            self.network.latency, self.broker.latency = _LATENCIES[0], _KAFKA_LATENCIES[0]
+            draw_limits(random, is_calm=True)
             for part in self.parts:
                 if isinstance(part, Tables):
                     part.is_calm = True
