@@ -51,9 +51,11 @@ class Stalls:
         now = self._clock()
         for source, state in self._states().items():
             figures = state.figures
-            # One whose position cannot be read gives no credit, so nothing comes from its edge.
-            is_waiting = figures.has_unsent or (state.session is None and figures.state is SourcePhase.STARTING)
-            if state.token is None or not is_waiting:
+            # First: most sources of a file may be other bridges'. One whose position cannot be read gives no credit, so nothing
+            # comes from its edge.
+            if state.token is None or not (
+                figures.has_unsent or (state.session is None and figures.state is SourcePhase.STARTING)
+            ):
                 self._since.pop(source, None)
                 figures.stalled_seconds = None
                 continue

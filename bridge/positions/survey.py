@@ -138,7 +138,8 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Co
     """Commit sources' positions in the partitions that the file names; return what was committed before.
 
     All of them are committed at once, so sources can swap partitions. One of which bridges have committed no position yet goes on
-    from its last record; without any, it begins in its new partitions. Before anything changes, raises NeedsOperator when one of
+    from its last record; without any, it begins in its new partitions, and is in the group there: a bridge with a former file
+    would begin in others. Before anything changes, raises NeedsOperator when one of
     them is not in the group or has withheld tables, or the same partitions in another order, or when a partition holds the
     position of a source that does not leave it, or what no bridge committed; then when bridges of the group are running: they
     would commit the positions in the former partitions.
@@ -150,8 +151,8 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Co
             held[source] = each._replace(position=_last_position(file, admin, by_source[source], each))
     for source in held:
         _check_leaving(by_source[source], group.entries, held)
-    positions = {source: each.position for source, each in held.items() if each.position is not None}
-    taken = {place for source in positions for place in by_source[source].places}
+    positions = {source: each.position for source, each in held.items()}
+    taken = {place for source in held for place in by_source[source].places}
     nobody = position_text(NOBODY, None, _MOVE)
     former = [
         TopicPartition(*place, offset, metadata=nobody)
@@ -205,7 +206,12 @@ def _check_leaving(route: SourceRoute, entries: Entries, moving: Collection[str]
 
 
 def commit_positions(
-    file: BridgeFile, admin: Any, positions: Mapping[str, Position], by: str, group: Reading, former: Sequence[Any] = ()
+    file: BridgeFile,
+    admin: Any,
+    positions: Mapping[str, Position | None],
+    by: str,
+    group: Reading,
+    former: Sequence[Any] = (),
 ) -> None:
     """Commit positions at the ends of the partitions that the file gives their sources, with what `former` ones then hold.
 

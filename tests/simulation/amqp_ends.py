@@ -2,7 +2,8 @@
 
 What one end does is a frame, which reaches the other end's loop (amqp_loop.py) a little later, in order, unless the wire is cut
 before. As in Proton: credit is what the receiver gave, less what was read; a delivery is on its link until it is settled; what is
-on a connection that is lost has no outcome. Not here: sessions, flow by bytes, deliveries that are aborted, TLS.
+on a connection that is lost has no outcome; and that a link is closed is written behind all else of a turn. Not here: sessions,
+flow by bytes, deliveries that are aborted, TLS.
 """
 
 import itertools
@@ -113,6 +114,7 @@ class Connection:
         if self.state & Endpoint.LOCAL_CLOSED or self.transport is None:
             return
         condition = self.condition
+        self.loop.end_turn()
 
         def closed(far: "Connection") -> None:
             far.remote_condition = condition
@@ -214,7 +216,7 @@ class Link:
                 )
                 connection.loop.happen("on_link_remote_close", connection, link)
 
-        self.connection.send(closed)
+        self.connection.loop.write_last(lambda: self.connection.send(closed))
 
     @property
     def _remote(self) -> int:

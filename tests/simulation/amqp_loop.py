@@ -11,6 +11,8 @@ from tests.simulation.network import Network, Wire
 from tests.simulation.scheduler import Task
 from tests.simulation.world import world
 
+#: How likely a turn ends although more has come.
+_TURN_ENDS = 0.5
 #: The network of the present run.
 present: dict[str, Network] = {}
 
@@ -24,6 +26,8 @@ class Events:
         self._happened: deque[tuple[str, Any]] = deque()
         self._handlers: list[Any] = []
         self._busy = False
+        # What is written behind all else of a turn.
+        self._last: list[Callable[[], None]] = []
         #: Connections whose end is still to be handled.
         self.ending: list[Connection] = []
 
@@ -35,7 +39,18 @@ class Events:
             while self._steps:
                 self._steps.popleft()()
                 self.handle()
+            self.end_turn()
             self._busy = False
+
+    def write_last(self, step: Callable[[], None]) -> None:
+        """Have a step taken at the end of the present turn."""
+        self._last.append(step)
+
+    def end_turn(self) -> None:
+        """Write what is written last."""
+        last, self._last = self._last, []
+        for step in last:
+            step()
 
     def happen(self, name: str, connection: Connection, link: Any = None, delivery: Any = None) -> None:
         """Have the handlers' methods of this name called, after those of what happened before."""
@@ -119,6 +134,7 @@ class Loop(Events):
         if (begin := getattr(self._handler, "on_begin", None)) is not None:
             begin()
         self.handle()
+        self.end_turn()
         while not self._stopped:
             if not self._steps:
                 scheduler.wait(self._waiters, None)
@@ -126,6 +142,9 @@ class Loop(Events):
             while self._steps and not self._stopped:
                 self._steps.popleft()()
                 self.handle()
+                # What has come meanwhile is of the same turn, or of the next one.
+                if self._stopped or not self._steps or scheduler.random.random() < _TURN_ENDS:
+                    self.end_turn()
                 scheduler.point()
 
     def connect(self, url: str, **_: Any) -> Connection:

@@ -1,13 +1,18 @@
 """Bridges in the simulation: real ones over the simulated Kafka and network, started again when they end."""
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import msgspec
+from proton import Endpoint
 
+import bridge.amqp.credit
 import bridge.amqp.listener
+import bridge.amqp.request_links
 import bridge.bridge
 import bridge.reloader
+import bridge.withheld.releaser
 from headrace.configuration.bridge import BridgeFile
 from headrace.errors import NeedsOperator
 from tests.simulation import amqp_loop, registry
@@ -26,6 +31,16 @@ def install() -> None:
     bridge.amqp.listener.Loop = amqp_loop.Loop  # type: ignore[attr-defined, misc, assignment]
     bridge.bridge.RegistryClient = registry.RegistryClient  # type: ignore[misc, assignment]
     bridge.reloader.load = lambda path, _kind: _files[path]
+
+
+def draw_limits(random: Random, *, is_calm: bool = False) -> None:
+    """Draw how much memory bridges have for what waits, in some runs too little, and how often they look for releases."""
+    credit, answers = bridge.amqp.credit, bridge.amqp.request_links
+    credit.MOST_OF_SOURCE, credit.MOST_OF_ALL = random.choice(
+        ((16 << 20, 64 << 20), (800, 2500))[: 1 if is_calm else 2]
+    )
+    answers._MOST_WAITING = random.choice((32 << 20, 100_000))
+    bridge.withheld.releaser._AGAIN_SECONDS = random.choice((0.0, 2.0))
 
 
 class BridgeProcess:
@@ -134,6 +149,33 @@ class BridgeProcess:
             assert self.process is not None
             self.scheduler.trace(f"{self.process.name} is frozen for {seconds} s")
             self.process.paused_until = self.scheduler.now + seconds
+
+    def kept(self) -> list[str]:
+        """Return the links that it keeps although their connections are gone, or it has closed them."""
+        if self.bridge is None or not self.runs:
+            return []
+        links = self.bridge.receiver.links
+        senders = [*links.deliveries._all(), *links.requests.senders._all()]
+        kept = [*links.requests._answers.values(), *(each.link for each in [*links.credit.all(), *senders])]
+        return [
+            f"{self.name}: {link.name}"
+            for link in kept
+            if link.connection.transport is None or link.state & Endpoint.LOCAL_CLOSED
+        ]
+
+    def lacking_credit(self) -> list[str]:
+        """Return the sources whose links have less credit than they are to have, with what waits, or more."""
+        if self.bridge is None or not self.runs:
+            return []
+        wanted = self.file.interconnect.credit
+        there = {
+            feed.source: feed.link.credit + feed.owed + len(feed.tickets)
+            for feed in self.bridge.receiver.links.credit.all()
+            if feed.source != OTHER_SOURCE
+        }
+        return [
+            f"{self.name}: {source} has {credit} of {wanted}" for source, credit in there.items() if credit != wanted
+        ]
 
     def states(self) -> str:
         """Return what it says of its sources."""

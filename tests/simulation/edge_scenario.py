@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.simulation.amqp_loop import present
 from tests.simulation.amqp_router import Router
+from tests.simulation.bridges import draw_limits
 from tests.simulation.edges import Edge
 from tests.simulation.model_bridge import ModelBridge
 from tests.simulation.network import Network
@@ -35,6 +36,7 @@ class EdgeScenario:
         random = scheduler.random
         scheduler.preempt = random.choice((0.02, 0.1, 0.3))
         self.network = present["network"] = Network(scheduler)
+        draw_limits(random)
         routed = random.random() < 0.6
         self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         options = {

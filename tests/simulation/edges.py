@@ -69,6 +69,28 @@ def install() -> None:
     files.os = types.SimpleNamespace(**{**vars(os), "fsync": _fsync})
 
 
+class _Double:
+    """One connection of somebody's who attaches to a source's address."""
+
+    def __init__(self, source: str, url: str) -> None:
+        self._source, self._url = source, url
+
+    def run(self) -> None:
+        """Stay attached until the link is closed."""
+        self._loop = amqp_loop.Loop(self, f"double of {self._source}")
+        self._loop.run()
+        self._loop.close()
+
+    def on_begin(self) -> None:
+        """Connect and attach."""
+        self._loop.attach_sender(self._loop.connect(self._url), f"cdc/{self._source}", f"headrace {self._source}")
+
+    def _over(self, _event: Any) -> None:
+        self._loop.stop()
+
+    on_link_remote_close = on_connection_remote_close = on_transport_closed = _over
+
+
 class Edge:
     """One source's edge and what supervises it."""
 
@@ -147,6 +169,18 @@ class Edge:
         agent, process = self.agent, self.process
         if agent is not None and process is not None and process.alive and self.stopped_by is None:
             self.scheduler.spawn(process, "signal", agent.stop)
+
+    def attach_double(self, seconds: float) -> None:
+        """Have somebody attached to its address for a while who sends nothing, as an old machine of it that is started again.
+
+        The edge has much to send just then.
+        """
+        process = Process(f"double of {self.source}")
+        for url in self.config.interconnect.urls:
+            self.scheduler.spawn(process, f"to {url}", _Double(self.source, url).run)
+        self.scheduler.after(seconds, lambda: self.scheduler.kill(process))
+        for _ in range(20):
+            self.scheduler.after(self.scheduler.random.random() * 0.2, lambda: self.database.write(6))
 
     def fill_disk(self, seconds: float) -> None:
         """Have the disk full for a while."""

@@ -23,6 +23,7 @@ THEMES = (
     ("kafka down", "bridge pause"),
     ("bridge pause",),
     ("link closed", "cut", "bridge stop"),
+    ("edge double", "cut", "bridge stop"),
     ("call hangs", "bridge pause", "bridge stop"),
     ("pause at request", "bridge crash"),
     ("pause at request", "bridge stop"),
@@ -164,4 +165,5 @@ class Faults:
             "topic deleted": self._delete_topic,
             "edge crash": lambda: edge().crash(),
             "edge stop": lambda: edge().stop(),
+            "edge double": lambda: edge().attach_double(random.choice((0.5, 5, 20))),
         }

@@ -84,7 +84,9 @@ class Operator:
                 scheduler.trace(f"not moved: {type(error).__name__} {error.message}")
                 scheduler.sleep(1.0)
                 if "has no committed position" in error.message and not any(each.runs for each in self._bridges):
-                    # It has no records yet, and can simply start in its new partitions.
+                    # It has no records yet, and can simply start in its new partitions; nothing in Kafka would tell that to a
+                    # bridge with the former file.
+                    forgotten = None
                     moved = [source for source in moved if source not in error.message]
                     if not moved:
                         break

@@ -5,7 +5,7 @@ was written with; and while it is, other tables and other sources go on.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from headrace.batch import AVRO_MARK, WrittenWith
@@ -21,6 +21,8 @@ from tests.simulation.scheduler import Scheduler
 STREAM = "banking"
 TABLES = ("a", "b", "c")
 _WITHHELD = f"{STREAM}.withheld"
+#: The parts of a record with a schema of their own, as subjects and as schemas name them.
+_PARTS = {"key": "Key", "value": "Envelope"}
 #: How long other tables and sources may wait for one whose schema is refused, in seconds.
 _PATIENCE = 20.0
 
@@ -136,14 +138,33 @@ class Tables(RunPart):
         random, now = self._scheduler.random, self._scheduler.now
         table = random.choice(TABLES)
         seconds = min(random.choice((3.0, 15.0, 40.0)), max(0.0, self._calm_at - self._scheduler.elapsed))
-        for part in ("key", "value"):
-            self.registry.refused_until[f"{self._topic(table)}-{part}"] = now + seconds
+        for part in _PARTS:
+            self.registry.refused_until[self._subject(table, part)] = now + seconds
         altered = random.sample(self.edges, random.randint(1, len(self.edges)))
-        for edge in altered:
-            edge.database.alter(table)
+        self._alter(table, altered)
+        if random.random() < 0.7:
+            # Once more while it is refused; an operator registers the first of the two.
+            versions = {len(edge.database.altered[table]) for edge in altered}
+            self._scheduler.after(seconds * 0.3, lambda: self._alter(table, altered))
+            self._scheduler.after(seconds * random.choice((0.4, 0.7)), lambda: self._allow(table, versions))
         self._scheduler.trace(f"{table} is altered by {[edge.source for edge in altered]}, refused for {seconds} s")
         if self.is_calm:
             self._look_at_others(table)
+
+    def _alter(self, table: str, edges: Sequence[Any]) -> None:
+        """Alter a table of some sources, which at times write much that is withheld then, in several batches."""
+        random = self._scheduler.random
+        for edge in edges:
+            edge.database.alter(table)
+            for _ in range(random.choice((0, 20, 20))):
+                edge.database.write(6)
+
+    def _allow(self, table: str, versions: Iterable[int]) -> None:
+        for version, (part, record) in itertools.product(versions, _PARTS.items()):
+            self.registry.allow(self._subject(table, part), table_schema(table, record, version, STREAM))
+
+    def _subject(self, table: str, part: str) -> str:
+        return f"{self._topic(table)}-{part}"
 
     def _look_at_others(self, table: str) -> None:
         """Fail unless what others have now comes although a table is withheld."""

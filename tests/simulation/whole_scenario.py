@@ -11,7 +11,7 @@ from headrace.position import Position
 from tests.simulation.amqp_loop import present
 from tests.simulation.amqp_router import Router
 from tests.simulation.asking import Asking
-from tests.simulation.bridges import OTHER_SOURCE, OTHER_TOPIC, TOPIC, BridgeProcess
+from tests.simulation.bridges import OTHER_SOURCE, OTHER_TOPIC, TOPIC, BridgeProcess, draw_limits
 from tests.simulation.deliveries import Deliveries
 from tests.simulation.edges import Edge
 from tests.simulation.faults import THEMES, WITH_DELETED, Faults
@@ -31,8 +31,16 @@ from tests.simulation.world import begin
 
 #: How often it is looked whether all is there, in seconds.
 _LOOK_SECONDS = 0.2
+#: How often it is looked which links bridges keep, in seconds.
+_LINKS_SECONDS = 5.0
 #: Seconds that clocks of machines are ahead.
 _CLOCKS = (0.0, 0.0, 1.0, -300.0, 3600.0, 80_000.0, -80_000.0)
+#: Least and longest time that a message takes, in seconds: within one house, and around the world.
+_LATENCIES = ((0.0002, 0.01), (0.0002, 0.01), (0.1, 0.3))
+#: The same at Kafka, which may have slow disks.
+_KAFKA_LATENCIES = ((0.0002, 0.004), (0.0002, 0.004), (0.01, 0.05))
+#: No pause of credit is longer, in seconds.
+_CREDIT_SECONDS = 6.0
 
 
 class WholeScenario:
@@ -48,6 +56,8 @@ class WholeScenario:
     delivering = 0.3
     #: How many runs have sources with a topic for each table, and a registry.
     tabled = 0.25
+    #: In how many runs where edges connect to bridges somebody else attaches to a source's address.
+    doubled = 0.4
     #: How many runs have requests to edges.
     asking = 0.25
 
@@ -63,6 +73,9 @@ class WholeScenario:
         for client in (Producer, RecordProducer, Reader, AdminClient):
             client.broker = self.broker  # type: ignore[attr-defined]
         self.network.splitting = random.choice((0.0, 0.1))
+        self.network.latency = random.choice(_LATENCIES)
+        self.broker.latency = random.choice(_KAFKA_LATENCIES)
+        draw_limits(random)
         routed = random.random() < 0.5
         self._folder = tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
         sources = [f"region/s{n}" for n in range(random.choice((1, 2, 3)))]
@@ -84,6 +97,7 @@ class WholeScenario:
             "other": random.random() < self.deleted,
         }
         self._write_until = self.faults * max(random.random(), random.random())
+        self._bursts = random.choice((0.0, 0.0, 0.2))
         self._look_at = 0.0
         self.parts = self._draw_parts(urls)
         options["sections"] = {name: each for part in self.parts for name, each in part.sections().items()}
@@ -111,6 +125,9 @@ class WholeScenario:
         self._pace = self._write_until / self._left * len(sources)
         faults = Faults(scheduler, self.network, self.broker, self.bridges, self.edges, self.operator)
         self.broker.hang = faults.hangs
+        if not routed and random.random() < self.doubled:
+            double = faults.all()["edge double"]
+            self.scheduler.after(random.random() * self.faults, lambda: self._fault("edge double", double))
         self._swarm(faults.all() | {name: step for part in self.parts for name, step in part.faults().items()})
 
     def _draw_parts(self, urls: list[str]) -> list[RunPart]:
@@ -134,14 +151,25 @@ class WholeScenario:
                 self.scheduler.after(self.scheduler.random.random(), lambda edge=edge: self._write(edge))
             for part in self.parts:
                 part.start()
-            self._judge(self.scheduler.run(self._done, self.faults + self.quiet))
+            self._look_at_links()
+            done = self.scheduler.run(self._done, self.faults + self.quiet)
+            if done:
+                self.scheduler.run(lambda: False, self.scheduler.elapsed + _CREDIT_SECONDS)
+            self._judge(done)
         finally:
             self.scheduler.end()
             self._folder.cleanup()
 
+    def _look_at_links(self) -> None:
+        """Fail where a bridge keeps links that are gone, now and every few seconds."""
+        if kept := [link for each in self.bridges for link in each.kept()]:
+            raise FailedRunError(f"links that are gone are kept: {kept}")
+        self.scheduler.after(_LINKS_SECONDS, self._look_at_links)
+
     def _write(self, edge: Edge) -> None:
         random = self.scheduler.random
-        for _ in range(random.choice((0, 1, 1, 3))):
+        # At times so much that it is sent in many batches.
+        for _ in range(30 if random.random() < self._bursts else random.choice((0, 1, 1, 3))):
             edge.database.write(random.choice((1, 1, 2, 6)))
         if random.random() < 0.2:
             edge.database.idle()
@@ -220,6 +248,8 @@ class WholeScenario:
             )
             if done and there:
                 self._check_position(self.operator.had[edge.source][-1], edge.source, there[-1])
+        if done and (lacking := [source for each in self.bridges for source in each.lacking_credit()]):
+            raise FailedRunError(f"links have not all of their credit: {lacking}")
         for part in self.parts:
             part.judge(done=done)
             counts.append(part.shown())
@@ -243,7 +273,7 @@ class DeliveriesScenario(WholeScenario):
 
 
 class TablesScenario(WholeScenario):
-    """One run with topics for tables and a registry, and in some of them nothing else that goes wrong."""
+    """One run with topics for tables, some of which are refused, and in some runs nothing else that goes wrong."""
 
     tabled = 1.0
 
@@ -251,10 +281,13 @@ class TablesScenario(WholeScenario):
         random = self.scheduler.random
         if random.random() < 0.7:
             super()._swarm(faults)
-            return
-        for part in self.parts:
-            if isinstance(part, Tables):
-                part.is_calm = True
+        else:
+            # Whoever waits then waits for a table.
+            self.network.latency, self.broker.latency = _LATENCIES[0], _KAFKA_LATENCIES[0]
+            draw_limits(random, is_calm=True)
+            for part in self.parts:
+                if isinstance(part, Tables):
+                    part.is_calm = True
         for _ in range(random.choice((1, 2, 3))):
             self.scheduler.after(random.random() * self.faults * 0.6, faults["table refused"])
 

@@ -140,10 +140,10 @@ def test_a_source_of_which_bridges_have_committed_no_position_yet_is_moved(monke
         "a/two": TWO,
     }
     assert asked == [("a/one", ["bank"], [0])]
-    # one that has no records begins in its new partition as in any other
+    # one that has no records begins in its new partition: a bridge that was forgotten began in the former one, beside it
     assert group.holders() == {
         0: (NOBODY, None),
-        1: (NOBODY, None) if last is None else ("a/one", ONE),
+        1: ("a/one", last),
         2: ("a/gone", TWO),
         3: ("a/two", TWO),
     }
