@@ -1,8 +1,9 @@
 """Kafka's records in Avro, as the JSON that their edges would have written: everything behind is the same for both.
 
-Only a stream in which Avro was met takes a turn through Python. A schema that is not known yet fails the reading of a batch; it
-is looked up in the registry then, noted, and the batch is read again. A record whose schema is another table's, or that is not
-of its schema, fails by its place in Kafka, or is refused (`divided`): its sender decided what is in it.
+Only records in Avro take a turn through Python; a stream in which none was met has no such turn. A schema that is not known yet
+fails the reading of a batch; it is looked up in the registry then, noted, and the batch is read again. A record whose schema is
+another table's, or that is not of its schema, fails by its place in Kafka, or is refused (`divided`): its sender decided what is
+in it.
 """
 
 import logging
@@ -10,6 +11,8 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from functools import reduce
+from operator import or_
 from pathlib import Path
 
 from pyspark import SparkContext, cloudpickle
@@ -75,9 +78,17 @@ def as_json(source: DataFrame, schemas: Mapping[int, str], *, keeps: bool = Fals
     reader = Reader(dict(schemas), wrong, _UNKNOWN)
     arrow = _has_arrow(source.sparkSession.sparkContext)
     read = _by_arrow(reader) if arrow else F.udf(reader, _RECORD, useArrow=False)
-    frame = source.withColumn("_json", read("topic", "partition", "offset", "key", "value"))
-    own = {"key": F.col("_json.key"), "value": F.col("_json.value")}
+    # Of a record in JSON Python has nulls: it stays as it is.
+    given = (F.when(_is_avro(), F.col(name)) for name in ("topic", "partition", "offset", "key", "value"))
+    frame = source.withColumn("_json", read(*given))
+    own = {name: F.when(_is_avro(), F.col("_json")[name]).otherwise(F.col(name)) for name in ("key", "value")}
     return frame.select(*(own.get(name, F.col(name)).alias(name) for name in source.columns))
+
+
+def _is_avro() -> Column:
+    """Return whether a record's key or value is in Avro."""
+    marks = (F.coalesce(F.col(name).startswith(F.lit(b"\0")), F.lit(False)) for name in ("key", "value"))
+    return reduce(or_, marks)
 
 
 def _has_arrow(context: SparkContext) -> bool:
@@ -98,15 +109,19 @@ def _by_arrow(reader: Reader) -> Callable[..., Column]:
     """Return a reader's function of columns that goes over Arrow's arrays."""
     import pyarrow as pa
 
+    structure = pa.struct({"key": pa.binary(), "value": pa.binary()})
+
     # Spark takes the kind of function from its annotations.
     def read(*columns: pa.Array) -> pa.Array:
+        if all(column.null_count == len(column) for column in columns):
+            return pa.nulls(len(columns[0]), structure)
         keys, values = [], []
         for record in zip(*(column.to_pylist() for column in columns), strict=True):
             key, value = reader(*record)
             keys.append(key)
             values.append(value)
         return pa.StructArray.from_arrays(
-            [pa.array(keys, pa.binary()), pa.array(values, pa.binary())], ["key", "value"]
+            [pa.array(keys, pa.binary()), pa.array(values, pa.binary())], fields=[*structure]
         )
 
     function: Callable[..., Column] = F.arrow_udf(read, _RECORD)

@@ -47,6 +47,24 @@ def test_records_become_json_and_others_stay(spark, way, made):
     assert {(row["topic"], row["partition"], row["timestamp"]) for row in rows} == {("t", 3, 7)}
 
 
+def test_records_in_json_are_not_given_to_python(spark, way, made, monkeypatch):
+    class Marking:
+        """Says what it is given, in place of reading it."""
+
+        def __init__(self, *_):
+            pass
+
+        def __call__(self, *record):
+            return (b"python", b"python") if any(part is not None for part in record) else (None, None)
+
+    monkeypatch.setattr(avro_records, "Reader", Marking)
+    json = [(b'{"id":1}', b'{"op":"c"}'), (None, b"{}"), (b"1", None), (None, None), (b"", b"")]
+    avro = [(made[0][0], made[1][0]), (made[0][0], None), (made[0][0], b"{}"), (b"{}", made[1][0])]
+    result = avro_records.as_json(frame(spark, *zip(*json, *avro, strict=True)), made[3]._schemas)
+    pairs = [(row["key"], row["value"]) for row in result.orderBy("offset").collect()]
+    assert pairs == json + [(b"python", b"python")] * len(avro)
+
+
 def test_a_record_that_is_not_of_its_schema_fails_by_its_place_without_its_values(spark, way, made):
     keys, values, _, records = made
     source = frame(spark, keys[:2], [values[0], values[1][:-3]])
