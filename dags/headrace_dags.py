@@ -135,7 +135,9 @@ def _jars(document: dict[str, Any]) -> list[Path]:
     root, settings = str(document.get("lake", {}).get("root", "")), document.get("spark", {}).get("settings", {})
     if root.startswith(("s3:", "s3a:", "s3n:")):
         own = [] if _OWN_JARS & settings.keys() else sorted((folder / "object-store").glob("*.jar"))
-        return jars + own + sorted((folder / "log-store").glob("*.jar"))
+        # The wheel has it; in a checkout it was made next to the others.
+        packaged = sorted((_spark_jobs() / "object_store").glob("*.jar"))
+        return jars + own + (packaged or sorted((folder / "log-store").glob("*.jar")))
     return jars
 
 

@@ -47,8 +47,11 @@ def describe(made):
         for name, dag in found.items()
     }
 
+path = list(sys.path)
 for line in sys.stdin:
-    os.environ.update(json.loads(line))
+    settings = json.loads(line)
+    sys.path[:] = [*settings.pop("packages", []), *path]
+    os.environ.update(settings)
     try:
         answer = {"dags": describe(runpy.run_path(sys.argv[1])), "modules": sorted(sys.modules)}
         answer["connections"] = {name: json.loads(text) for name, text in os.environ.items() if name.startswith("AIRFLOW_CONN_")}
@@ -81,12 +84,12 @@ def parse(parser, tmp_path):
     (spark / "b.jar").touch()
     (spark / "a.jar").touch()
 
-    def run(text: str | None, **environment: str):
+    def run(text: str | None, packages: tuple[str, ...] = (), **environment: str):
         path = tmp_path / "lake.toml"
         if text is not None:
             path.write_text(text)
         settings = {"HEADRACE_LAKE_CONFIG": str(path), "HEADRACE_JARS": str(tmp_path / "jars")}
-        parser.stdin.write(json.dumps(settings | environment) + "\n")
+        parser.stdin.write(json.dumps(settings | {"packages": packages} | environment) + "\n")
         parser.stdin.flush()
         return json.loads(parser.stdout.readline())
 
@@ -229,6 +232,20 @@ def test_a_lake_on_s3_brings_the_jars_of_its_file_system(parse, tmp_path):
         dag = parse(text + '[lake]\nroot = "s3a://bucket/lake"\n' + stream("bank"))["dags"]["headrace_load_bank"]
 
         assert dag["tasks"]["bronze"]["jars"].endswith("/hadoop-aws.jar") == brought
+
+
+def test_a_lake_on_s3_brings_the_log_store_of_the_wheel(parse, tmp_path):
+    """Spark, which found no such class, failed each load of a lake on S3 where Airflow had the wheel."""
+    jar = tmp_path / "packages" / "spark_jobs" / "object_store" / "headrace-log-store.jar"
+    jar.parent.mkdir(parents=True)
+    (jar.parents[1] / "__init__.py").touch()
+    jar.touch()
+    text = '[lake]\nroot = "s3a://bucket/lake"\n' + stream("bank")
+
+    dag = parse(text, (str(tmp_path / "packages"),))["dags"]["headrace_load_bank"]
+
+    assert dag["tasks"]["bronze"]["jars"].split(",")[-1] == str(jar)
+    assert str(jar) in dag["tasks"]["bronze"]["conf"]["spark.driver.extraClassPath"].split(os.pathsep)
 
 
 def test_a_stream_without_a_schedule_runs_by_hand_and_has_the_defaults_of_the_lakes_file(parse):
