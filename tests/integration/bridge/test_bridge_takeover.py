@@ -71,7 +71,7 @@ def test_a_bridge_that_ends_hands_its_sources_over_at_once(kafka, topic, inside)
     eventually(lambda: len(served(second)) == 4, saying="the other one serves all")
     took = time.monotonic() - began
     print(f"--- handed over in {took:.2f} s")
-    assert took < 2
+    assert took < 5
 
 
 def test_a_bridge_that_is_started_again_with_another_source_in_its_file_serves_it(kafka, topic, inside):

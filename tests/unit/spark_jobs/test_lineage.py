@@ -104,7 +104,7 @@ def test_a_load_does_not_wait_for_a_server_that_keeps_it_waiting(lake, monkeypat
         lineage.send_load(
             lake(f'url = "http://127.0.0.1:{server.getsockname()[1]}"'), "bank", done=SilverReport(stream="bank")
         )
-        assert monotonic() - began < 3
+        assert monotonic() - began < 15
     assert "not waited for any more" in caplog.text
 
 
