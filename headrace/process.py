@@ -9,7 +9,7 @@ receiver and in Kafka's threads, a bridge came to 710 MB of which it used less t
 Spark's and Kafka's jars are in `HEADRACE_JARS`, in the set-up of a checkout, or in the user's own data folder. The DAG file has
 the same list and imports nothing of ours. A JVM maps the classes in an archive, and neither reads nor verifies them again (JEP
 350). Where the archive does not fit, because Java or the jars are others, the JVM starts without it. `make setup` makes Spark's
-(infra/release/java_build.py).
+and Kafka's (infra/release/java_build.py).
 
 An edge or a bridge runs until it ends, or until SIGTERM or SIGINT; with `--hold` it stays up when only a person can go on, for
 supervisors that start a process again whatever its exit code is, as Kubernetes does. What is held does nothing but answer: it is

@@ -158,7 +158,8 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Co
         TopicPartition(*place, offset, metadata=nobody)
         for each in held.values()
         for place, offset in each.offsets.items()
-        if place not in taken
+        # What a group of a former release had may be another source's since.
+        if place not in taken and (place not in group.entries or group.entries[place][1].source in {*held, NOBODY, ""})
     ]
     commit_positions(file, admin, positions, _MOVE, group, former)
     for each in held.values():
@@ -178,7 +179,8 @@ def _movable(route: SourceRoute, held: Committed | None) -> Committed:
     if held is None:
         raise NeedsOperator(
             f"{source} has no committed position",
-            hint="A source that has no records yet can simply start in the partitions that the file names. Of another one, name "
+            hint="A source that has no records yet can simply start in the partitions that the file names, once no bridge runs "
+            "with a file that names others. Of another one, name "
             "the former partitions: the bridge reads the position back from its last record there.",
         )
     check_reordered(route, held.order)

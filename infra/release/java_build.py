@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,27 +106,34 @@ _SECONDS = 600
 
 
 def make_class_archives(console: Terminal) -> None:
-    """Make the archives that are missing."""
+    """Make the archives, unless both are there. Where that fails, those that were there stay."""
     archives = [class_archive(spark()), class_archive(kafka())]
     if all(archive.exists() for archive in archives):
         return
     console.print("headrace: rehearsing a load, so that Spark and Kafka start with less work (once)")
     partial = [archive.with_suffix(".partial") for archive in archives]
+    former = {archive: archive.with_suffix(".former") for archive in archives if archive.exists()}
     try:
-        for archive in archives:
+        for archive, aside in former.items():
             # A JVM that uses an archive makes none.
-            archive.unlink(missing_ok=True)
+            archive.rename(aside)
         with tempfile.TemporaryDirectory(prefix="headrace-setup-") as scratch:
             _rehearse(Path(scratch), *partial)
-        for made, archive in zip(partial, archives, strict=True):
-            made.rename(archive)
+        for path, archive in zip(partial, archives, strict=True):
+            path.rename(archive)
     except (OSError, subprocess.SubprocessError, ReplicationError) as error:
-        for path in partial:
-            path.unlink(missing_ok=True)
-        console.print(f"headrace: no archive of classes, Spark and Kafka will start more slowly: {error}")
+        console.print(f"headrace: an archive of classes is missing, Spark or Kafka will start more slowly: {error}")
     else:
         size = sum(archive.stat().st_size for archive in archives) // 1_000_000
         console.print(f"headrace: jars/spark, jars/kafka: archives of classes, {size} MB")
+    finally:
+        for archive, aside in former.items():
+            if archive.exists():
+                aside.unlink(missing_ok=True)
+            else:
+                aside.rename(archive)
+        for path in partial:
+            path.unlink(missing_ok=True)
 
 
 def _rehearse(scratch: Path, spark_archive: Path, kafka_archive: Path) -> None:
@@ -148,7 +156,11 @@ def _rehearse(scratch: Path, spark_archive: Path, kafka_archive: Path) -> None:
                 raise
         if code:
             raise subprocess.CalledProcessError(code, rehearsal.args)
+        began = time.monotonic()
         broker.stop()
+        if time.monotonic() - began > broker.stop_seconds:
+            # It was killed, and has left a part of the archive at most.
+            raise subprocess.TimeoutExpired("kafka.Kafka", broker.stop_seconds)
     finally:
         broker.kill()
 

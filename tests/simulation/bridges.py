@@ -21,6 +21,8 @@ from tests.simulation.scheduler import Process, Scheduler
 TOPIC = "feed"
 #: A stream of one source, whose topic is deleted in some runs, and made again.
 OTHER_TOPIC, OTHER_SOURCE = "other", "region/other"
+#: Seconds after which a bridge that was frozen has done all that was due meanwhile.
+_THAWED_SECONDS = 6.0
 
 #: What is in the bridges' files now, by their paths.
 _files: dict[str, BridgeFile] = {}
@@ -165,7 +167,8 @@ class BridgeProcess:
 
     def lacking_credit(self) -> list[str]:
         """Return the sources whose links have less credit than they are to have, with what waits, or more."""
-        if self.bridge is None or not self.runs:
+        # What was frozen gives it back a while after it goes on.
+        if self.bridge is None or not self.runs or self.scheduler.now < self.process.paused_until + _THAWED_SECONDS:
             return []
         wanted = self.file.interconnect.credit
         there = {

@@ -13,6 +13,7 @@ from bridge.kafka import entries
 from bridge.kafka.client import KafkaError, KafkaException
 from bridge.kafka.entries import NOBODY
 from bridge.model.chain import Withheld, WithheldTable, parse, position_text
+from bridge.model.ports import Committed
 from bridge.model.route import SourceRoute
 from bridge.positions import survey, transfer
 from bridge.positions.transfer import Export, SourcePosition, export_positions, import_positions
@@ -126,6 +127,18 @@ def test_a_source_may_take_partitions_from_another_one_that_grows_elsewhere(monk
     back = Group(monkeypatch, one=(5,), two=(1,))
     back.move("a/one")
     assert back.holders()[0] == (NOBODY, None)
+
+
+def test_a_source_that_comes_from_a_group_of_a_former_release_takes_no_position_from_one_that_has_its_place_since(
+    monkeypatch,
+):
+    """The other one's position was nobody's then, and was looked for in its last record."""
+    group = Group(monkeypatch, one=(3,), two=(1,))
+    del group.held["bank", 0]
+    former = Committed(ONE, "", "", {("bank", 1): 9, ("bank", 4): 9})
+    monkeypatch.setattr(survey, "read_former", lambda _kafka, route: former if route.source == "a/one" else None)
+    group.move("a/one")
+    assert group.holders() == {1: ("a/two", TWO), 2: ("a/gone", TWO), 3: ("a/one", ONE), 4: (NOBODY, None)}
 
 
 @pytest.mark.parametrize("last", [None, ONE])
