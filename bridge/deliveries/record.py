@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 5.0
 #: Seconds that a synchronous commit may take: librdkafka waits without end for a broker that hangs.
 _COMMIT_SECONDS = 3.0
+#: Seconds that Kafka's client may take to end: it waits for answers to commits.
+_CLOSE_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -193,7 +195,7 @@ class TopicReader:
         #: Partitions whose assignment was reported; none is while it leaves.
         self._reported: set[int] = set()
         self._leaving = self._is_closed = False
-        #: Whether a commit has not returned.
+        #: Whether a commit, or the client's end, has not returned.
         self._hangs = False
         self._consumer.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
@@ -246,14 +248,17 @@ class TopicReader:
     def close(self) -> None:
         """Leave the group; `revoked` is called with what was assigned.
 
-        A client in which a commit hangs is left behind, since it would hang as well: Kafka misses it after a session.
+        A client in which a commit hangs is left behind, since it would hang as well, and so is one that waits for the answer to a
+        commit for too long: Kafka misses them after a session.
         """
         if self._hangs:
             return
         self._leaving = True
         leave_group(self._consumer)
         self._is_closed = True
-        self._consumer.close()
+        if not call_within(_CLOSE_SECONDS, f"close {self._topic}", self._consumer.close):
+            self._hangs = True
+            _log.warning("%s: Kafka's client did not return, and is left behind", self._topic)
 
     def _commit(self, places: list[Any], *, wait: bool) -> None:
         with translated(f"commit what is delivered of {self._topic}"):
@@ -286,7 +291,8 @@ class TopicReader:
 
     def _give_up(self, consumer: Any, places: list[Any], *, lost: bool) -> None:
         for place in places:
-            if place.partition in self._reported:
+            # Of a client that was left behind nothing is ours any more.
+            if place.partition in self._reported and not self._hangs:
                 self._reported.discard(place.partition)
                 self._revoked(place.partition, lost)
         consumer.incremental_unassign(places)

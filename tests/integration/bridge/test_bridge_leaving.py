@@ -129,7 +129,34 @@ def test_a_bridge_whose_kafka_does_not_answer_ends_within_seconds(private_kafka,
 
     # Then it ends all the same.
     assert code == 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 30
+
+
+def test_a_delivery_whose_commit_is_on_its_way_ends_within_seconds_while_kafka_hangs(private_kafka):
+    """Kafka's client waits for the answer when it is closed: a bridge that was stopped then did not end for a minute."""
+    kafka = private_kafka()
+    connection, held = KafkaConnection(bootstrap=kafka.bootstrap), set()
+    client = admin(connection)
+    client.create_topics([NewTopic("alerts", 1, 1)])["alerts"].result(60)
+    reader = TopicReader(
+        connection,
+        "delivery",
+        "alerts",
+        6.0,
+        assigned=held.add,
+        revoked=lambda partition, _lost: held.discard(partition),
+    )
+    eventually(lambda: list(reader.read(10, 0.05)) and held, saying="it has its partition")
+    os.kill(kafka.pid, signal.SIGSTOP)
+    try:
+        reader.commit({0: 0}, wait=False)
+        began = time.monotonic()
+        reader.close()
+        took = time.monotonic() - began
+    finally:
+        os.kill(kafka.pid, signal.SIGCONT)
+    assert took < 20
+    assert held == set()
 
 
 def test_a_commit_of_positions_is_given_up_while_kafka_hangs_and_can_be_done_again(private_kafka):
