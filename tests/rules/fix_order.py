@@ -14,7 +14,8 @@ from xdist.scheduler import LoadFileScheduling
 _OF_SESSIONS = ("integration/lake/", "integration/verify/")
 _LONGEST = (
     *(*_OF_SESSIONS, "end_to_end/", "integration/airflow/"),
-    *("simulation/", "contract/", "integration/bridge/"),
+    # Those of hostile/ wait for a minute each: the last one of all would wait alone.
+    *("simulation/", "hostile/test_brokers.py", "hostile/test_slow_peers.py", "contract/", "integration/bridge/"),
 )
 
 
