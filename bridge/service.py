@@ -51,11 +51,12 @@ class Stalls:
         now = self._clock()
         for source, state in self._states().items():
             figures = state.figures
-            # First: most sources of a file may be other bridges'. One whose position cannot be read gives no credit, so nothing
-            # comes from its edge.
-            if state.token is None or not (
+            # Most sources of a file may be other bridges'. One whose position cannot be read gives no credit, so nothing comes
+            # from its edge.
+            is_waiting = state.token is not None and (
                 figures.has_unsent or (state.session is None and figures.state is SourcePhase.STARTING)
-            ):
+            )
+            if not is_waiting:
                 self._since.pop(source, None)
                 figures.stalled_seconds = None
                 continue

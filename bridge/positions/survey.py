@@ -138,11 +138,10 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Co
     """Commit sources' positions in the partitions that the file names; return what was committed before.
 
     All of them are committed at once, so sources can swap partitions. One of which bridges have committed no position yet goes on
-    from its last record; without any, it begins in its new partitions, and is in the group there: a bridge with a former file
-    would begin in others. Before anything changes, raises NeedsOperator when one of
-    them is not in the group or has withheld tables, or the same partitions in another order, or when a partition holds the
-    position of a source that does not leave it, or what no bridge committed; then when bridges of the group are running: they
-    would commit the positions in the former partitions.
+    from its last record; without any, it begins in its new partitions, which are its own in the group: a bridge with a former
+    file would begin in others. Before anything changes, raises NeedsOperator when one of them is not in the group or has withheld
+    tables, or the same partitions in another order, or when a partition holds the position of a source that does not leave it, or
+    what no bridge committed; then when bridges of the group are running: they would commit positions in the former partitions.
     """
     by_source, group = routes(file), read_group(file)
     held = {source: _movable(by_source[source], _held(file, by_source[source], group)) for source in sources}
@@ -159,7 +158,7 @@ def move(file: BridgeFile, admin: Any, sources: Collection[str]) -> dict[str, Co
         for each in held.values()
         for place, offset in each.offsets.items()
         # What a group of a former release had may be another source's since.
-        if place not in taken and (place not in group.entries or group.entries[place][1].source in {*held, NOBODY, ""})
+        if place not in taken and _holder(group.entries, place) in {*held, NOBODY, ""}
     ]
     commit_positions(file, admin, positions, _MOVE, group, former)
     for each in held.values():
@@ -179,9 +178,9 @@ def _movable(route: SourceRoute, held: Committed | None) -> Committed:
     if held is None:
         raise NeedsOperator(
             f"{source} has no committed position",
-            hint="A source that has no records yet can simply start in the partitions that the file names, once no bridge runs "
-            "with a file that names others. Of another one, name "
-            "the former partitions: the bridge reads the position back from its last record there.",
+            hint="A source that has no records yet can start in the partitions that the file names, once no bridge runs with a "
+            "file that names others. Of another one, name the former partitions: the bridge reads the position back from its "
+            "last record there.",
         )
     check_reordered(route, held.order)
     return held
@@ -194,10 +193,15 @@ def _last_position(file: BridgeFile, admin: Any, route: SourceRoute, held: Commi
         return read_last_record(client, route.source, list(route.topics), sorted(number for _, number in held.offsets))
 
 
+def _holder(entries: Entries, place: Partition) -> str:
+    """Return the source whose position a partition holds; NOBODY for none."""
+    return entries[place][1].source if place in entries else NOBODY
+
+
 def _check_leaving(route: SourceRoute, entries: Entries, moving: Collection[str]) -> None:
     """Refuse partitions that hold the position of a source that does not leave them."""
     for place in route.places:
-        holder = entries[place][1].source if place in entries else NOBODY
+        holder = _holder(entries, place)
         if holder != NOBODY and holder not in moving:
             raise NeedsOperator(
                 f"{place[0]}[{place[1]}] is {route.source}'s by the bridge's file, and holds the position of {holder}, which "

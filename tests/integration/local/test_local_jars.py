@@ -32,7 +32,7 @@ def test_set_up_has_left_an_archive_of_classes_with_which_its_jvm_starts_sooner(
 
 def test_a_broker_takes_its_classes_from_the_archive():
     command = ["java", "-cp", ":".join(map(str, jars.kafka())), *process.jvm_options(jars.kafka())]
-    # Silence is for brokers; what is printed twice counts as the last one says.
+    # The options keep a JVM silent about its archive; this one lists where each class comes from.
     shown = subprocess.run(
         [*command, "-Xlog:class+load", "kafka.tools.StorageTool", "random-uuid"],
         check=True,
