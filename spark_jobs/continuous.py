@@ -24,7 +24,7 @@ from spark_jobs.load import Report, report
 from spark_jobs.maintenance import maintain
 from spark_jobs.maintenance.maintain import MaintainReport
 from spark_jobs.query import metastore
-from spark_jobs.session import activate, has_ended
+from spark_jobs.session import activate, for_few_changes, has_ended
 from spark_jobs.silver import load as silver
 
 #: Loads after which the tables that changed are compacted.
@@ -117,10 +117,13 @@ def load(
     on_report: Callable[[Report], None],
 ) -> None:
     """Follow a stream until `stopped` is set, with its upkeep; again after an error that passes. Raises the others."""
+    # Most have few changes; maintenance has many rows.
+    loads = for_few_changes(spark, lake)
+    activate(loads)
     with Upkeep(spark, lake, stream, stopped=stopped.is_set) as upkeep:
         while not stopped.is_set():
             try:
-                _follow(spark, lake, stream, every=every, stopped=stopped, on_report=on_report, upkeep=upkeep)
+                _follow(loads, lake, stream, every=every, stopped=stopped, on_report=on_report, upkeep=upkeep)
             except (NotConnected, Retryable) as error:
                 if has_ended(spark):
                     raise

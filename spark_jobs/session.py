@@ -99,8 +99,8 @@ _FEW_CHANGES = {
     "spark.sql.ui.explainMode": "simple",
 }
 #: What is much all the same, such as all of bronze, is compiled, planned and spread there too as Spark does by default.
-_COMPILED = {
-    "spark.sql.codegen.factoryMode": "FALLBACK",
+_WITH_CODE = {"spark.sql.codegen.factoryMode": "FALLBACK"}
+_COMPILED = _WITH_CODE | {
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.codegen.wholeStage": "true",
 }
@@ -204,11 +204,33 @@ def few_changes(given: Mapping[str, str]) -> dict[str, str]:
     return own | {_BRIEFLY: " ".join(own)}
 
 
-def _compiled(spark: SparkSession) -> dict[str, str]:
-    """Return what a session for many rows has otherwise than such a session."""
-    own = str(spark.conf.get(_BRIEFLY, "")).split()
+def _for_many_rows(spark: SparkSession) -> dict[str, str]:
+    """Return what a session for many rows has otherwise than one for few changes; nothing of another one."""
     many = _COMPILED | dict.fromkeys(_SPREAD, str(spark.sparkContext.defaultParallelism))
-    return {name: value for name, value in many.items() if name in own}
+    return {name: value for name, value in many.items() if name in _briefly(spark)}
+
+
+@contextmanager
+def many_rows(spark: SparkSession) -> Iterator[None]:
+    """Let the plans of a session for few rows suit many meanwhile."""
+    settings = _for_many_rows(spark) | _WITH_CODE
+    before = {name: spark.conf.get(name) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))
+
+
+def _briefly(spark: SparkSession) -> list[str]:
+    return str(spark.conf.get(_BRIEFLY, "")).split()
+
+
+def for_few_changes(spark: SparkSession, lake: LakeFile) -> SparkSession:
+    """Return a new session of the same context in which loads of few changes are cheap; larger ones go as fast as elsewhere."""
+    return _aside(spark, few_changes(lake.spark_settings()))
 
 
 def _master(lake: LakeFile) -> str:
@@ -221,7 +243,8 @@ def _master(lake: LakeFile) -> str:
 
 def for_few_rows(spark: SparkSession) -> SparkSession:
     """Return a new session of the same context, whose plans suit few rows."""
-    return _aside(spark, _FEW_ROWS)
+    own = _briefly(spark)
+    return _aside(spark, {name: _FEW_CHANGES[name] for name in own} | {_BRIEFLY: " ".join(own)} | _FEW_ROWS)
 
 
 def for_appending(spark: SparkSession, *, few: bool) -> SparkSession:
@@ -341,7 +364,7 @@ def borrow(spark: SparkSession, *, few: bool, begin: Callable[[], None] = lambda
         idle = _idle.setdefault(key, [])
         session = idle.pop() if idle else None
     if session is None:
-        session = for_few_rows(spark) if few else _aside(spark, _compiled(spark))
+        session = for_few_rows(spark) if few else _aside(spark, _for_many_rows(spark))
     try:
         yield session
     finally:

@@ -246,8 +246,10 @@ def _profiled(
     spark: SparkSession, context: table_task.LoadContext, high: Positions, table: Table, since: Since | None
 ) -> BatchProfile:
     """Return what bronze has of a table after its own positions, up to the load's high watermarks."""
-    rows = increment.rows(spark, context.bronze.path, since, context.bronze.version)
-    return batch_profile.profile(rows.filter(F.col("table") == table.table), table.positions, high)
+    # It may be all of bronze.
+    with session.borrow(spark, few=False) as reading:
+        rows = increment.rows(reading, context.bronze.path, since, context.bronze.version)
+        return batch_profile.profile(rows.filter(F.col("table") == table.table), table.positions, high)
 
 
 def _new_warnings(before: Published, after: Published) -> dict[str, str]:

@@ -16,7 +16,7 @@ write files as they come. Columns that cannot be clustered by, and those after t
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from delta import DeltaTable
 from delta.tables import DeltaMergeBuilder
@@ -29,6 +29,7 @@ from headrace.errors import NeedsOperator, Retryable
 from headrace.lake.table import is_mapped
 from headrace.schema import TableSchema
 from spark_jobs import storage
+from spark_jobs.session import many_rows
 from spark_jobs.silver import changes, profiles, target_schema
 from spark_jobs.silver.changes import OP
 from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
@@ -100,7 +101,9 @@ def _choose_columns(session: SparkSession, path: str, table: Table) -> list[str]
     return names if len(names) > 1 else []
 
 
-#: Bytes of a table from which on it pays.
+#: Bytes of a table, and changes, from which on it pays to compile what reads them: some hundred thousand rows.
+_MANY, _MANY_CHANGES = 2 * 1024 * 1024, 100_000
+#: And from which on it pays to filter its rows.
 _LARGE = 32 * 1024 * 1024
 _BLOOM = "spark.sql.optimizer.runtime.bloomFilter"
 _SETTINGS = {
@@ -116,6 +119,12 @@ _SETTINGS = {
 def pays(size: int) -> bool:
     """Whether a table of a size in bytes is large enough."""
     return size >= _LARGE
+
+
+def suited(spark: SparkSession, path: str, changes: int, *, exists: bool) -> AbstractContextManager[None]:
+    """Have the session's plans suit many rows while it writes many changes, or to a table that has many rows."""
+    is_many = changes > _MANY_CHANGES or (exists and log_files.size(spark, path) >= _MANY)
+    return many_rows(spark) if is_many else nullcontext()
 
 
 @contextmanager

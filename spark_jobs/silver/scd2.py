@@ -212,7 +212,7 @@ def _write(
     named = set(task.history.tracked(map(target.at_source, target.columns)))
     tracked = [name for name in target.columns if name not in target.key and target.at_source(name) in named]
     note = table_load.note(context, task, base)
-    with table_load.persist_scope() as persist:
+    with table_load.persist_scope() as persist, write.suited(spark, place, step.changes, exists=exists):
         seeds = None
         if current is not None:
             seeds = current.withColumns({POSITION: F.col(FROM), COMMIT_TIME: F.col(START)})

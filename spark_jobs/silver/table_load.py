@@ -123,7 +123,7 @@ def _write(
     if exists:
         target = write.fit(spark, base.path, target, is_open=task.open)
     silver = spark.read.format("delta").load(base.path) if exists else None
-    with persist_scope() as persist:
+    with persist_scope() as persist, write.suited(spark, base.path, step.changes, exists=exists):
         frame, taken = rows(target, step.changed, step.ahead, silver, persist, cleared)
         missing = (*base.missing, *taken.missing)
         text = note(context, task, base, missing)

@@ -228,6 +228,11 @@ class Step:
     changed: DataFrame
     truncates: list[Truncate]
 
+    @property
+    def changes(self) -> int:
+        """How many changes there are."""
+        return sum(profile.changes for profile in self.ahead)
+
 
 def steps(
     spark: SparkSession, context: LoadContext, task: TableTask, low: Positions, *, exists: bool, history: bool = False

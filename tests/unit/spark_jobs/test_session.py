@@ -112,7 +112,7 @@ def test_settings_of_a_load_of_few_changes_give_way_to_the_users_own_and_are_tak
         return brief, brief | compiled(brief)
 
     def compiled(conf):
-        return session._compiled(SimpleNamespace(conf=conf, sparkContext=SimpleNamespace(defaultParallelism=4)))
+        return session._for_many_rows(SimpleNamespace(conf=conf, sparkContext=SimpleNamespace(defaultParallelism=4)))
 
     # when a user has set nothing
     few, many = sessions({})
@@ -129,6 +129,27 @@ def test_settings_of_a_load_of_few_changes_give_way_to_the_users_own_and_are_tak
     assert many[mode] == "FALLBACK"
     # and a process for any number of changes has nothing of it
     assert compiled({}) == {}
+
+
+def test_a_session_for_few_changes_suits_many_rows_meanwhile():
+    conf = dict(
+        session.few_changes({"spark.sql.codegen.wholeStage": "false"}), **{"spark.sql.codegen.wholeStage": "false"}
+    )
+    spark = SimpleNamespace(
+        conf=SimpleNamespace(get=conf.get, set=conf.__setitem__), sparkContext=SimpleNamespace(defaultParallelism=4)
+    )
+    before = dict(conf)
+    with session.many_rows(spark):
+        within = dict(conf)
+    changed = {name: value for name, value in within.items() if value != before[name]}
+    # the user's own stays
+    assert changed == {
+        "spark.sql.codegen.factoryMode": "FALLBACK",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.leafNodeDefaultParallelism": "4",
+        "spark.sql.files.minPartitionNum": "4",
+    }
+    assert conf == before
 
 
 class Started(BaseException):

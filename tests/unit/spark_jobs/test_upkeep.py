@@ -74,6 +74,8 @@ def test_a_load_that_goes_on_tries_again_what_passes_unless_its_spark_has_ended(
     follow = Mock(side_effect=errors)
     monkeypatch.setattr(continuous, "_follow", follow)
     monkeypatch.setattr(continuous, "has_ended", lambda _: ended)
+    for name in ("for_few_changes", "activate"):
+        monkeypatch.setattr(continuous, name, Mock())
     with pytest.raises(raised):
         continuous.load(None, None, "bank", every=0.01, stopped=Event(), on_report=print)
     assert follow.call_count == tries
@@ -137,3 +139,18 @@ def test_bronzes_note_is_renewed_ahead_of_the_removal_of_rows_that_would_show_th
     maintain.maintain(None, None, "bank")
 
     assert calls == ["renew", "remove"]
+
+
+def test_a_load_that_goes_on_is_planned_for_few_changes_and_its_upkeep_for_many_rows(monkeypatch):
+    """It took 51 jobs of Spark for a thousand changes in four tables, and a load of its own 29 (issue 35)."""
+    spark, few, stopped = Mock(), Mock(), Event()
+    follow = Mock(side_effect=lambda *_, **__: stopped.set())
+    upkeep = Mock(return_value=Mock(__enter__=Mock(), __exit__=Mock(return_value=None)))
+    monkeypatch.setattr(continuous, "_follow", follow)
+    monkeypatch.setattr(continuous, "Upkeep", upkeep)
+    monkeypatch.setattr(continuous, "for_few_changes", Mock(return_value=few))
+    monkeypatch.setattr(continuous, "activate", activate := Mock())
+    continuous.load(spark, Mock(), "bank", every=1, stopped=stopped, on_report=print)
+    assert follow.call_args.args[0] is few
+    assert upkeep.call_args.args[0] is spark
+    activate.assert_called_once_with(few)
