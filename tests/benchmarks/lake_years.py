@@ -4,6 +4,7 @@ The past is written, not lived: logs have the commits of the days for which they
 tables the rows of these days. Opened files and folders are counted for all processes, since on an object store each is a request.
 """
 
+import errno
 import shutil
 import time
 from collections.abc import Callable
@@ -201,8 +202,13 @@ def _multiply(table: Path, tables: int, first: int) -> None:
         other = table.with_name(f"shop.t{number:04}")
         (other / "_delta_log").mkdir(parents=True)
         for name, file in files:
-            # A file has as many links at most as its file system allows.
-            (other / name).hardlink_to(copies.get(name, file))
+            try:
+                (other / name).hardlink_to(copies.get(name, file))
+            except OSError as error:
+                # A file has as many links at most as its file system allows.
+                if error.errno != errno.EMLINK:
+                    raise
+                copies[name] = shutil.copyfile(file, other / name)
 
 
 def _own_rows(spark: SparkSession, lake: LoggedLake, tables: int, age: Age, loads: int, commits: int) -> None:
