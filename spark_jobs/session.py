@@ -213,7 +213,8 @@ def _for_many_rows(spark: SparkSession) -> dict[str, str]:
 @contextmanager
 def many_rows(spark: SparkSession) -> Iterator[None]:
     """Let the plans of a session for few rows suit many meanwhile."""
-    settings = _for_many_rows(spark) | _WITH_CODE
+    own = spark._jsc.sc().conf()  # noqa: SLF001 - PySpark copies all of it.
+    settings = _for_many_rows(spark) | {name: value for name, value in _WITH_CODE.items() if not own.contains(name)}
     before = {name: spark.conf.get(name) for name in settings}
     try:
         for name, value in settings.items():
@@ -230,7 +231,7 @@ def _briefly(spark: SparkSession) -> list[str]:
 
 def for_few_changes(spark: SparkSession, lake: LakeFile) -> SparkSession:
     """Return a new session of the same context in which loads of few changes are cheap; larger ones go as fast as elsewhere."""
-    return _aside(spark, few_changes(lake.spark_settings()))
+    return _aside(spark, few_changes(lake.spark.settings))
 
 
 def _master(lake: LakeFile) -> str:

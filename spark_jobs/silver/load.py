@@ -138,7 +138,9 @@ def _load_part(
         if bronze_version is not None and idle and delta_log.only_maintained(spark, path, bronze_version):
             seconds = monotonic() - began
             return SilverReport(stream=stream, problems=_problems(before), held=before.held, seconds=seconds), False
-        since = held_back.choose_since(spark, path, before, newest, committed)
+        # It may look for ends of transactions in a backlog.
+        with session.borrow(spark, few=False) as reading:
+            since = held_back.choose_since(reading, path, before, newest, committed)
         version, committed = _part(spark, lake, before, since, newest, committed)
         few = increment.few(spark, path, since, version, more=held_back.unfinished_changes(before, since))
         with table_load.persist_scope() as persist, session.borrow(spark, few=few) as reading:
@@ -190,8 +192,8 @@ def _load_part(
                 names.record(spark, lake, former, [(stream, name) for name in tasks])
             tuning.follow(spark)
             together = side_by_side or tuning.tables_at_a_time(spark)
-            aside = partial(session.borrow, spark, few=few, begin=session.carry(spark))
-            results, failed = tables_load.run(aside, lake, context, tasks, together, on_progress)
+            aside = partial(session.borrow, spark, begin=session.carry(spark))
+            results, failed = tables_load.run(aside, lake, context, tasks, together, on_progress, few=few)
         left = held_back.unfinished_after(before, since, new)
         # Checked again until bronze has caught up.
         read = (None, None) if lacking else (version, delta_log.commit_id(spark, path, version))

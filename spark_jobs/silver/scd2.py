@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import Misfit
+from spark_jobs.session import many_rows
 from spark_jobs.silver import batch_profile, commit, ordered_apply, profiles, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.changes import OP
@@ -134,7 +135,8 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | N
         if not _keyed(own):
             return None
         for step in table_task.steps(spark, context, own, low, exists=base.exists, history=True):
-            base = _write(spark, context, step, base, "change" if base.exists else "create")
+            with write.suited(spark, base.path, step.changes, exists=base.exists):
+                base = _write(spark, context, step, base, "change" if base.exists else "create")
     return base.current
 
 
@@ -151,7 +153,8 @@ def rebuild(
         return replace(done, history=None)
     base = read_base(spark, context, task, overwrites=True)
     for number, step in enumerate(table_task.steps(spark, context, own, low or {}, exists=False, history=True)):
-        base = _write(spark, context, step, base, "change" if number else "replace")
+        with write.suited(spark, base.path, step.changes, exists=base.exists):
+            base = _write(spark, context, step, base, "change" if number else "replace")
     return replace(done, history=base.current)
 
 
@@ -182,8 +185,9 @@ def _check_names(target: TargetSchema) -> None:
 
 def _from(spark: SparkSession, context: LoadContext, task: TableTask, low: Positions) -> TableTask:
     """Return the work that begins at positions of its own."""
-    rows = context.bronze.rows(spark, None)
-    new = batch_profile.profile(rows.filter(F.col("table") == task.table), low, task.high)
+    with many_rows(spark):
+        rows = context.bronze.rows(spark, None)
+        new = batch_profile.profile(rows.filter(F.col("table") == task.table), low, task.high)
     table = replace(task.published, schemas=task.published.schemas if low else {})
     return replace(task, published=table, seen=new.seen, records=new.records, after=None)
 
@@ -212,7 +216,7 @@ def _write(
     named = set(task.history.tracked(map(target.at_source, target.columns)))
     tracked = [name for name in target.columns if name not in target.key and target.at_source(name) in named]
     note = table_load.note(context, task, base)
-    with table_load.persist_scope() as persist, write.suited(spark, place, step.changes, exists=exists):
+    with table_load.persist_scope() as persist:
         seeds = None
         if current is not None:
             seeds = current.withColumns({POSITION: F.col(FROM), COMMIT_TIME: F.col(START)})

@@ -79,7 +79,8 @@ def read_base(
 def apply(spark: SparkSession, context: LoadContext, task: TableTask, base: Base) -> Table:
     """Bring the table, as it was found, up to the high watermarks; return its state. The session is this table's own."""
     for step in table_task.steps(spark, context, task, base.positions, exists=base.exists):
-        base = _write(spark, context, step, base, "change" if base.exists else "create")
+        with write.suited(spark, base.path, step.changes, exists=base.exists):
+            base = _write(spark, context, step, base, "change" if base.exists else "create")
     return _done(task, base.current, base.missing)
 
 
@@ -87,7 +88,8 @@ def build(spark: SparkSession, context: LoadContext, task: TableTask, low: Posit
     """Replace all that the table has by what comes after the low watermarks, up to the high ones; return its state."""
     base = replace(read_base(spark, context, task, overwrites=True), missing=())
     for number, step in enumerate(table_task.steps(spark, context, task, low, exists=False)):
-        base = _write(spark, context, step, base, "change" if number else "replace")
+        with write.suited(spark, base.path, step.changes, exists=base.exists):
+            base = _write(spark, context, step, base, "change" if number else "replace")
     return _done(task, base.current, base.missing)
 
 
@@ -123,7 +125,7 @@ def _write(
     if exists:
         target = write.fit(spark, base.path, target, is_open=task.open)
     silver = spark.read.format("delta").load(base.path) if exists else None
-    with persist_scope() as persist, write.suited(spark, base.path, step.changes, exists=exists):
+    with persist_scope() as persist:
         frame, taken = rows(target, step.changed, step.ahead, silver, persist, cleared)
         missing = (*base.missing, *taken.missing)
         text = note(context, task, base, missing)

@@ -179,25 +179,29 @@ OnProgress = Callable[[int, int], None]
 
 
 def run(
-    aside: Callable[[], AbstractContextManager[SparkSession]],
+    aside: Callable[..., AbstractContextManager[SparkSession]],
     lake: LakeFile,
     context: table_task.LoadContext,
     tasks: dict[str, TableTask],
     side_by_side: int,
     on_progress: OnProgress,
+    *,
+    few: bool,
 ) -> tuple[dict[str, Table], dict[str, str]]:
     """Apply the tables, some side by side; return how each is afterwards, and what those failed with that may do better later.
 
-    An error that is not one table's is raised at the end.
+    `aside` gives a session whose plans suit `few` rows or many: a table that was behind may have many where the load has few. An
+    error that is not one table's is raised at the end.
     """
     failures: dict[str, str] = {}
 
     def apply(task: TableTask) -> Table:
+        own = partial(aside, few=few and not task.published.lags)
         for tries in range(_TRIES):
             try:
                 # Its own session: the note of a MERGE is a setting of the session.
-                with explained(f"silver {task.table}"), aside() as session:
-                    attempt = partial(_attempt, session, aside, context)
+                with explained(f"silver {task.table}"), own() as session:
+                    attempt = partial(_attempt, session, own, context)
                     reached = partial(_reached, session, context, task)
                     return table_load.apply_without_misfits(lake, context, task, attempt, reached)
             except Retryable as error:

@@ -2,6 +2,7 @@
 
 import os
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -131,20 +132,21 @@ def test_settings_of_a_load_of_few_changes_give_way_to_the_users_own_and_are_tak
     assert compiled({}) == {}
 
 
-def test_a_session_for_few_changes_suits_many_rows_meanwhile():
-    conf = dict(
-        session.few_changes({"spark.sql.codegen.wholeStage": "false"}), **{"spark.sql.codegen.wholeStage": "false"}
-    )
+@pytest.mark.parametrize("own", [{}, {"spark.sql.codegen.factoryMode": "CODEGEN_ONLY"}])
+def test_a_session_for_few_changes_suits_many_rows_meanwhile(own):
+    given = {"spark.sql.codegen.wholeStage": "false"} | own
+    conf = session.few_changes(given) | given
     spark = SimpleNamespace(
-        conf=SimpleNamespace(get=conf.get, set=conf.__setitem__), sparkContext=SimpleNamespace(defaultParallelism=4)
+        conf=SimpleNamespace(get=conf.get, set=conf.__setitem__),
+        sparkContext=SimpleNamespace(defaultParallelism=4),
+        _jsc=Mock(**{"sc.return_value.conf.return_value.contains": own.__contains__}),
     )
     before = dict(conf)
     with session.many_rows(spark):
         within = dict(conf)
     changed = {name: value for name, value in within.items() if value != before[name]}
     # the user's own stays
-    assert changed == {
-        "spark.sql.codegen.factoryMode": "FALLBACK",
+    assert changed == ({} if own else {"spark.sql.codegen.factoryMode": "FALLBACK"}) | {
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.leafNodeDefaultParallelism": "4",
         "spark.sql.files.minPartitionNum": "4",
