@@ -211,7 +211,7 @@ def _for_many_rows(spark: SparkSession) -> dict[str, str]:
 
 
 @contextmanager
-def many_rows(spark: SparkSession) -> Iterator[None]:
+def plan_for_many(spark: SparkSession) -> Iterator[None]:
     """Let the plans of a session for few rows suit many meanwhile."""
     own = spark._jsc.sc().conf()  # noqa: SLF001 - PySpark copies all of it.
     settings = _for_many_rows(spark) | {name: value for name, value in _WITH_CODE.items() if not own.contains(name)}

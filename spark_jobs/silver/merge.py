@@ -29,10 +29,10 @@ from headrace.errors import NeedsOperator, Retryable
 from headrace.lake.table import is_mapped
 from headrace.schema import TableSchema
 from spark_jobs import storage
-from spark_jobs.session import many_rows
+from spark_jobs.session import plan_for_many
 from spark_jobs.silver import changes, profiles, target_schema
 from spark_jobs.silver.changes import OP
-from spark_jobs.silver.commit import NOTE_SETTING, separate_commit
+from spark_jobs.silver.commit import NOTE_SETTING, Base, separate_commit
 from spark_jobs.silver.profiles import Truncate
 from spark_jobs.silver.target_schema import COMMIT_TIME, DELETED_AT, POSITION, SOURCE, TAKEN, TargetSchema
 from spark_jobs.state import log_files
@@ -121,10 +121,10 @@ def pays(size: int) -> bool:
     return size >= _LARGE
 
 
-def suited(spark: SparkSession, path: str, changes: int, *, exists: bool) -> AbstractContextManager[None]:
+def plan_for(spark: SparkSession, base: Base, changes: int) -> AbstractContextManager[None]:
     """Have the session's plans suit many rows while it writes many changes, or to a table that has many rows."""
-    is_many = changes > _MANY_CHANGES or (exists and log_files.size(spark, path) >= _MANY)
-    return many_rows(spark) if is_many else nullcontext()
+    is_many = changes > _MANY_CHANGES or (base.exists and log_files.size(spark, base.path) >= _MANY)
+    return plan_for_many(spark) if is_many else nullcontext()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from spark_jobs.bronze import erased_records
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze.increment import Bronze
 from spark_jobs.errors import Misfit, explained
-from spark_jobs.session import many_rows
+from spark_jobs.session import plan_for_many
 from spark_jobs.silver import batch_profile, expectations, held_back, scd2, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.commit import separate_commit
@@ -118,7 +118,7 @@ def from_copies(spark: SparkSession, context: LoadContext, task: TableTask) -> t
 
     Raises Incompatible, naming sources that need a newer copy, where the schemas since then do not fit together.
     """
-    with many_rows(spark):
+    with plan_for_many(spark):
         rows = context.bronze.rows(spark, None).filter(F.col("table") == task.table)
         whole = batch_profile.profile(rows, {}, task.high)
         copies = {
@@ -167,5 +167,5 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask, copies: Po
 def _keep(spark: SparkSession, path: str, version: int, to: str) -> None:
     """Copy a version's rows to a folder of their own, where no maintenance of the table removes them."""
     rows = spark.read.format("delta").option("versionAsOf", version).load(path)
-    with separate_commit(spark), many_rows(spark):
+    with separate_commit(spark), plan_for_many(spark):
         write.replace(rows, to, delta_log.write("former", path=path, version=version), {})

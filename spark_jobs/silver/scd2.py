@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from spark_jobs.errors import Misfit
-from spark_jobs.session import many_rows
+from spark_jobs.session import plan_for_many
 from spark_jobs.silver import batch_profile, commit, ordered_apply, profiles, table_load, table_task
 from spark_jobs.silver import merge as write
 from spark_jobs.silver.changes import OP
@@ -135,7 +135,7 @@ def apply(spark: SparkSession, context: LoadContext, task: TableTask) -> int | N
         if not _keyed(own):
             return None
         for step in table_task.steps(spark, context, own, low, exists=base.exists, history=True):
-            with write.suited(spark, base.path, step.changes, exists=base.exists):
+            with write.plan_for(spark, base, step.changes):
                 base = _write(spark, context, step, base, "change" if base.exists else "create")
     return base.current
 
@@ -153,7 +153,7 @@ def rebuild(
         return replace(done, history=None)
     base = read_base(spark, context, task, overwrites=True)
     for number, step in enumerate(table_task.steps(spark, context, own, low or {}, exists=False, history=True)):
-        with write.suited(spark, base.path, step.changes, exists=base.exists):
+        with write.plan_for(spark, base, step.changes):
             base = _write(spark, context, step, base, "change" if number else "replace")
     return replace(done, history=base.current)
 
@@ -185,7 +185,7 @@ def _check_names(target: TargetSchema) -> None:
 
 def _from(spark: SparkSession, context: LoadContext, task: TableTask, low: Positions) -> TableTask:
     """Return the work that begins at positions of its own."""
-    with many_rows(spark):
+    with plan_for_many(spark):
         rows = context.bronze.rows(spark, None)
         new = batch_profile.profile(rows.filter(F.col("table") == task.table), low, task.high)
     table = replace(task.published, schemas=task.published.schemas if low else {})

@@ -79,7 +79,7 @@ def read_base(
 def apply(spark: SparkSession, context: LoadContext, task: TableTask, base: Base) -> Table:
     """Bring the table, as it was found, up to the high watermarks; return its state. The session is this table's own."""
     for step in table_task.steps(spark, context, task, base.positions, exists=base.exists):
-        with write.suited(spark, base.path, step.changes, exists=base.exists):
+        with write.plan_for(spark, base, step.changes):
             base = _write(spark, context, step, base, "change" if base.exists else "create")
     return _done(task, base.current, base.missing)
 
@@ -88,7 +88,7 @@ def build(spark: SparkSession, context: LoadContext, task: TableTask, low: Posit
     """Replace all that the table has by what comes after the low watermarks, up to the high ones; return its state."""
     base = replace(read_base(spark, context, task, overwrites=True), missing=())
     for number, step in enumerate(table_task.steps(spark, context, task, low, exists=False)):
-        with write.suited(spark, base.path, step.changes, exists=base.exists):
+        with write.plan_for(spark, base, step.changes):
             base = _write(spark, context, step, base, "change" if number else "replace")
     return _done(task, base.current, base.missing)
 

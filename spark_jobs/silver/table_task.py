@@ -16,7 +16,7 @@ from headrace.configuration.lake import LakeFile, TableOptions
 from headrace.schema import TableSchema
 from spark_jobs.bronze.increment import Bronze, Since
 from spark_jobs.errors import Misfit
-from spark_jobs.session import many_rows
+from spark_jobs.session import plan_for_many
 from spark_jobs.silver import batch_profile, changes, profiles, target_schema
 from spark_jobs.silver.profiles import BatchProfile, TableProfile, Truncate
 from spark_jobs.silver.schema_versions import SchemaRecord, SchemaVersions
@@ -139,7 +139,7 @@ def task_of(lake: LakeFile, before: Published, name: str, new: BatchProfile, *, 
 
 def from_the_beginning(spark: SparkSession, context: LoadContext, task: TableTask) -> TableTask:
     """Return the work that has all of a table that bronze has, up to the same high watermarks."""
-    with many_rows(spark):
+    with plan_for_many(spark):
         rows = context.bronze.rows(spark, None)
         whole = batch_profile.profile(rows.filter(F.col("table") == task.table), {}, task.high)
     table = replace(task.published, schemas={}, positions={})

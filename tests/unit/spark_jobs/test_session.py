@@ -142,7 +142,7 @@ def test_a_session_for_few_changes_suits_many_rows_meanwhile(own):
         _jsc=Mock(**{"sc.return_value.conf.return_value.contains": own.__contains__}),
     )
     before = dict(conf)
-    with session.many_rows(spark):
+    with session.plan_for_many(spark):
         within = dict(conf)
     changed = {name: value for name, value in within.items() if value != before[name]}
     # the user's own stays
