@@ -23,7 +23,7 @@ from headrace.printable import echo
 from headrace.terminal import Terminal, styled, uncut
 from headrace.waiting import StopRequest
 from headrace.warm_loads import Answer, OnProgress, Request
-from spark_jobs import table_command
+from spark_jobs import removal_command, table_command
 from spark_jobs.table_command import AS_JSON, CONFIG, file_of
 
 _log = logging.getLogger(__name__)
@@ -41,8 +41,9 @@ lake.add_command(table_command.register)
 lake.add_command(table_command.sql)
 lake.add_command(table_command.sources)
 lake.add_command(table_command.serve)
-lake.add_command(table_command.drop)
-lake.add_command(table_command.erase)
+lake.add_command(removal_command.drop)
+lake.add_command(removal_command.rename)
+lake.add_command(removal_command.erase)
 
 
 @lake.command()

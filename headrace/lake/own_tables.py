@@ -208,9 +208,13 @@ def newest_places(rows: "pa.Table", as_of: datetime | None = None) -> dict[tuple
     return places
 
 
-def is_gone(then: _Row, newest: _Row) -> bool:
-    """Whether a table is no more what it was: it was dropped, or made again, which gave it versions of its own."""
-    return newest.get("dropped") is not None or (newest.get("since") or 0) > then["load"]
+def is_gone(then: _Row, newest: _Row, database: str = "silver") -> bool:
+    """Whether a table is no more what it was: it was dropped, or made again, which gave it versions of its own.
+
+    The history of one that was renamed stays.
+    """
+    dropped = newest.get("dropped") is not None and not (database == "history" and newest.get("renamed_to"))
+    return dropped or (newest.get("since") or 0) > then["load"]
 
 
 def published_tables(
@@ -233,7 +237,7 @@ def published_tables(
     named = {(row["stream"], row["table"]): row["name"] for row in names}
     found: dict[str, PublishedTable] = {}
     for (stream, table), row in then.items():
-        if table is None or is_gone(row, newest[stream, table]) or (stream, table) not in named:
+        if table is None or (stream, table) not in named:
             continue
         own = (
             then[stream, None]["positions"] if row["positions"] is None and (stream, None) in then else row["positions"]
@@ -242,7 +246,7 @@ def published_tables(
             ("silver", row["version"], row["path"]),
             ("history", row["history"], f"history/{row['path'].partition('/')[2]}" if row["path"] else None),
         ):
-            if version is not None and folder:
+            if version is not None and folder and not is_gone(row, newest[stream, table], database):
                 name = f"{database}.{named[stream, table]}"
                 found[name.casefold()] = PublishedTable(name, folder, version, stream, table, dict(own or {}))
     return found

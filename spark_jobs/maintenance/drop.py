@@ -18,7 +18,7 @@ from spark_jobs.bronze import erasures
 from spark_jobs.errors import explained
 from spark_jobs.silver import table_task
 from spark_jobs.state import names, publication, published
-from spark_jobs.state.published import Dropped, Published
+from spark_jobs.state.published import Dropped, Published, Table
 
 #: How often it is published again when loads of the stream publish at the same time.
 _TRIES = 20
@@ -47,29 +47,49 @@ def drop(spark: SparkSession, lake: LakeFile, stream: str, table: str, *, dry_ru
     """Drop a table and publish that; raise NeedsOperator when the stream has no such table."""
 
     def change(before: Published) -> Published | None:
-        if table in before.dropped:
+        if table in before.dropped and table not in before.renamed:
             return None
-        if table not in before.tables:
-            raise _unknown(before, table)
-        others = {name: replace(entry, changes=0) for name, entry in before.tables.items() if name != table}
-        dropped = before.dropped | {table: Dropped(at=datetime.now(UTC), table=before.tables[table])}
-        return replace(before, tables=others, dropped=dropped)
+        if former := before.former_names(table):
+            raise NeedsOperator(
+                f"{table} had the name {former[-1]}, whose history the lake keeps",
+                hint=f"Drop that first: 'headrace lake drop {stream} {former[-1]}'; or take the rename back, with --undo.",
+            )
+        return without(before, Dropped(at=datetime.now(UTC), table=before.renamed.get(table) or find(before, table)))
 
-    state, load = _publish(spark, lake, stream, change, dry_run=dry_run)
+    state, load = publish(spark, lake, stream, change, dry_run=dry_run)
     at = state.dropped[table].at if table in state.dropped else datetime.now(UTC)
     return DropReport(
         stream=stream,
         table=table,
         name=_name(spark, lake, stream, table),
-        done="nothing" if load is None and table in state.dropped else "dropped",
+        done="nothing" if load is None and table in state.dropped and table not in state.renamed else "dropped",
         load=load,
         folders=[path.removeprefix(f"{lake.root}/") for path in _folders(spark, lake, stream, table)],
         removed_after=(at + timedelta(days=lake.lake.keep_days)).isoformat(),
     )
 
 
+def find(state: Published, table: str) -> Table:
+    """Return a table of a stream; raise NeedsOperator when it has none of that name."""
+    if table in state.dropped:
+        raise NeedsOperator(
+            f"{table} of stream {state.stream!r} is dropped",
+            hint=f"Take that back and load: 'headrace lake drop {state.stream} {table} --undo'.",
+        )
+    if table not in state.tables:
+        raise _unknown(state, table)
+    return state.tables[table]
+
+
+def without(before: Published, drop: Dropped) -> Published:
+    """Return what is published, without a table that is dropped."""
+    name = drop.table.table
+    tables = {other: replace(entry, changes=0) for other, entry in before.tables.items() if other != name}
+    return replace(before, tables=tables, dropped=before.dropped | {name: drop})
+
+
 def undo(spark: SparkSession, lake: LakeFile, stream: str, table: str, *, dry_run: bool = False) -> DropReport:
-    """Take a drop back: the next load goes on with the table from where it was, or builds it from all that bronze has of it.
+    """Take a drop back, or a rename: the next load goes on with the table from where it was, or builds it from bronze.
 
     Raises NeedsOperator when the stream has no such table.
     """
@@ -83,14 +103,16 @@ def undo(spark: SparkSession, lake: LakeFile, stream: str, table: str, *, dry_ru
         # Nothing is known of bronze since then.
         restored = replace(dropped.table, changes=0, bronze_after=None, settings=None)
         is_old = datetime.now(UTC) > dropped.at + timedelta(days=lake.lake.keep_days) - _MARGIN
-        if not dry_run and (is_old or erasures.has_since(spark, lake, stream, table, dropped.at)):
+        is_stale = is_old or erasures.has_since(spark, lake, stream, table, dropped.at)
+        # Folders of a renamed table stay, and erasures go through them.
+        if not dry_run and is_stale and not dropped.renamed_to:
             # So that no half of them is taken for a table, and no row comes back that was erased from bronze meanwhile.
             _delete(spark, lake, stream, table)
         others = {name: other for name, other in before.dropped.items() if name != table}
         tables = {name: replace(other, changes=0) for name, other in before.tables.items()} | {table: restored}
         return replace(before, tables=tables, dropped=others)
 
-    state, load = _publish(spark, lake, stream, change, dry_run=dry_run)
+    state, load = publish(spark, lake, stream, change, dry_run=dry_run)
     done = "nothing" if load is None and table in state.tables else "taken back"
     return DropReport(stream=stream, table=table, name=_name(spark, lake, stream, table), done=done, load=load)
 
@@ -101,7 +123,11 @@ def remove(spark: SparkSession, lake: LakeFile, stream: str) -> list[str]:
     for table in sorted(published.latest(spark, lake, stream).dropped):
         # One may have been taken back meanwhile.
         dropped = published.latest(spark, lake, stream).dropped.get(table)
-        if dropped is None or datetime.now(UTC) <= dropped.at + timedelta(days=lake.lake.keep_days):
+        if (
+            dropped is None
+            or dropped.renamed_to
+            or datetime.now(UTC) <= dropped.at + timedelta(days=lake.lake.keep_days)
+        ):
             continue
         if _folders(spark, lake, stream, table):
             _delete(spark, lake, stream, table)
@@ -109,7 +135,7 @@ def remove(spark: SparkSession, lake: LakeFile, stream: str) -> list[str]:
     return removed
 
 
-def _publish(
+def publish(
     spark: SparkSession, lake: LakeFile, stream: str, change: Callable[[Published], Published | None], *, dry_run: bool
 ) -> tuple[Published, int | None]:
     """Publish a change of what is published last; return the state, and the number of the publication if there was one."""

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, Retryable
 from spark_jobs import storage
 from spark_jobs.bronze import erased_records, erasures, increment, quarantine, sink
 from spark_jobs.bronze import load as bronze
@@ -82,10 +82,12 @@ def erase(
     sources: Collection[str] = (),
     reason: str = "",
     dry_run: bool = False,
+    is_other_name: bool = False,
 ) -> EraseReport:
     """Erase the rows that have the keys, at some sources or all, or at each source those of its own.
 
-    Each key is its column's text, or a JSON array of several.
+    Each key is its column's text, or a JSON array of several. Keys that a table cannot have are passed over where they were given
+    for another one, of which this `is_other_name`.
 
     Raises NeedsOperator for a table that the stream does not have, or without a key, and where rows had other keys that were not
     given; ConfigurationError for what is no key; Retryable while loads hold the table up.
@@ -93,7 +95,7 @@ def erase(
     began = monotonic()
     session = erased_records.session_for(spark)
     with explained(f"erase from {table}"):
-        which = choose_rows(session, lake, stream, table, keys, sources)
+        which = choose_rows(session, lake, stream, table, keys, sources, is_other_name=is_other_name)
         bronze_keys, tombstones, others, counts = find_in_bronze(session, lake, stream, which)
         not_reached = list(ELSEWHERE)
         if number := count_under_other_keys(session, lake, stream, which):
@@ -150,12 +152,19 @@ def erase(
 
 
 def check(
-    spark: SparkSession, lake: LakeFile, stream: str, table: str, keys: Keys, sources: Collection[str] = ()
+    spark: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    table: str,
+    keys: Keys,
+    sources: Collection[str] = (),
+    *,
+    is_other_name: bool = False,
 ) -> None:
     """Raise what an erasure would refuse, ahead of one that erases from several tables."""
     session = erased_records.session_for(spark)
     with explained(f"erase from {table}"):
-        which = choose_rows(session, lake, stream, table, keys, sources)
+        which = choose_rows(session, lake, stream, table, keys, sources, is_other_name=is_other_name)
         if others := find_in_bronze(session, lake, stream, which)[2]:
             raise _others_refused(table, others)
 
@@ -193,22 +202,39 @@ def _erase_published(
     spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows
 ) -> tuple[int | None, dict[str, int]]:
     """Erase rows from silver and history, and publish the versions without them; return the number of that, and how many."""
-    before = published.latest(spark, lake, stream)
-    if which.table not in before.tables:
+    before, started = published.latest(spark, lake, stream), datetime.now(UTC)
+    table = before.kept(which.table)
+    if table is None:
         # Dropped: its folders go as a whole, and 'lake drop --undo' builds the table from bronze.
         return None, {"silver": 0, "history": 0}
-    table, started = before.tables[which.table], datetime.now(UTC)
     load = before.load + 1
     silver = table_task.path(lake, stream, which.table)
-    version, rows = _erase_table(
-        erased_records.session_for(spark), lake, stream, load, which, table, silver, table_load.NOTE
-    )
     former = replace(table, version=table.history)
     place = table_task.history_path(lake, stream, which.table)
-    history, old = _erase_table(erased_records.session_for(spark), lake, stream, load, which, former, place, scd2.NOTE)
+    try:
+        version, rows = _erase_table(
+            erased_records.session_for(spark), lake, stream, load, which, table, silver, table_load.NOTE
+        )
+        history, old = _erase_table(
+            erased_records.session_for(spark), lake, stream, load, which, former, place, scd2.NOTE
+        )
+    except Retryable as error:
+        if which.table in before.tables:
+            raise
+        # No load goes on with it.
+        undo = f"headrace lake drop {stream} {which.table} --undo"
+        hint = f"Run it again; where that stays so, take the rename back ('{undo}'), load, and rename again."
+        raise Retryable(error.message, hint=hint) from error
     own = replace(table, version=version, history=history)
-    after = replace(before, started_at=started, tables={which.table: own})
-    done = publication.append(spark, lake, after, before=replace(before, tables={which.table: table}), maintenance=True)
+    if which.table in before.tables:
+        base, after = replace(before, tables={which.table: table}), replace(before, tables={which.table: own})
+    else:
+        renamed = before.dropped | {which.table: replace(before.dropped[which.table], table=own)}
+        base, after = replace(before, tables={}), replace(before, tables={}, dropped=renamed)
+    done = publication.append(spark, lake, replace(after, started_at=started), before=base, maintenance=True)
+    now = done.kept(which.table)
+    if which.table in before.renamed and now and (now.version, now.history) != (own.version, own.history):
+        raise Retryable(f"{which.table} was written while its rows were erased", hint="Run it again.")
     return done.load, {"silver": rows, "history": old}
 
 
@@ -324,7 +350,8 @@ def _count(
     spark: SparkSession, lake: LakeFile, stream: str, which: ErasedRows, not_reached: list[str]
 ) -> dict[str, int]:
     """Return how many rows there are, by place."""
-    table = published.latest(spark, lake, stream).tables.get(which.table)
+    state = published.latest(spark, lake, stream)
+    table = state.kept(which.table)
     counts = {"silver": 0, "history": 0, "former": 0, "quarantine": 0}
     if table is not None:
         for name, path, version in (

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_, or_
 from typing import TypeAlias
@@ -19,6 +19,7 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.silver import changes, table_task
 from spark_jobs.silver.target_schema import SOURCE
 from spark_jobs.state import delta_log, published
+from spark_jobs.state.published import Table
 from spark_jobs.storage import name as _q
 
 #: Keys at all sources that are meant, or by source.
@@ -65,19 +66,32 @@ def count_keys(keys: Keys) -> int:
     return sum(map(len, keys.values())) if isinstance(keys, Mapping) else len(keys)
 
 
+def key_columns(table: Table) -> list[str]:
+    """Return the key columns of a table by their names at its sources; none for a table without a key."""
+    return next((key for text in table.schemas.values() if (key := TableSchema.parse(text).key)), [])
+
+
 def choose_rows(
-    spark: SparkSession, lake: LakeFile, stream: str, table: str, keys: Keys, sources: Collection[str]
+    spark: SparkSession,
+    lake: LakeFile,
+    stream: str,
+    table: str,
+    keys: Keys,
+    sources: Collection[str],
+    *,
+    is_other_name: bool = False,
 ) -> ErasedRows:
     """Return the rows that keys mean, each its column's text or a JSON array of several.
 
-    Raises NeedsOperator for a table that the stream does not have, or without a key; ConfigurationError for what is no key.
+    Raises NeedsOperator for a table that the stream does not have, or without a key; ConfigurationError for what is no key, but
+    where the table `is_other_name` of the one that they were given for: it has no such rows then.
     """
     state = published.latest(spark, lake, stream)
     entry = state.tables.get(table) or (state.dropped[table].table if table in state.dropped else None)
     if entry is None:
         listed = ", ".join(sorted(state.tables)) or "none"
         raise NeedsOperator(f"stream {stream!r} has no table {table}", hint=f"Tables that are published: {listed}.")
-    columns = next((c for text in entry.schemas.values() if (c := TableSchema.parse(text).key)), [])
+    columns = key_columns(entry)
     if not columns:
         raise NeedsOperator(
             f"{table} has no key, and rows are found by their key alone",
@@ -90,7 +104,7 @@ def choose_rows(
     stored = [find_stored(name, kinds) for name in columns]
     names, by_source = [f"k{n}" for n in range(len(columns))], keys if isinstance(keys, Mapping) else {None: keys}
     rows = [
-        {"source": source} | dict(zip(names, _values(key, columns), strict=True))
+        {"source": source} | dict(zip(names, parse_key(key, columns), strict=True))
         for source, own in by_source.items()
         for key in own
     ]
@@ -104,7 +118,10 @@ def choose_rows(
         key_rows=key_rows,
         sources=tuple(keys if isinstance(keys, Mapping) else sources),
     )
-    wrong = key_rows.filter(reduce(or_, (F.col(f"k{n}").try_cast(k).isNull() for n, k in enumerate(which.kinds))))
+    is_wrong = reduce(or_, (F.col(f"k{n}").try_cast(k).isNull() for n, k in enumerate(which.kinds)))
+    if is_other_name:
+        return replace(which, key_rows=key_rows.filter(~is_wrong))
+    wrong = key_rows.filter(is_wrong)
     if number := wrong.count():
         raise ConfigurationError(
             f"{number} of the keys given are none of {table}: its key is {', '.join(columns)} ({', '.join(which.kinds)})",
@@ -113,7 +130,8 @@ def choose_rows(
     return which
 
 
-def _values(key: str, columns: list[str]) -> list[str]:
+def parse_key(key: str, columns: list[str]) -> list[str]:
+    """Return the values of a key that was given, as text; raise ConfigurationError where they are not of these columns."""
     if len(columns) == 1:
         return [key]
     try:

@@ -134,11 +134,9 @@ def _slices(spark: SparkSession, lake: LakeFile, stream: str, before: datetime) 
     """Return what was maintained last before a time, the longest ago first, a few tables of silver together."""
     last = vacuum.read_times(spark, lake, stream)
     never = datetime.fromtimestamp(0, UTC)
-    due = [
-        name
-        for name in (_BRONZE, _OWN, *published.latest(spark, lake, stream).tables)
-        if last.get(name, never) <= before
-    ]
+    state = published.latest(spark, lake, stream)
+    every = (_BRONZE, _OWN, *state.tables, *state.renamed)
+    due = [name for name in every if last.get(name, never) <= before]
     due.sort(key=lambda name: (last.get(name, never), name))
     tables = [name for name in due if name not in {_BRONZE, _OWN}]
     slices = [tables[first : first + _SLICE] for first in range(0, len(tables), _SLICE)]
@@ -147,7 +145,8 @@ def _slices(spark: SparkSession, lake: LakeFile, stream: str, before: datetime) 
 
 
 def _vacuum_all(session: SparkSession, lake: LakeFile, stream: str, names: list[str], done: MaintainReport) -> None:
-    tables, needed = published.latest(session, lake, stream).tables, dict[str, int | None]()
+    state, needed = published.latest(session, lake, stream), dict[str, int | None]()
+    tables = state.tables | state.renamed
     for name in names:
         if name == _BRONZE:
             needed[bronze.table_path(lake, stream)] = None

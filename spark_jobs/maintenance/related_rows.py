@@ -3,7 +3,9 @@
 They are erased by their keys, ahead of the row that they name. Called by `headrace lake erase`.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from operator import and_
 
@@ -13,15 +15,17 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
 from headrace.lake.table import find_stored
+from headrace.schema import TableSchema
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import quarantine
 from spark_jobs.errors import explained
 from spark_jobs.maintenance import erase
 from spark_jobs.maintenance.erase import EraseReport
-from spark_jobs.maintenance.erased_rows import ErasedRows, Keys, choose_rows
+from spark_jobs.maintenance.erased_rows import ErasedRows, Keys, choose_rows, key_columns, parse_key
 from spark_jobs.silver import changes, table_task
 from spark_jobs.silver.target_schema import SOURCE
-from spark_jobs.state import delta_log
+from spark_jobs.state import delta_log, published
+from spark_jobs.state.published import Published, Table
 from spark_jobs.storage import name as _q
 
 #: Types of which a value may equal one of another of them.
@@ -41,24 +45,80 @@ def erase_all(
 ) -> tuple[list[EraseReport], list[str]]:
     """Erase rows of a table, and ahead of them those of related tables that name them, each path `schema.table.column`.
 
-    `named` is the table and its keys. Returns a report for each table, the named one last, and the paths by which no row names
-    them. Raises as `erase.erase` and `find_keys` do, ahead of all that it erases.
+    `named` is the table and its keys. Rows of tables that were renamed are found and erased by all their names. Returns a report
+    for each name, the named one last, and the paths by which no row names them. Raises as `erase.erase` and `find_keys` do, ahead
+    of all that it erases.
     """
     # What names the row goes first: it could not be found once the keys were forgotten.
-    ways = []
+    state, ways = published.latest(spark, lake, stream), []
     if related:
         with explained(f"erase from {named[0]}"):
             target = choose_rows(spark, lake, stream, *named, sources)
         ways = [find_keys(spark, lake, stream, path, target) for path in related]
-    steps: list[tuple[str, Keys]] = [*((table, by_source) for table, by_source in ways if by_source), named]
+        for path in (path for given in related for path in _by_other_names(state, given)):
+            # A column of another type names no such row.
+            with suppress(ConfigurationError):
+                ways.append(find_keys(spark, lake, stream, path, target))
+    chosen: list[tuple[str, Keys]] = [*((table, by_source) for table, by_source in ways if by_source), named]
+    steps, unlike = list[tuple[str, Keys, bool]](), list[str]()
+    for table, keys in chosen:
+        for name, others in _for_other_names(state, table, keys):
+            if others is None:
+                unlike.append(
+                    f"{name}, another name of {table}: its key has other columns; give its own keys, or drop it"
+                )
+            else:
+                steps.append((name, others, True))
+        steps.append((table, keys, False))
     if len(steps) > 1 and not dry_run:
-        for table, keys in steps:
-            erase.check(spark, lake, stream, table, keys, sources)
+        for table, keys, is_other in steps:
+            erase.check(spark, lake, stream, table, keys, sources, is_other_name=is_other)
     reports = [
-        erase.erase(spark, lake, stream, table, keys, sources=sources, reason=reason, dry_run=dry_run)
-        for table, keys in steps
+        erase.erase(
+            spark, lake, stream, table, keys, sources=sources, reason=reason, dry_run=dry_run, is_other_name=is_other
+        )
+        for table, keys, is_other in steps
     ]
-    return reports, [path for path, (_, by_source) in zip(related, ways, strict=True) if not by_source]
+    reports[-1].not_reached.extend(unlike)
+    return reports, [path for path, (_, by_source) in zip(related, ways, strict=False) if not by_source]
+
+
+def _by_other_names(state: Published, path: str) -> list[str]:
+    """Return a path, `schema.table.column`, by the other names of its table that have such a column."""
+    table, _, column = path.rpartition(".")
+    others = []
+    for name in state.other_names(table):
+        schemas = (TableSchema.parse(text) for text in _entry(state, name).schemas.values())
+        if any(column == each.name for schema in schemas for each in schema.columns):
+            others.append(f"{name}.{column}")
+    return others
+
+
+def _for_other_names(state: Published, table: str, keys: Keys) -> Iterator[tuple[str, Keys | None]]:
+    """Yield the other names of a table with the keys in the order of their columns; None for keys of other columns."""
+    for name in state.other_names(table):
+        own, others = key_columns(_entry(state, table)), key_columns(_entry(state, name))
+        if sorted(own) != sorted(others):
+            yield name, None
+        elif own == others:
+            yield name, keys
+        elif isinstance(keys, Mapping):
+            yield (
+                name,
+                {source: [_in_order(key, own, others) for key in of_source] for source, of_source in keys.items()},
+            )
+        else:
+            yield name, [_in_order(key, own, others) for key in keys]
+
+
+def _in_order(key: str, own: list[str], others: list[str]) -> str:
+    """Return a key of several columns, a JSON array, with its values in the order of other columns."""
+    values = dict(zip(own, parse_key(key, own), strict=True))
+    return json.dumps([values[column] for column in others], ensure_ascii=False)
+
+
+def _entry(state: Published, name: str) -> Table:
+    return state.kept(name) or state.dropped[name].table
 
 
 def find_keys(

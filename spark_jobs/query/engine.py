@@ -89,7 +89,7 @@ def _nodes(plan: Any) -> Iterator[Any]:
 
 
 _LISTING = re.compile(r"\s*show\s+(tables|views|table\s+extended)\b")
-_DATABASES = frozenset({"silver", "silver_live", "valid", "history", "bronze", "lake", "headrace"})
+_DATABASES = frozenset({"silver", "silver_live", "valid", "history", "full_history", "bronze", "lake", "headrace"})
 #: What a name in SQL consists of (names.py).
 _WORD = re.compile(r"[a-z0-9_]+")
 #: Content of a table that is only listed: a query that reads it without naming it in its text sees no rows of another version.

@@ -4,32 +4,38 @@ The list has the tables' names at the source and in SQL, and their state. Called
 `headrace lake tables`.
 """
 
+import logging
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 from rich.table import Table as Printed
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, ReplicationError
 from headrace.lake.own_tables import bronze_name, table_state
 from headrace.schema import TableSchema
 from headrace.terminal import Terminal
 from spark_jobs import run_log, storage
 from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
+from spark_jobs.query import full_history
 from spark_jobs.silver import held_back, table_task, target_schema
-from spark_jobs.state import delta_log, names, published
+from spark_jobs.state import delta_log, names, published, schema_texts
+from spark_jobs.state.names import Place
 from spark_jobs.state.published import Published, Table
 from spark_jobs.state.published_rows import DROPPED
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
     """A table that SQL can query."""
 
-    #: `silver`, `valid`, `history`, `bronze`, `lake` or `headrace`, and the name in it.
+    #: `silver`, `valid`, `history`, `full_history`, `bronze`, `lake` or `headrace`, and the name in it.
     database: str
     name: str
     path: str
@@ -37,15 +43,20 @@ class Relation:
     version: int | None = None
     #: The statement that reads it, where that is more than its name.
     query: str | None = None
-    #: The condition of its rows, where it has not all.
-    where: str | None = None
+
+    @property
+    def place(self) -> str:
+        """The table as a statement names it, by its path."""
+        return storage.table(self.path, self.version)
+
+    @property
+    def full_name(self) -> str:
+        """The table as a statement names it, by its name."""
+        return f"{self.database}.{storage.name(self.name)}"
 
     def sql(self) -> str:
         """Return the statement that reads it."""
-        if self.query is not None:
-            return self.query
-        condition = f" WHERE {self.where}" if self.where is not None else ""
-        return f"SELECT * FROM {storage.table(self.path, self.version)}{condition}"  # noqa: S608 - quoted, or the file's.
+        return self.query or f"SELECT * FROM {self.place}"  # noqa: S608 - quoted.
 
 
 def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFrame | None:
@@ -59,29 +70,45 @@ def frame(spark: SparkSession, lake: LakeFile, stream: str, name: str) -> DataFr
     return spark.read.format("delta").option("versionAsOf", table.version).load(table_task.path(lake, stream, name))
 
 
-def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | None = None) -> list[Relation]:
+def relations(
+    spark: SparkSession, lake: LakeFile, streams: list[Published] | None = None, *, by_name: bool = False
+) -> list[Relation]:
     """Return every table of every stream that SQL can query, under the names that names.py assigns.
 
-    `streams` is what they published last, where that is known already.
+    `streams` is what they published last, where that is known already. What is made of other tables reads them `by_name`, or by
+    their paths.
     """
     streams = published.latest_of_all(spark, lake) if streams is None else streams
     there = {(state.stream, t.table): t for state in streams for t in state.tables.values() if t.version is not None}
-    named = names.of(spark, lake, there)
+    renamed = {(state.stream, name): table for state in streams for name, table in state.renamed.items()}
+    every = there | renamed
+    all_named = names.of(spark, lake, every)
+    named = {place: name for place, name in all_named.items() if place in there}
     silver = [
         Relation(database="silver", name=name, path=table_task.path(lake, *place), version=there[place].version)
         for place, name in named.items()
     ]
-    former = [
-        Relation(
-            database="history", name=name, path=table_task.history_path(lake, *place), version=there[place].history
+    former = {
+        place: Relation(
+            database="history", name=name, path=table_task.history_path(lake, *place), version=table.history
         )
-        for place, name in named.items()
-        if there[place].history is not None
-    ]
+        for place, name in all_named.items()
+        if (table := every[place]).history is not None
+    }
     valid = [
-        replace(relation, database="valid", where=where)
+        replace(
+            relation,
+            database="valid",
+            query=f"SELECT * FROM {relation.full_name if by_name else relation.place} WHERE {where}",  # noqa: S608 - quoted, or the file's.
+        )
         for relation, place in zip(silver, named, strict=True)
         if (where := _valid(lake, *place, there[place])) is not None
+    ]
+    full = [
+        relation
+        for state in streams
+        if state.renamed
+        for relation in _full_histories(spark, state, former, by_name=by_name)
     ]
     raw = [
         Relation(database="bronze", name=bronze_name(stream, lake.streams), path=bronze.table_path(lake, stream))
@@ -93,7 +120,48 @@ def relations(spark: SparkSession, lake: LakeFile, streams: list[Published] | No
     own = own if delta_log.is_table(spark, place) else []
     if delta_log.is_table(spark, run_log.path(lake)):
         own.append(Relation(database="headrace", name="loads", path=run_log.path(lake)))
-    return [*silver, *valid, *former, *raw, *own]
+    return [*silver, *valid, *former.values(), *full, *raw, *own]
+
+
+def _full_histories(
+    spark: SparkSession, state: Published, histories: dict[Place, Relation], *, by_name: bool
+) -> list[Relation]:
+    """Return the history of each table that was renamed, by all its names; without those of which one is not there."""
+    full = []
+    for present in sorted(
+        {drop.renamed_to for drop in state.dropped.values() if drop.renamed_to} & state.tables.keys()
+    ):
+        all_names = [present, *state.former_names(present)]
+        if any((state.stream, name) not in histories for name in all_names):
+            continue
+        relation = replace(histories[state.stream, present], database="full_history")
+        named = []
+        try:
+            with explained(relation.full_name):
+                for name in all_names:
+                    own, table = histories[state.stream, name], state.kept(name) or Table(table=name)
+                    begins = state.dropped[name].begins if name in state.dropped else {}
+                    place = own.full_name if by_name else own.place
+                    named.append(full_history.of(table, place, _schema(spark, own, table), begins))
+        except ReplicationError as error:
+            # It concerns no other table.
+            _log.warning("%s cannot be shown: %s", relation.full_name, error.message)
+        else:
+            full.append(replace(relation, query=full_history.statement(named)))
+    return full
+
+
+#: By path, the columns of a history, and of which schemas and folder.
+_schemas: dict[str, tuple[tuple[Any, ...], T.StructType]] = {}
+
+
+def _schema(spark: SparkSession, relation: Relation, table: Table) -> T.StructType:
+    mark = table.since, sorted(schema_texts.digests(table.schemas).items())
+    known = _schemas.get(relation.path)
+    if known is None or known[0] != mark:
+        frame = spark.read.format("delta").option("versionAsOf", relation.version or 0).load(relation.path)
+        known = _schemas[relation.path] = mark, frame.schema
+    return known[1]
 
 
 def _valid(lake: LakeFile, stream: str, name: str, table: Table) -> str | None:
@@ -163,6 +231,8 @@ class ListedTable:
     rows: int | None
     #: By expectation: rows that the load which counted it checked, and that fail, the same of all rows, or why it is not counted.
     quality: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: Names that it had at its sources before, the last one first: `full_history.<name>` has the versions by all of them.
+    former_names: list[str] = field(default_factory=list)
 
 
 def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows: bool) -> list[ListedTable]:
@@ -203,6 +273,7 @@ def list_tables(spark: SparkSession, lake: LakeFile, streams: list[str], *, rows
                         age_seconds=round((now - at).total_seconds(), 1) if at else None,
                         rows=counted,
                         quality={each.expectation: asdict(each) for each in table.quality},
+                        former_names=state.former_names(table.table) if table.history is not None else [],
                     )
                 )
     return listed_tables
@@ -242,10 +313,7 @@ def show(console: Terminal, listed_tables: list[ListedTable]) -> None:
     if keyless := [table.table for table in listed_tables if not table.keyed and table.state == "published"]:
         listed = ", ".join(keyless)
         console.print(f"without a key, so rows are known by all of their columns, and have no history: {listed}")
-    for table in listed_tables:
-        if table.columns:
-            listed = ", ".join(f"{name} as {stored}" for name, stored in table.columns.items())
-            console.print(f"{table.stream} {table.table} has columns under other names: {listed}")
+    _show_names(console, listed_tables)
     for table in listed_tables:
         for name, quality in table.quality.items():
             if quality["problem"] is not None:
@@ -256,3 +324,16 @@ def show(console: Terminal, listed_tables: list[ListedTable]) -> None:
     for table in listed_tables:
         if table.reason is not None:
             console.print(f"{table.stream} {table.table}: {table.reason}")
+
+
+def _show_names(console: Terminal, listed_tables: list[ListedTable]) -> None:
+    """Print which tables had other names, and which columns have other ones in SQL."""
+    for table in listed_tables:
+        if table.former_names:
+            whole = table.name.replace("silver", "full_history", 1)
+            console.print(
+                f"{table.stream} {table.table} was {', before '.join(table.former_names)}: {whole} has all versions"
+            )
+        if table.columns:
+            listed = ", ".join(f"{name} as {stored}" for name, stored in table.columns.items())
+            console.print(f"{table.stream} {table.table} has columns under other names: {listed}")

@@ -24,7 +24,7 @@ from spark_jobs.state import delta_log, published, schema_texts
 from spark_jobs.state.published import Published
 
 _log = logging.getLogger(__name__)
-DATABASES = ("silver", "valid", "history", "bronze", "lake", "headrace")
+DATABASES = ("silver", "valid", "history", "full_history", "bronze", "lake", "headrace")
 #: The table of what is published as clients know it; the views of database `lake` read it.
 PUBLICATIONS = "publications"
 _POSITION = re.compile(r"(?P<source>[^\s=]+/[^\s=]+)=(?P<position>[0-9A-Za-z/.:-]+)")
@@ -76,12 +76,11 @@ def _relations(spark: SparkSession, lake: LakeFile, states: list[Published]) -> 
     """Return the relations of states, each at a version; those of the lake's own as they are now."""
     read = {bronze_name(state.stream, lake.streams): state.bronze_version for state in states}
     relations = []
-    for each in published_tables.relations(spark, lake, states):
-        if each.query is not None:
+    for each in published_tables.relations(spark, lake, states, by_name=True):
+        if each.database == "lake":
             continue
-        if each.where is not None:
-            query = f"SELECT * FROM silver.{storage.name(each.name)} WHERE {each.where}"  # noqa: S608 - the lake's file's.
-            relations.append(Relation(database=each.database, name=each.name, path=each.path, query=query))
+        if each.query is not None:
+            relations.append(each)
             continue
         version = each.version
         if each.database == "bronze":

@@ -25,7 +25,7 @@ from spark_jobs import storage
 from spark_jobs.errors import explained, is_conflict
 from spark_jobs.state import delta_log, published, schema_texts
 from spark_jobs.state import published_rows as rows_of
-from spark_jobs.state.published_rows import NEW, Published, Table
+from spark_jobs.state.published_rows import NEW, Dropped, Published, Table
 from spark_jobs.state.schema_texts import SchemaTexts
 
 NOTE = "published"
@@ -55,9 +55,10 @@ def append(
         # All tables of a stream that former releases published, or that was never published.
         stored_state = published.of_streams(spark, lake).get(done.stream, Published(stream=done.stream))
         changed = rows_of.changed(stored_state, merged)
-        dropped = merged.dropped.keys() - stored_state.dropped.keys()
+        known = {name: _mark(drop) for name, drop in stored_state.dropped.items()}
+        dropped = {name for name, drop in merged.dropped.items() if known.get(name) != _mark(drop)}
         moved = {"moved": _moved(stored_state, merged, changed), "maintenance": maintenance}
-        if maintenance and not changed and merged.bronze_removed == now.bronze_removed:
+        if maintenance and not changed and not dropped and merged.bronze_removed == now.bronze_removed:
             return now
         schema_texts.keep(spark, schema_texts.path(lake), _texts(changed.values()))
         version = _commit(spark, lake, merged, changed, attempt, dropped, moved)
@@ -76,15 +77,35 @@ def _merged(base: Published, now: Published, done: Published, *, maintenance: bo
     removed = now.bronze_removed | {s: max(p, now.bronze_removed.get(s, "")) for s, p in done.bronze_removed.items()}
     if maintenance:
         tables = {
-            name: _versions(base.tables.get(name), table, done.tables.get(name, table), replace(table, changes=0))
+            name: _versions(base.kept(name), table, done.kept(name) or table, replace(table, changes=0))
             for name, table in now.tables.items()
         }
-        return replace(now, load=load, finished_at=finished, changes=0, tables=tables, bronze_removed=removed)
+        # Of a table that was renamed or taken back meanwhile too.
+        renamed = {
+            name: _versions(base.kept(name), table, done.kept(name) or table, table)
+            for name, table in now.renamed.items()
+        }
+        dropped = {name: replace(drop, table=renamed.get(name, drop.table)) for name, drop in now.dropped.items()}
+        return replace(
+            now, load=load, finished_at=finished, changes=0, tables=tables, dropped=dropped, bronze_removed=removed
+        )
     tables = {}
     for name, table in done.tables.items():
-        own = _versions(base.tables.get(name), now.tables.get(name, table), table, table)
+        own = _versions(base.kept(name), now.kept(name) or table, table, table)
         tables[name] = replace(own, since=load) if own.since == NEW else own
-    return replace(done, load=load, data=load, finished_at=finished, tables=tables, bronze_removed=removed)
+    # An erasure, or compaction, may have gone through a table meanwhile.
+    renamed = {
+        name: _versions(base.kept(name), now.kept(name) or table, table, table) for name, table in done.renamed.items()
+    }
+    dropped = {name: replace(drop, table=renamed.get(name, drop.table)) for name, drop in done.dropped.items()}
+    return replace(
+        done, load=load, data=load, finished_at=finished, tables=tables, dropped=dropped, bronze_removed=removed
+    )
+
+
+def _mark(drop: Dropped) -> tuple[str | None, int | None, int | None]:
+    """Return what changes of a table while it is dropped."""
+    return drop.renamed_to, drop.table.version, drop.table.history
 
 
 def _versions(base: Table | None, now: Table, done: Table, row: Table) -> Table:

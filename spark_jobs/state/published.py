@@ -126,7 +126,14 @@ def _by_load(spark: SparkSession, lake: LakeFile, rows: DataFrame, last: Publish
         for name, table in state.tables.items()
         if name not in last.dropped
     }
-    return replace(state, tables=tables, dropped=last.dropped, bronze_removed=last.bronze_removed)
+    dropped = {
+        # Its history is shown as it was then.
+        name: replace(drop, table=_as_of(state.tables[name], state.load, drop.table))
+        if drop.renamed_to and name in state.tables
+        else drop
+        for name, drop in last.dropped.items()
+    }
+    return replace(state, tables=tables, dropped=dropped, bronze_removed=last.bronze_removed)
 
 
 def _as_of(table: Table, load: int, now: Table | None) -> Table:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from headrace.lake.own_tables import table_state
@@ -18,7 +19,8 @@ COLUMNS = (
     "bronze_commit string, bronze_done bigint, bronze_after bigint, tried string, copying map<string, string>, "
     "held_back map<string, struct<`at`: string, reason: string, `schema`: string>>, "
     "unfinished map<string, struct<`after`: bigint, changes: bigint, upto: string, problem: string>>, "
-    "partitions map<string, map<string, string>>, failures int, dropped timestamp, bronze_removed map<string, string>, "
+    "partitions map<string, map<string, string>>, failures int, dropped timestamp, "
+    "renamed_to string, begins map<string, struct<`at`: string, `time`: timestamp>>, bronze_removed map<string, string>, "
     "quality array<struct<expectation: string, expression: string, version: bigint, checked: bigint, failing: bigint, "
     "total: bigint, total_failing: bigint, problem: string>>"
 )
@@ -140,12 +142,24 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Begin:
+    """Where a source begins by a table's next name: position and commit time of its first version there."""
+
+    at: str
+    time: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
 class Dropped:
     """A table that was dropped from the lake."""
 
     at: datetime
     #: The table as it was published last.
     table: Table
+    #: The name that it has at its sources since, where it was renamed: its folders stay then, and its history is shown.
+    renamed_to: str | None = None
+    #: Where that name begins, by source.
+    begins: dict[str, Begin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +201,34 @@ class Published:
         """Sources whose order is not known: only a replay lets them go on."""
         return {source for source, why in self.held.items() if why.startswith(DISORDERED)}
 
+    @cached_property
+    def renamed(self) -> dict[str, Table]:
+        """The tables whose names were made one with other ones, by these names."""
+        return {name: drop.table for name, drop in self.dropped.items() if drop.renamed_to}
+
+    @cached_property
+    def _former(self) -> dict[str, str]:
+        return {drop.renamed_to: name for name, drop in self.dropped.items() if drop.renamed_to}
+
+    def kept(self, name: str) -> Table | None:
+        """Return a table whose rows are kept, by its name or a former one; None of one that is dropped, or never was."""
+        return self.tables.get(name) or self.renamed.get(name)
+
+    def other_names(self, name: str) -> list[str]:
+        """Return the former and later names of a table, by one of its names."""
+        present, later = name, set[str]()
+        while (drop := self.dropped.get(present)) is not None and drop.renamed_to and drop.renamed_to not in later:
+            present = drop.renamed_to
+            later.add(present)
+        return [other for other in (present, *self.former_names(present)) if other != name]
+
+    def former_names(self, name: str) -> list[str]:
+        """Return the names that a table had before, the last one first."""
+        names = list[str]()
+        while (former := self._former.get(names[-1] if names else name)) is not None and former not in names:
+            names.append(former)
+        return names
+
 
 def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Return the rows that a publication appends: of the stream, and of the tables that it changed or dropped."""
@@ -204,6 +246,10 @@ def rows(done: Published, changed: Mapping[str, Table], dropped: Iterable[str] =
         drop = done.dropped[name]
         # The stream moves on without it.
         row = _columns(done, drop.table) | {"positions": drop.table.positions, "state": DROPPED, "dropped": drop.at}
+        row |= {
+            "renamed_to": drop.renamed_to,
+            "begins": {source: asdict(at) for source, at in sorted(drop.begins.items())},
+        }
         all_rows.append({**common, **row})
     return all_rows
 
@@ -271,7 +317,12 @@ def parse(
         stream = states[row["stream"]]
         # Earlier releases drop none.
         if (dropped := row.get("dropped")) is not None:
-            drop = Dropped(at=dropped.astimezone(UTC), table=_table(row, stream, texts))
+            own = _table(row, stream, texts)
+            begins = {
+                source: Begin(at=begin["at"], time=begin["time"].astimezone(UTC))
+                for source, begin in (row.get("begins") or {}).items()
+            }
+            drop = Dropped(at=dropped.astimezone(UTC), table=own, renamed_to=row.get("renamed_to"), begins=begins)
             stream.dropped[row["table"]] = drop
         else:
             stream.tables[row["table"]] = _table(row, stream, texts)

@@ -64,6 +64,7 @@ LAYERS = {
         {"continuous", "preflight"},
         {"serve"},
         {"table_command"},
+        {"removal_command"},
         {"command", "jvm_warmup", "submit"},
     ),
 }

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.errors import ConfigurationError, NeedsOperator, Retryable
-from spark_jobs import table_command
+from spark_jobs import removal_command
 from spark_jobs.bronze import erased_records, erasures, increment, sink
 from spark_jobs.bronze import load as bronze
 from spark_jobs.maintenance import drop, erase, maintain, related_rows, replay
@@ -247,7 +247,7 @@ def test_s18_rows_that_name_the_row_are_found_as_they_are_and_were_and_have_keys
 
     def erase_7(*options: str) -> dict[str, Any]:
         words = ["bank", ACCOUNTS, "07", "--related", orders, *options, "--config", str(lake.file.path), "--json"]
-        done = CliRunner().invoke(table_command.erase, words)
+        done = CliRunner().invoke(removal_command.erase, words)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return json.loads(done.output)

@@ -8,7 +8,6 @@ import pytest
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load as load_file
 from spark_jobs.bronze import load as bronze
-from spark_jobs.query import engine
 from spark_jobs.silver import load as silver
 from spark_jobs.silver import scd2, table_task
 from spark_jobs.state import published
@@ -91,39 +90,6 @@ def test_versions_of_rows_begin_and_end_with_their_changes(spark, logged_lake):
     ended = [(*row[:-1], 7) if row[-1] is None and row[0] == J else row for row in expected]
     ended[ended.index((J, 4, "n4", 1, 7))] = (J, 4, "n4", 1, 6)
     assert versions(spark, lake) == sorted([*ended, (J, 4, "gone", 6, 7), (J, 4, "gone", 8, None)])
-
-
-@pytest.mark.long
-def test_the_history_of_a_renamed_table_and_its_former_names_are_one_by_the_query_of_the_page(logged_lake):
-    # given a table with versions of two rows, one of them deleted later, which gets another name and is copied
-    logged = logged_lake("history = true\n")
-    source = logged.feeds[0]
-    source.commit(source.schema(), *(source.insert(id=n, name=f"n{n}", balance="1.00") for n in (1, 2, 3)), at=at(1))
-    source.commit(source.update(id=1, name="a", balance="1.00"), source.delete(id=3), at=at(2))
-    clients = "public.clients"
-    source.commit(source.schema(table=clients), source.copy_begins(table=clients), at=at(3))
-    source.commit(
-        *(source.read(clients, id=n, name=name, balance="1.00") for n, name in ((1, "a"), (2, "n2"))), at=at(3)
-    )
-    source.commit(source.copy_ends(table=clients), at=at(3))
-    source.commit(source.update(clients, id=1, name="b", balance="1.00"), at=at(4))
-    assert logged.load().problems == {}
-    # when
-    query = next(text for text in Path("docs/query.md").read_text().split("```") if "history.clients" in text)
-    sql_engine = engine.SqlEngine(logged.spark.newSession(), logged.file)
-    rows = sql_engine.ask(query.removeprefix("sql").strip().rstrip(";")).collect()
-    sql_engine.close()
-    # then each time has one version of a row
-    versions_of = sorted((i, name, *(it and it.hour for it in times)) for i, name, *times in rows)
-    assert versions_of == [
-        (1, "a", 2, 3),
-        (1, "a", 3, 4),
-        (1, "b", 4, None),
-        (1, "n1", 1, 2),
-        (2, "n2", 1, 3),
-        (2, "n2", 3, None),
-        (3, "n3", 1, 2),
-    ]
 
 
 @pytest.mark.long
