@@ -258,7 +258,7 @@ def _columns(character: str) -> int:
 MANIFEST = "dbt/target/manifest.json"
 _MOST_BYTES, _MOST_MODELS, _LONGEST_MODEL = 64_000_000, 5, 200
 #: The databases of a lake whose tables are made of one of its own.
-_DATABASES = ("silver", "silver_live", "valid", "history")
+_DATABASES = ("silver", "silver_live", "valid", "history", "full_history")
 
 
 class _Needs(msgspec.Struct):

@@ -57,12 +57,13 @@ def drop(spark: SparkSession, lake: LakeFile, stream: str, table: str, *, dry_ru
         return without(before, Dropped(at=datetime.now(UTC), table=before.renamed.get(table) or find(before, table)))
 
     state, load = publish(spark, lake, stream, change, dry_run=dry_run)
-    at = state.dropped[table].at if table in state.dropped else datetime.now(UTC)
+    was_dropped = table in state.dropped and table not in state.renamed
+    at = state.dropped[table].at if was_dropped else datetime.now(UTC)
     return DropReport(
         stream=stream,
         table=table,
         name=_name(spark, lake, stream, table),
-        done="nothing" if load is None and table in state.dropped and table not in state.renamed else "dropped",
+        done="nothing" if load is None and was_dropped else "dropped",
         load=load,
         folders=[path.removeprefix(f"{lake.root}/") for path in _folders(spark, lake, stream, table)],
         removed_after=(at + timedelta(days=lake.lake.keep_days)).isoformat(),

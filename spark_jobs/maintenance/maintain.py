@@ -189,10 +189,11 @@ def _compact(session: SparkSession, lake: LakeFile, stream: str, names: list[str
     base: dict[str, Table] = {}
     tables: dict[str, Table] = {}
     for name in names:
-        if name not in before.tables:
+        # Loads may have published since the last table, or it was dropped.
+        table = published.latest(session, lake, stream).tables.get(name)
+        if table is None:
             continue
-        # Loads may have published since the last table.
-        base[name] = table = published.latest(session, lake, stream).tables[name]
+        base[name] = table
         tables[name] = replace(
             table,
             version=_table(session, lake, table, table_task.path(lake, stream, name), table.version, done),

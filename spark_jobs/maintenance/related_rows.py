@@ -15,7 +15,6 @@ from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 from headrace.configuration.lake import LakeFile
 from headrace.errors import ConfigurationError
 from headrace.lake.table import find_stored
-from headrace.schema import TableSchema
 from spark_jobs.bronze import load as bronze
 from spark_jobs.bronze import quarantine
 from spark_jobs.errors import explained
@@ -50,18 +49,17 @@ def erase_all(
     of all that it erases.
     """
     # What names the row goes first: it could not be found once the keys were forgotten.
-    state, ways = published.latest(spark, lake, stream), []
+    state = published.latest(spark, lake, stream)
+    chosen, none = list[tuple[str, Keys]](), list[str]()
     if related:
         with explained(f"erase from {named[0]}"):
             target = choose_rows(spark, lake, stream, *named, sources)
-        ways = [find_keys(spark, lake, stream, path, target) for path in related]
-        for path in (path for given in related for path in _by_other_names(state, given)):
-            # A column of another type names no such row.
-            with suppress(ConfigurationError):
-                ways.append(find_keys(spark, lake, stream, path, target))
-    chosen: list[tuple[str, Keys]] = [*((table, by_source) for table, by_source in ways if by_source), named]
+        for path in related:
+            tables = _find_by_all_names(spark, lake, state, path, target)
+            chosen += tables
+            none += [] if tables else [path]
     steps, unlike = list[tuple[str, Keys, bool]](), list[str]()
-    for table, keys in chosen:
+    for table, keys in [*chosen, named]:
         for name, others in _for_other_names(state, table, keys):
             if others is None:
                 unlike.append(
@@ -80,24 +78,33 @@ def erase_all(
         for table, keys, is_other in steps
     ]
     reports[-1].not_reached.extend(unlike)
-    return reports, [path for path, (_, by_source) in zip(related, ways, strict=False) if not by_source]
+    return reports, none
 
 
-def _by_other_names(state: Published, path: str) -> list[str]:
-    """Return a path, `schema.table.column`, by the other names of its table that have such a column."""
+def _find_by_all_names(
+    spark: SparkSession, lake: LakeFile, state: Published, path: str, target: ErasedRows
+) -> list[tuple[str, Keys]]:
+    """Return the tables and keys of the rows that a path names: under one name where the keys have the same columns."""
     table, _, column = path.rpartition(".")
-    others = []
+    ways = [find_keys(spark, lake, state.stream, path, target)]
     for name in state.other_names(table):
-        schemas = (TableSchema.parse(text) for text in _entry(state, name).schemas.values())
-        if any(column == each.name for schema in schemas for each in schema.columns):
-            others.append(f"{name}.{column}")
-    return others
+        # Another name may lack the column, or have it in a type of which no value is such a key.
+        with suppress(ConfigurationError):
+            ways.append(find_keys(spark, lake, state.stream, f"{name}.{column}", target))
+    alike, others = dict[str, list[str]](), list[tuple[str, Keys]]()
+    for name, by_source in ways:
+        if key_columns(_entry(state, name)) != key_columns(_entry(state, table)):
+            others += [(name, by_source)] if by_source else []
+            continue
+        for source, keys in by_source.items():
+            alike[source] = sorted({*alike.get(source, []), *keys})
+    return [*others, *([(table, alike)] if alike else [])]
 
 
 def _for_other_names(state: Published, table: str, keys: Keys) -> Iterator[tuple[str, Keys | None]]:
     """Yield the other names of a table with the keys in the order of their columns; None for keys of other columns."""
     for name in state.other_names(table):
-        own, others = key_columns(_entry(state, table)), key_columns(_entry(state, name))
+        own, others = ([column.casefold() for column in key_columns(_entry(state, each))] for each in (table, name))
         if sorted(own) != sorted(others):
             yield name, None
         elif own == others:

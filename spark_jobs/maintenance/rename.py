@@ -6,7 +6,8 @@ name is gone from all that shows tables, as one that was dropped, but its histor
 Called by `headrace lake rename`.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
@@ -15,14 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator
+from headrace.errors import NeedsOperator, Retryable
 from spark_jobs.errors import explained
 from spark_jobs.maintenance import drop
 from spark_jobs.query import full_history
 from spark_jobs.silver import table_task
 from spark_jobs.silver.scd2 import FROM, START, UPTO
 from spark_jobs.silver.target_schema import SOURCE
-from spark_jobs.state import names
+from spark_jobs.state import delta_log, names
 from spark_jobs.state.published import Dropped, Published, Table
 from spark_jobs.state.published_rows import Begin
 from spark_jobs.storage import name as _q
@@ -70,7 +71,8 @@ def rename(
         if former in before.dropped and before.dropped[former].renamed_to == table:
             return None
         old, own = drop.find(before, former), drop.find(before, table)
-        _refuse_others(before, old, own)
+        _refuse_others(before, old, own, lake.stream(stream).sources)
+        old = _whole(spark, lake, stream, old)
         known = old.version, old.history
         if known not in compared:
             compared.clear()
@@ -93,7 +95,7 @@ def rename(
     )
 
 
-def _refuse_others(before: Published, old: Table, own: Table) -> None:
+def _refuse_others(before: Published, old: Table, own: Table, sources: Collection[str]) -> None:
     """Raise NeedsOperator for tables that are no two names of one, or not complete."""
     if old.table == own.table:
         raise NeedsOperator(f"{old.table} has that name already", hint="Give its former name, and its present one.")
@@ -115,14 +117,32 @@ def _refuse_others(before: Published, old: Table, own: Table) -> None:
             raise NeedsOperator(
                 f"{table.table} is not complete: {why}", hint="Rename it once loads have brought it up."
             )
-    if missing := sorted(old.schemas.keys() - own.schemas.keys()):
+    # A source that the stream has no more sends nothing under any name.
+    if missing := sorted(old.schemas.keys() & set(sources) - own.schemas.keys()):
         raise NeedsOperator(
             f"{', '.join(missing)} has not sent {own.table} yet, and has rows of {old.table}", hint=_copy(own)
         )
 
 
 def _copy(own: Table) -> str:
-    return f"Rename the table there too, copy it by its new name ('headrace edge snapshot {own.table}'), and load."
+    copy = f"copy it by its new name ('headrace edge snapshot {own.table}'), and load"
+    return f"Rename the table there too, {copy}. A table that is empty there has to get a row first."
+
+
+def _whole(spark: SparkSession, lake: LakeFile, stream: str, table: Table) -> Table:
+    """Return a table at its newest versions, which maintenance may have written; raise Retryable where a load has written it.
+
+    What that load left would be in the way of erasures: no load goes on with a former name.
+    """
+    silver, history = (of(lake, stream, table.table) for of in (table_task.path, table_task.history_path))
+    with explained(f"rename {table.table}"):
+        newest = [
+            delta_log.find_maintained(spark, path, version or 0)
+            for path, version in ((silver, table.version), (history, table.history))
+        ]
+    if None in newest:
+        raise Retryable(f"a load has written {table.table} and has not published it", hint="Load, and run it again.")
+    return replace(table, version=newest[0], history=newest[1])
 
 
 def _compare(spark: SparkSession, lake: LakeFile, stream: str, old: Table, own: Table) -> _Comparison:
@@ -154,13 +174,15 @@ def _compare(spark: SparkSession, lake: LakeFile, stream: str, old: Table, own: 
         same.append(F.col(f"v.{SOURCE}") == F.col(f"p.{SOURCE}"))
         alone = former.filter(F.col(UPTO).isNull()).alias("v").join(present.alias("p"), reduce(and_, same), "left_anti")
         counts = {row[SOURCE]: int(row["count"]) for row in alone.groupBy(SOURCE).count().collect()}
-        if unknown := sorted(source for source in counts if sources[source][FROM] is None):
+        if unknown := sorted(
+            source for source in counts if sources[source][FROM] is None and source in lake.stream(stream).sources
+        ):
             raise NeedsOperator(
                 f"{', '.join(unknown)} has sent no row of {own.table}, and has current ones of {old.table}",
                 hint=_copy(own),
             )
         begins = {
-            source: Begin(at=row[FROM], time=row[START].astimezone(UTC))
+            source: Begin(at=row[FROM], time=row[START].astimezone(UTC) if row[START] else None)
             for source, row in sources.items()
             if row[FROM] is not None
         }

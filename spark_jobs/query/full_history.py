@@ -95,10 +95,10 @@ def _value(history: NamedHistory, name: str, kind: T.DataType) -> str:
 def _ends(history: NamedHistory, later: list[NamedHistory]) -> dict[str, str]:
     """Return the ends of versions: an open one ends at the first one of its row by a later name, or where its source begins."""
     ends = {}
-    for own, kind, part in ((END, "timestamp ", "time"), (UPTO, "", "at")):
-        begins = (
-            f"{_text(source)}, {kind}{_text(str(getattr(b, part)))}" for source, b in sorted(history.begins.items())
-        )
+    places = sorted(history.begins.items())
+    times = [f"timestamp {_text(str(begin.time))}" if begin.time else "CAST(NULL AS timestamp)" for _, begin in places]
+    for own, part, values in ((END, "time", times), (UPTO, "at", [_text(begin.at) for _, begin in places])):
+        begins = (f"{_text(source)}, {value}" for (source, _), value in zip(places, values, strict=True))
         of_row = [f"f.first.{part}"] if _following(history, later) else []
         of_source = [f"map({', '.join(begins)})[v.{SOURCE}]"] if history.begins else []
         ends[own] = f"coalesce({', '.join([f'v.{own}', *of_row, *of_source])})"

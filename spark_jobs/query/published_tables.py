@@ -4,9 +4,10 @@ The list has the tables' names at the source and in SQL, and their state. Called
 `headrace lake tables`.
 """
 
-import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +15,7 @@ from pyspark.sql import types as T  # noqa: N812 - PySpark's own idiom.
 from rich.table import Table as Printed
 
 from headrace.configuration.lake import LakeFile
-from headrace.errors import NeedsOperator, ReplicationError
+from headrace.errors import NeedsOperator
 from headrace.lake.own_tables import bronze_name, table_state
 from headrace.schema import TableSchema
 from headrace.terminal import Terminal
@@ -23,12 +24,10 @@ from spark_jobs.bronze import load as bronze
 from spark_jobs.errors import explained
 from spark_jobs.query import full_history
 from spark_jobs.silver import held_back, table_task, target_schema
-from spark_jobs.state import delta_log, names, published, schema_texts
+from spark_jobs.state import delta_log, names, published
 from spark_jobs.state.names import Place
 from spark_jobs.state.published import Published, Table
 from spark_jobs.state.published_rows import DROPPED
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +42,14 @@ class Relation:
     version: int | None = None
     #: The statement that reads it, where that is more than its name.
     query: str | None = None
+    #: Of a history by all names of its table, the history of each; its statement is made when it is read.
+    histories: tuple["Relation", ...] = ()
+    make: Callable[[], str] | None = field(default=None, compare=False)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether it is read from other relations."""
+        return self.query is not None or self.make is not None
 
     @property
     def place(self) -> str:
@@ -55,7 +62,9 @@ class Relation:
         return f"{self.database}.{storage.name(self.name)}"
 
     def sql(self) -> str:
-        """Return the statement that reads it."""
+        """Return the statement that reads it; raise ReplicationError where what it is made of is not there."""
+        if self.make is not None:
+            return self.make()
         return self.query or f"SELECT * FROM {self.place}"  # noqa: S608 - quoted.
 
 
@@ -126,37 +135,36 @@ def relations(
 def _full_histories(
     spark: SparkSession, state: Published, histories: dict[Place, Relation], *, by_name: bool
 ) -> list[Relation]:
-    """Return the history of each table that was renamed, by all its names; without those of which one is not there."""
+    """Return the history of each table that was renamed, by all its names."""
     full = []
     for present in sorted(
         {drop.renamed_to for drop in state.dropped.values() if drop.renamed_to} & state.tables.keys()
     ):
         all_names = [present, *state.former_names(present)]
-        if any((state.stream, name) not in histories for name in all_names):
-            continue
-        relation = replace(histories[state.stream, present], database="full_history")
-        named = []
-        try:
-            with explained(relation.full_name):
-                for name in all_names:
-                    own, table = histories[state.stream, name], state.kept(name) or Table(table=name)
-                    begins = state.dropped[name].begins if name in state.dropped else {}
-                    place = own.full_name if by_name else own.place
-                    named.append(full_history.of(table, place, _schema(spark, own, table), begins))
-        except ReplicationError as error:
-            # It concerns no other table.
-            _log.warning("%s cannot be shown: %s", relation.full_name, error.message)
-        else:
-            full.append(replace(relation, query=full_history.statement(named)))
+        if all((state.stream, name) in histories for name in all_names):
+            own = tuple(histories[state.stream, name] for name in all_names)
+            make = partial(_full_statement, spark, state, dict(zip(all_names, own, strict=True)), by_name=by_name)
+            full.append(replace(own[0], database="full_history", histories=own, make=make))
     return full
 
 
-#: By path, the columns of a history, and of which schemas and folder.
-_schemas: dict[str, tuple[tuple[Any, ...], T.StructType]] = {}
+def _full_statement(spark: SparkSession, state: Published, histories: dict[str, Relation], *, by_name: bool) -> str:
+    named = []
+    for name, relation in histories.items():
+        table = state.kept(name) or Table(table=name)
+        begins = state.dropped[name].begins if name in state.dropped else {}
+        with explained(f"history of {name}"):
+            schema = _schema(spark, relation, table)
+        named.append(full_history.of(table, relation.full_name if by_name else relation.place, schema, begins))
+    return full_history.statement(named)
+
+
+#: By path, the columns of a history at the version that was read last, of the folder that a load made.
+_schemas: dict[str, tuple[tuple[int | None, int | None], T.StructType]] = {}
 
 
 def _schema(spark: SparkSession, relation: Relation, table: Table) -> T.StructType:
-    mark = table.since, sorted(schema_texts.digests(table.schemas).items())
+    mark = relation.version, table.since
     known = _schemas.get(relation.path)
     if known is None or known[0] != mark:
         frame = spark.read.format("delta").option("versionAsOf", relation.version or 0).load(relation.path)

@@ -46,7 +46,8 @@ def of_the_past(spark: SparkSession, lake: LakeFile, as_of: str) -> list[Relatio
         states = _at_time(spark, lake, as_of)
     if not states:
         raise ConfigurationError(f"nothing is kept of what was published at {as_of!r}: name a later one")
-    return _relations(spark, lake, states)
+    # The statement of one is that of now, which may have other columns: the past has the history by each name.
+    return [each for each in _relations(spark, lake, states) if not each.histories]
 
 
 def _at_time(spark: SparkSession, lake: LakeFile, text: str) -> list[Published]:
@@ -79,7 +80,7 @@ def _relations(spark: SparkSession, lake: LakeFile, states: list[Published]) -> 
     for each in published_tables.relations(spark, lake, states, by_name=True):
         if each.database == "lake":
             continue
-        if each.query is not None:
+        if each.is_view:
             relations.append(each)
             continue
         version = each.version
@@ -128,7 +129,7 @@ def as_json(number: str, relations: list[Relation]) -> str:
             "database": each.database,
             "name": each.name,
             "path": each.path,
-            "version": -1 if each.query is not None else each.version,
+            "version": -1 if each.is_view else each.version,
         }
         for each in relations
     ]
@@ -142,7 +143,9 @@ def columns(spark: SparkSession, lake: LakeFile) -> dict[str, str]:
         for table in state.tables.values():
             mark = repr(sorted(schema_texts.digests(table.schemas).items()))
             marks[table_task.path(lake, state.stream, table.table)] = mark
-            marks[table_task.history_path(lake, state.stream, table.table)] = mark
+            # What is made of it needs the columns that it has: a load may add one later than its schema comes.
+            version = f" {table.history}" if state.former_names(table.table) else ""
+            marks[table_task.history_path(lake, state.stream, table.table)] = mark + version
     return marks
 
 
@@ -169,12 +172,13 @@ class Listing:
             self.spark.sql(f"DROP VIEW IF EXISTS {name}")
             del self._listed[name]
         for name, relation in wanted.items():
-            mark = (relation.query or relation.path, columns.get(relation.path, ""))
-            if self._listed.get(name) == mark:
-                continue
             try:
                 with explained(name):
-                    self.spark.sql(f"CREATE OR REPLACE VIEW {name} AS {relation.sql()}")
+                    statement = relation.sql()
+                    mark = (statement if relation.is_view else relation.path, columns.get(relation.path, ""))
+                    if self._listed.get(name) == mark:
+                        continue
+                    self.spark.sql(f"CREATE OR REPLACE VIEW {name} AS {statement}")
                 self._listed[name] = mark
             except ReplicationError as error:
                 # It is not listed, and can be asked as far as it can be read.

@@ -126,6 +126,8 @@ def _by_load(spark: SparkSession, lake: LakeFile, rows: DataFrame, last: Publish
         for name, table in state.tables.items()
         if name not in last.dropped
     }
+    # One that was dropped then and is taken back is built again: of then it has nothing.
+    tables |= {name: Table(table=name) for name in state.dropped if name in last.tables}
     dropped = {
         # Its history is shown as it was then.
         name: replace(drop, table=_as_of(state.tables[name], state.load, drop.table))

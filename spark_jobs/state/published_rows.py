@@ -146,7 +146,8 @@ class Begin:
     """Where a source begins by a table's next name: position and commit time of its first version there."""
 
     at: str
-    time: datetime
+    #: None where the source has given none.
+    time: datetime | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -319,7 +320,7 @@ def parse(
         if (dropped := row.get("dropped")) is not None:
             own = _table(row, stream, texts)
             begins = {
-                source: Begin(at=begin["at"], time=begin["time"].astimezone(UTC))
+                source: Begin(at=begin["at"], time=begin["time"].astimezone(UTC) if begin["time"] else None)
                 for source, begin in (row.get("begins") or {}).items()
             }
             drop = Dropped(at=dropped.astimezone(UTC), table=own, renamed_to=row.get("renamed_to"), begins=begins)

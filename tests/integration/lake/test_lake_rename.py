@@ -145,7 +145,7 @@ def test_what_the_server_shows_reads_tables_by_their_names_and_the_past_as_it_wa
     first = published.latest(lake.spark, lake.file, "bank").finished_at
     renamed(lake)
     relations = {f"{each.database}.{each.name}": each for each in served.newest(lake.spark, lake.file)}
-    query = relations["full_history.clients"].query
+    query = relations["full_history.clients"].sql()
     assert "history.`accounts`" in query
     assert str(lake.file.root) not in query
     listing = served.Listing(lake.spark.newSession())
@@ -202,6 +202,7 @@ def test_a_person_is_erased_by_all_names_of_a_table_and_stays_so_when_a_rename_i
     drop.undo(lake.spark, lake.file, "bank", ACCOUNTS)
     assert lake.load().problems == {}
     assert versions(lake, "history.accounts", "id = 7") == []
+    assert ask(lake, "SELECT id FROM silver.accounts WHERE id = 7") == []
     assert len(versions(lake, "history.accounts")) == 4
 
 
@@ -262,12 +263,11 @@ def test_a_source_that_has_not_renamed_its_table_keeps_it(spark, tmp_path):
     assert lake.load().problems == {}
     with pytest.raises(NeedsOperator, match=f"{L} has not sent {CLIENTS} yet"):
         renamed(lake)
-    # nor one that has sent no row by the new name
+    # nor one of which no row by the new name was ever there
     lake.feeds[1].commit(lake.feeds[1].schema(WITHOUT_NOTE, table=CLIENTS), at=at(2))
-    lake.feeds[1].commit(lake.feeds[1].schema(table="public.third"), at=at(2))
-    lake.feeds[1].commit(lake.feeds[1].insert("public.third", id=1, name="n", balance="1"), at=at(2))
+    lake.feeds[1].commit(lake.feeds[1].delete(CLIENTS, id=2), at=at(2))
     assert lake.load().problems == {}
-    with pytest.raises(NeedsOperator, match=f"{L} has "):
+    with pytest.raises(NeedsOperator, match=f"{L} has sent no row of {CLIENTS}"):
         renamed(lake)
     copied(lake.feeds[1], CLIENTS, 3, {"id": 1, "name": "n"})
     assert lake.load().problems == {}
@@ -275,6 +275,38 @@ def test_a_source_that_has_not_renamed_its_table_keeps_it(spark, tmp_path):
     done = CliRunner().invoke(removal_command.rename, words)
     assert json.loads(done.output)["done"] == "renamed"
     assert versions(lake, condition="__END_AT IS NOT NULL") == [(1, "n", 1, 2), (1, "n", 1, 3)]
+
+
+PURCHASES, ORDERS = "public.purchases", "public.orders"
+OF_PURCHASES = {"tenant": ("text", None, None), "id": ("int4", None, None), "client": ("int8", None, None)}
+OF_ORDERS = {name: OF_PURCHASES[name] for name in ("id", "tenant", "client")}
+
+
+def test_keys_of_several_columns_in_another_order_misfits_new_columns_and_rows_that_name_a_person(lake):
+    (feed,) = lake.feeds
+    feed.commit(feed.schema(OF_PURCHASES | {"amount": ("int4", None, None)}, ("tenant", "id"), PURCHASES), at=at(6))
+    rows = [{"tenant": "t", "id": number, "client": client} for number, client in ((1, 7), (2, 1), (7, 1))]
+    feed.commit(*(feed.insert(PURCHASES, **row, amount=5) for row in rows), at=at(6))
+    # the first one is another client's by the new name
+    columns = OF_ORDERS | {"amount": ("text", None, None)}
+    feed.commit(feed.schema(columns, ("id", "tenant"), ORDERS), at=at(7))
+    feed.commit(*(feed.insert(ORDERS, **row | {"client": 1}, amount="5") for row in rows), at=at(7))
+    assert lake.load().problems == {}
+    assert renamed(lake, PURCHASES, ORDERS).misfits == ["amount"]
+    query = "SELECT id, client, amount, __END_AT IS NULL FROM full_history.orders"
+    now, then = [(n, 1, "5", True) for n in (1, 2, 7)], [(n, c, None, False) for n, c in ((1, 7), (2, 1), (7, 1))]
+    assert ask(lake, query) == sorted([*now, *then], key=str)
+    # a column that comes first in a schema, and in a row later
+    feed.commit(feed.schema(columns | {"place": ("text", None, None)}, ("id", "tenant"), ORDERS), at=at(8))
+    lake.load()
+    ask(lake, query)
+    feed.commit(feed.insert(ORDERS, tenant="t", id=3, client=1, amount="5", place="here"), at=at(8))
+    lake.load()
+    assert ask(lake, "SELECT id FROM full_history.orders WHERE place = 'here'") == [(3,)]
+    # rows that named the person by the former name go by both, and no others
+    counts = erase_key(lake, CLIENTS, "7", f"{ORDERS}.client")
+    assert {name: count["history"] for name, count in counts.items()} == {PURCHASES: 1, ORDERS: 1, CLIENTS: 1}
+    assert {row[0] for row in ask(lake, query)} == {2, 3, 7}
 
 
 class Later:
