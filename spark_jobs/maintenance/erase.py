@@ -233,7 +233,7 @@ def _erase_published(
         base, after = replace(before, tables={}), replace(before, tables={}, dropped=renamed)
     done = publication.append(spark, lake, replace(after, started_at=started), before=base, maintenance=True)
     now = done.kept(which.table)
-    if which.table in before.renamed and now and (now.version, now.history) != (own.version, own.history):
+    if which.table in done.renamed and now and (now.version, now.history) != (own.version, own.history):
         raise Retryable(f"{which.table} was written while its rows were erased", hint="Run it again.")
     return done.load, {"silver": rows, "history": old}
 

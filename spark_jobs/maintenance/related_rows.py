@@ -67,7 +67,8 @@ def erase_all(
                 )
             else:
                 steps.append((name, others, True))
-        steps.append((table, keys, False))
+        # Of what was found in a table of several names another one may have keys that this one cannot have.
+        steps.append((table, keys, keys is not named[1] and bool(state.other_names(table))))
     if len(steps) > 1 and not dry_run:
         for table, keys, is_other in steps:
             erase.check(spark, lake, stream, table, keys, sources, is_other_name=is_other)
@@ -84,21 +85,23 @@ def erase_all(
 def _find_by_all_names(
     spark: SparkSession, lake: LakeFile, state: Published, path: str, target: ErasedRows
 ) -> list[tuple[str, Keys]]:
-    """Return the tables and keys of the rows that a path names: under one name where the keys have the same columns."""
+    """Return the rows that a path names, by the name of the table under which they are found; each key once.
+
+    There it goes last, so an erasure that is killed finds it again.
+    """
     table, _, column = path.rpartition(".")
     ways = [find_keys(spark, lake, state.stream, path, target)]
     for name in state.other_names(table):
         # Another name may lack the column, or have it in a type of which no value is such a key.
         with suppress(ConfigurationError):
             ways.append(find_keys(spark, lake, state.stream, f"{name}.{column}", target))
-    alike, others = dict[str, list[str]](), list[tuple[str, Keys]]()
+    known, chosen = set[tuple[str, ...]](), list[tuple[str, Keys]]()
     for name, by_source in ways:
-        if key_columns(_entry(state, name)) != key_columns(_entry(state, table)):
-            others += [(name, by_source)] if by_source else []
-            continue
-        for source, keys in by_source.items():
-            alike[source] = sorted({*alike.get(source, []), *keys})
-    return [*others, *([(table, alike)] if alike else [])]
+        columns = key_columns(_entry(state, name))
+        new = {s: left for s, keys in by_source.items() if (left := [k for k in keys if (*columns, s, k) not in known])}
+        known |= {(*columns, source, key) for source, keys in new.items() for key in keys}
+        chosen += [(name, new)] if new else []
+    return chosen
 
 
 def _for_other_names(state: Published, table: str, keys: Keys) -> Iterator[tuple[str, Keys | None]]:

@@ -141,7 +141,11 @@ def _whole(spark: SparkSession, lake: LakeFile, stream: str, table: Table) -> Ta
             for path, version in ((silver, table.version), (history, table.history))
         ]
     if None in newest:
-        raise Retryable(f"a load has written {table.table} and has not published it", hint="Load, and run it again.")
+        raise Retryable(
+            f"something has written {table.table} and has not published it",
+            hint="Load, or run an erasure again that was interrupted; then rename it. Where another program has written it: "
+            f"'headrace lake replay {stream}'.",
+        )
     return replace(table, version=newest[0], history=newest[1])
 
 
@@ -187,7 +191,9 @@ def _compare(spark: SparkSession, lake: LakeFile, stream: str, old: Table, own: 
             if row[FROM] is not None
         }
         return _Comparison(
-            misfits=full_history.find_misfits(*histories), ended=dict(sorted(counts.items())), begins=begins
+            misfits=full_history.find_misfits(*histories),
+            ended={source: count for source, count in sorted(counts.items()) if source in begins},
+            begins=begins,
         )
 
 

@@ -99,9 +99,10 @@ def _ends(history: NamedHistory, later: list[NamedHistory]) -> dict[str, str]:
     times = [f"timestamp {_text(str(begin.time))}" if begin.time else "CAST(NULL AS timestamp)" for _, begin in places]
     for own, part, values in ((END, "time", times), (UPTO, "at", [_text(begin.at) for _, begin in places])):
         begins = (f"{_text(source)}, {value}" for (source, _), value in zip(places, values, strict=True))
-        of_row = [f"f.first.{part}"] if _following(history, later) else []
-        of_source = [f"map({', '.join(begins)})[v.{SOURCE}]"] if history.begins else []
-        ends[own] = f"coalesce({', '.join([f'v.{own}', *of_row, *of_source])})"
+        of_source = f"map({', '.join(begins)})[v.{SOURCE}]" if history.begins else "NULL"
+        of_row = f"WHEN f.first IS NOT NULL THEN f.first.{part} " if _following(history, later) else ""
+        # By positions: a change may have no time.
+        ends[own] = f"CASE WHEN v.{UPTO} IS NOT NULL THEN v.{own} {of_row}ELSE {of_source} END"
     return ends
 
 

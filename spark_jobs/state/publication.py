@@ -82,7 +82,7 @@ def _merged(base: Published, now: Published, done: Published, *, maintenance: bo
         }
         # Of a table that was renamed or taken back meanwhile too.
         renamed = {
-            name: _versions(base.kept(name), table, done.kept(name) or table, table)
+            name: _versions(base.kept(name), table, done.kept(name) or table, table, is_former=True)
             for name, table in now.renamed.items()
         }
         dropped = {name: replace(drop, table=renamed.get(name, drop.table)) for name, drop in now.dropped.items()}
@@ -95,7 +95,8 @@ def _merged(base: Published, now: Published, done: Published, *, maintenance: bo
         tables[name] = replace(own, since=load) if own.since == NEW else own
     # An erasure, or compaction, may have gone through a table meanwhile.
     renamed = {
-        name: _versions(base.kept(name), now.kept(name) or table, table, table) for name, table in done.renamed.items()
+        name: _versions(base.kept(name), now.kept(name) or table, table, table, is_former=True)
+        for name, table in done.renamed.items()
     }
     dropped = {name: replace(drop, table=renamed.get(name, drop.table)) for name, drop in done.dropped.items()}
     return replace(
@@ -108,12 +109,17 @@ def _mark(drop: Dropped) -> tuple[str | None, int | None, int | None]:
     return drop.renamed_to, drop.table.version, drop.table.history
 
 
-def _versions(base: Table | None, now: Table, done: Table, row: Table) -> Table:
-    """Return a row with the versions of whichever side changed them; where both did, with the row's own."""
+def _versions(base: Table | None, now: Table, done: Table, row: Table, *, is_former: bool = False) -> Table:
+    """Return a row with the versions of whichever side changed them; where both did, with the row's own.
+
+    Of a former name the newer ones: no load writes it, and its folder is one.
+    """
 
     def pick(name: str) -> Any:
         before, theirs, mine = getattr(base, name, None), getattr(now, name), getattr(done, name)
-        return theirs if mine == before else mine if theirs == before else getattr(row, name)
+        if before in (mine, theirs):
+            return theirs if mine == before else mine
+        return max(theirs or 0, mine or 0) if is_former else getattr(row, name)
 
     return replace(row, version=pick("version"), history=pick("history"))
 

@@ -105,3 +105,16 @@ def test_a_rename_is_read_as_it_was_published():
         [FORMER],
         [PRESENT],
     )
+
+
+@pytest.mark.parametrize("first", ["rename", "erasure"])
+def test_a_rename_that_brings_what_maintenance_had_left_takes_nothing_of_an_erasure_back(first):
+    left = replace(STATE.tables[FORMER], version=6, history=6)
+    renamed = drop.without(STATE, Dropped(at=NOW, table=left, renamed_to=PRESENT))
+    erased = replace(STATE.tables[FORMER], version=8, history=8)
+    base, done = (replace(STATE, tables={FORMER: own}) for own in (STATE.tables[FORMER], erased))
+    if first == "erasure":
+        after = publish(STATE, publish(base, STATE, done, maintenance=True), renamed)
+    else:
+        after = publish(base, publish(STATE, STATE, renamed), done, maintenance=True)
+    assert (after.renamed[FORMER].version, after.renamed[FORMER].history) == (8, 8)
