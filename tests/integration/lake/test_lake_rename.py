@@ -141,6 +141,7 @@ def test_versions_by_a_former_name_are_shown_with_those_of_the_present_one_until
     assert versions(lake, "history.accounts") == sorted([*OF_ACCOUNTS, (9, "other", 6, None)], key=str)
 
 
+@pytest.mark.long
 def test_what_the_server_shows_reads_tables_by_their_names_and_the_past_as_it_was(lake):
     first = published.latest(lake.spark, lake.file, "bank").finished_at
     renamed(lake)
@@ -206,6 +207,7 @@ def test_a_person_is_erased_by_all_names_of_a_table_and_stays_so_when_a_rename_i
     assert len(versions(lake, "history.accounts")) == 4
 
 
+@pytest.mark.long
 def test_a_table_renamed_twice_has_the_versions_by_all_its_names(lake):
     (feed,) = lake.feeds
     renamed(lake)
@@ -228,6 +230,7 @@ def test_a_table_renamed_twice_has_the_versions_by_all_its_names(lake):
     assert names(lake) == {"silver.clients", "silver.users", "history.clients", "history.users"}
 
 
+@pytest.mark.long
 def test_what_is_not_the_same_table_is_refused_and_nothing_changes(lake):
     (feed,) = lake.feeds
     feed.commit(feed.schema(WITHOUT_NOTE, ("id", "name"), USERS), feed.insert(USERS, id=1, name="n"), at=at(8))
