@@ -150,7 +150,8 @@ def sql(
     A script's statements end with semicolons; the first error ends it. What writes is refused.
 
     Tables: silver.<table> (as published), silver_live.<table> (with what no load has merged yet), bronze.<stream>,
-    lake.published, history.<table> where history is kept. 'headrace lake tables' lists the names.
+    lake.published, history.<table> where history is kept (full_history.<table> of a renamed one).
+    'headrace lake tables' lists the names.
 
     With --server a running 'headrace lake serve' answers QUERY or a script, at once and without the lake's file.
     """
