@@ -64,7 +64,7 @@ def drop(stream: str, table: str, config: str, *, undo: bool, dry_run: bool, as_
 @click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 @AS_JSON
 def rename(stream: str, former: str, table: str, config: str, *, dry_run: bool, as_json: bool) -> None:
-    """Make FORMER one with TABLE (both SCHEMA.TABLE), the name that it has at the sources of STREAM since it was renamed.
+    """Record that FORMER was renamed to TABLE (both SCHEMA.TABLE) at the sources of STREAM: its history goes on.
 
     Copy TABLE by its new name and load it first. Queries, lists and verification no longer have FORMER, but its history stays:
     full_history shows it with that of TABLE. 'headrace lake drop STREAM FORMER --undo' takes it back. Loads may run meanwhile.
@@ -83,7 +83,7 @@ def rename(stream: str, former: str, table: str, config: str, *, dry_run: bool, 
         return
     console = uncut()
     if done.done == "nothing":
-        console.print(f"{former} of {stream} is one with {table} already: nothing to do")
+        console.print(f"{former} of {stream} is renamed to {table} already: nothing to do")
         return
     console.print(
         f"{'would be ' if dry_run else ''}renamed: {former} of {stream} to {table}; {done.name} has all versions"

@@ -1,4 +1,4 @@
-"""A table that has another name at its sources now, made one with the table of its former name.
+"""A table that was renamed at its sources: its history is joined to that of its former name.
 
 The lake has two tables: no log says that they are one, and the present one has its rows from a copy. From a rename on the former
 name is gone from all that shows tables, as one that was dropped, but its history stays, and `full_history` shows both as one
@@ -60,7 +60,7 @@ class _Comparison:
 def rename(
     spark: SparkSession, lake: LakeFile, stream: str, former: str, table: str, *, dry_run: bool = False
 ) -> RenameReport:
-    """Make a former name one with a table, and publish that.
+    """Publish that a table had a former name.
 
     Raises NeedsOperator where these are not one table, or keep no history; Retryable while loads of the stream publish.
     """
@@ -101,8 +101,8 @@ def _refuse_others(before: Published, old: Table, own: Table, sources: Collectio
         raise NeedsOperator(f"{old.table} has that name already", hint="Give its former name, and its present one.")
     if names_before := before.former_names(own.table):
         raise NeedsOperator(
-            f"{own.table} is {names_before[0]} under another name already",
-            hint=f"Names are made one in their order: take that back ('headrace lake drop {before.stream} {names_before[0]} "
+            f"{own.table} has the former name {names_before[0]} already",
+            hint=f"Rename in order: take that back ('headrace lake drop {before.stream} {names_before[0]} "
             f"--undo'), load, then rename {old.table} to {names_before[0]}, and that to {own.table}.",
         )
     for table in (old, own):

@@ -1,7 +1,7 @@
 """The history of a table that was renamed at its sources: versions by its present name and by its former ones, as one.
 
 Each name keeps a history of its own, as it was recorded; nothing is written for this. A version that was current by a former name
-ends at the first version of its row by a later one, if that is of before the names were made one: of the copy. A row without was
+ends at the first version of its row by a later one, if that is of before the rename: of the copy. A row without was
 deleted before it could be copied, and ends where its source begins by that name.
 """
 
@@ -31,7 +31,7 @@ class NamedHistory:
     columns: tuple[tuple[str, T.DataType], ...]
     #: Its key columns among them.
     key: tuple[str, ...]
-    #: Positions of its sources when it was made one with the next name: a row that is there by a later name by then goes on.
+    #: Positions of its sources when it was renamed: a row that is there by a later name by then goes on.
     upto: Mapping[str, str]
     #: Where the next name begins, by source: a row without a version there was deleted before it could be copied.
     begins: Mapping[str, Begin]
@@ -50,7 +50,7 @@ def of(table: Table, place: str, schema: T.StructType, begins: Mapping[str, Begi
 
 
 def have_same_rows(former: NamedHistory, later: NamedHistory) -> bool:
-    """Whether rows can be followed from one to the other: by key columns of the same names; types that have the same values."""
+    """Whether rows can be followed from one to the other: their keys have the same columns, of types with the same values."""
     if not later.key or {name.casefold() for name in former.key} != {name.casefold() for name in later.key}:
         return False
     pairs = ((former.find(name), later.find(name)) for name in later.key)
@@ -67,11 +67,12 @@ def statement(histories: list[NamedHistory]) -> str:
     """Return the query of all versions; the first history is that of the present name, then former ones, the last name first."""
     columns, parts = _columns(histories), []
     for number, history in enumerate(histories):
-        later = histories[:number]
-        ends = _ends(history, later) if later else {}
+        # Of the present name nothing is later.
+        following = [each for each in histories[:number] if history.upto and have_same_rows(history, each)]
+        ends = _ends(history, follows=bool(following)) if number else {}
         values = ", ".join(f"{ends.get(name) or _value(history, name, kind)} AS {_q(name)}" for name, kind in columns)
-        joins = _joins(history, later) if later else ""
-        parts.append(f"SELECT {values} FROM {history.place} v{joins}")  # noqa: S608 - names and places are ours, and quoted.
+        join = _join(history, following) if following else ""
+        parts.append(f"SELECT {values} FROM {history.place} v{join}")  # noqa: S608 - names and places are ours, and quoted.
     return " UNION ALL ".join(parts)
 
 
@@ -92,7 +93,7 @@ def _value(history: NamedHistory, name: str, kind: T.DataType) -> str:
     return f"v.{_q(column[0])}" if column[1] == kind else f"CAST(v.{_q(column[0])} AS {kind.simpleString()})"
 
 
-def _ends(history: NamedHistory, later: list[NamedHistory]) -> dict[str, str]:
+def _ends(history: NamedHistory, *, follows: bool) -> dict[str, str]:
     """Return the ends of versions: an open one ends at the first one of its row by a later name, or where its source begins."""
     ends = {}
     places = sorted(history.begins.items())
@@ -100,20 +101,14 @@ def _ends(history: NamedHistory, later: list[NamedHistory]) -> dict[str, str]:
     for own, part, values in ((END, "time", times), (UPTO, "at", [_text(begin.at) for _, begin in places])):
         begins = (f"{_text(source)}, {value}" for (source, _), value in zip(places, values, strict=True))
         of_source = f"map({', '.join(begins)})[v.{SOURCE}]" if history.begins else "NULL"
-        of_row = f"WHEN f.first IS NOT NULL THEN f.first.{part} " if _following(history, later) else ""
+        of_row = f"WHEN f.first IS NOT NULL THEN f.first.{part} " if follows else ""
         # By positions: a change may have no time.
         ends[own] = f"CASE WHEN v.{UPTO} IS NOT NULL THEN v.{own} {of_row}ELSE {of_source} END"
     return ends
 
 
-def _following(history: NamedHistory, later: list[NamedHistory]) -> list[NamedHistory]:
-    return [each for each in later if have_same_rows(history, each)] if history.upto else []
-
-
-def _joins(history: NamedHistory, later: list[NamedHistory]) -> str:
+def _join(history: NamedHistory, following: list[NamedHistory]) -> str:
     """Return what gives an open version the first one of its row by a later name."""
-    if not (following := _following(history, later)):
-        return ""
     names = [f"k{number}" for number in range(len(history.key))]
     rows = []
     for each in following:

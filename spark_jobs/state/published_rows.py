@@ -204,7 +204,7 @@ class Published:
 
     @cached_property
     def renamed(self) -> dict[str, Table]:
-        """The tables whose names were made one with other ones, by these names."""
+        """The tables that were renamed, by their former names."""
         return {name: drop.table for name, drop in self.dropped.items() if drop.renamed_to}
 
     @cached_property

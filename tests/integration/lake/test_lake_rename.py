@@ -248,7 +248,7 @@ def test_what_is_not_the_same_table_is_refused_and_nothing_changes(lake):
     # nor one that has a former name, nor one whose history is not kept
     renamed(lake)
     copied(feed, USERS, 9, {"id": 1, "name": "b"})
-    with pytest.raises(NeedsOperator, match="under another name already"):
+    with pytest.raises(NeedsOperator, match="has the former name"):
         renamed(lake, USERS, CLIENTS)
     lake.set(f'history = true\n[streams.bank.tables."{CLIENTS}"]\nhistory = false\n')
     drop.undo(lake.spark, lake.file, "bank", ACCOUNTS)
