@@ -57,8 +57,8 @@ setup: .setup/python ## Install Python packages into .venv and fetch the jars (o
 	@$(BIN)/python -m infra.local.jars demo
 	@touch $@
 
-.setup/serve: .setup/jars-demo $(wildcard spark_jobs/serve/*.java) infra/release/java_build.py
-	@$(BIN)/python -m infra.release.java_build serve
+.setup/serve: .setup/jars-demo $(wildcard spark_jobs/serve/*.java) spark_jobs/log_store/FileLogStore.java infra/release/java_build.py
+	@$(BIN)/python -m infra.release.java_build file-log-store serve
 	@touch $@
 
 .setup/demo: .setup/jars-demo .setup/serve spark_jobs/jvm_warmup.py infra/release/java_build.py
@@ -115,9 +115,9 @@ test-share: setup ## The share of the long tests that is today's: a week of it s
 
 object-store-jars: .setup/log-store ## Fetch the jars for a lake on S3 into .setup/jars, and make its log store (once)
 
-.setup/log-store: .setup/jars-demo $(wildcard spark_jobs/object_store/*.java) infra/release/java_build.py
+.setup/log-store: .setup/jars-demo spark_jobs/log_store/ConditionalLogStore.java infra/release/java_build.py
 	@$(BIN)/python -m infra.local.jars object-store
-	@$(BIN)/python -m infra.release.java_build log-store
+	@$(BIN)/python -m infra.release.java_build s3-log-store
 	@touch $@
 
 .setup/object-store/ready: tests/object_store/requirements.txt

@@ -124,7 +124,7 @@ def _loads(path: Path, document: dict[str, Any]) -> str | None:
 
 
 def _jars(document: dict[str, Any]) -> list[Path]:
-    """Return the jars for Spark, and for the lake's file system; raise ValueError when they were not fetched."""
+    """Return the jars for Spark, for the lake's log and its file system; raise ValueError when they were not fetched."""
     folder = _jar_folder()
     jars = sorted((folder / "spark").glob("*.jar"))
     if not jars:
@@ -133,11 +133,13 @@ def _jars(document: dict[str, Any]) -> list[Path]:
             "HEADRACE_JARS to the folder that holds spark/*.jar."
         )
     root, settings = str(document.get("lake", {}).get("root", "")), document.get("spark", {}).get("settings", {})
-    if root.startswith(("s3:", "s3a:", "s3n:")):
-        own = [] if _OWN_JARS & settings.keys() else sorted((folder / "object-store").glob("*.jar"))
-        # The wheel has it; in a checkout it was made next to the others.
-        packaged = sorted((_spark_jobs() / "object_store").glob("*.jar"))
-        return jars + own + (packaged or sorted((folder / "log-store").glob("*.jar")))
+    on_s3 = root.startswith(("s3:", "s3a:", "s3n:"))
+    # The wheel has ours; in a checkout they were made next to the others. The archive of classes is for no other ones.
+    for name in ("headrace-file-log-store.jar", "headrace-log-store.jar")[: 1 + on_s3]:
+        places = (_spark_jobs() / "log_store" / name, folder / "log-store" / name)
+        jars += [place for place in places if place.exists()][:1]
+    if on_s3 and not _OWN_JARS & settings.keys():
+        jars += sorted((folder / "object-store").glob("*.jar"))
     return jars
 
 

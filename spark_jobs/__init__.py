@@ -15,5 +15,5 @@ A module imports from the layers below its own, and within its own package (test
     kafka/                             topics and offsets
     session                            Spark sessions, and those that loads use again
     state/                             commit notes, published versions, schemas, names
-    storage  object_store  tuning  errors
+    storage  log_store  tuning  errors
 """

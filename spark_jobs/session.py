@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
-from py4j.java_gateway import JavaGateway
+from py4j.java_gateway import JavaClass, JavaGateway
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
@@ -33,7 +34,7 @@ from headrace.configuration.lake import LakeFile, is_reference, is_secret
 from headrace.errors import NeedsOperator
 from spark_jobs import tuning
 from spark_jobs.errors import explained
-from spark_jobs.object_store import log_store
+from spark_jobs.log_store import choice as log_store
 from spark_jobs.state import retention
 
 #: Settings that a lake file may override.
@@ -174,7 +175,6 @@ def session(
         settings |= _launch(lake, scratch, more_jars, few=few)
     if not tuning.is_local(master):
         settings[_EXECUTOR_JAVA] = _QUIET_EXECUTORS
-    settings |= log_store.settings(lake.root, process.jar_folder(), given)
     for setting in {_JAVA, _EXECUTOR_JAVA} & given.keys() & settings.keys():
         # Added to ours, not in their place: ours name the log settings.
         given[setting] = f"{settings[setting]} {given[setting]}"
@@ -183,8 +183,11 @@ def session(
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:  # noqa: SLF001 - there is no other way to know.
         ahead = SparkConf().setAll([(name, value) for name, value in settings.items() if _argument(lake, name)])
         gateway = _gateway(ahead)
+        settings |= _log_store(lake, given, gateway.jvm)
         # The context takes secrets from this process, by its own connection to the JVM.
         SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=gateway)
+    else:
+        settings |= _log_store(lake, given, SparkContext._jvm)  # noqa: SLF001 - as above.
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -196,6 +199,18 @@ def session(
         with explained(lake.root):
             log_store.check_server(spark, lake.root, effective)
     return spark
+
+
+def _log_store(lake: LakeFile, given: Mapping[str, str], jvm: Any) -> dict[str, str]:
+    """Return the setting of the log store, by the file's settings, and those and the classes that the JVM was started with."""
+    own = jvm.org.apache.spark.SparkConf(True)
+    chosen = {name: str(own.get(name)) for name in log_store.names(lake.root) if own.contains(name)}
+
+    def has_class(name: str) -> bool:
+        package, _, simple = name.rpartition(".")
+        return isinstance(getattr(getattr(jvm, package), simple), JavaClass)
+
+    return log_store.settings(lake.root, process.jar_folder(), {**chosen, **given}, has_class)
 
 
 def few_changes(given: Mapping[str, str]) -> dict[str, str]:

@@ -20,7 +20,8 @@ COPY dags /src/dags
 RUN /opt/headrace/bin/pip install --no-cache-dir --no-build-isolation --no-deps /src && mkdir -p /opt/headrace/jars \
     && if [ -f /jars/spark/manifest.json ]; then \
         mkdir /opt/headrace/jars/spark && cp /jars/spark/*.jar /jars/spark/manifest.json /opt/headrace/jars/spark/; fi \
-    && HEADRACE_JARS=/opt/headrace/jars /opt/headrace/bin/python -m infra.local.jars lake \
+    && cd /src && export HEADRACE_JARS=/opt/headrace/jars && /opt/headrace/bin/python -m infra.local.jars lake \
+    && /opt/headrace/bin/python -m infra.release.java_build file-log-store serve && rm -r /opt/headrace/jars/compiler \
     && /opt/headrace/bin/python -m pip uninstall --yes --quiet setuptools pip
 
 FROM java

@@ -1,7 +1,7 @@
 """`python -m infra.release.dist FOLDER`: what is released: sdist, wheel, bill of materials (CycloneDX 1.5), checksums.
 
 Sdist and wheel are built from a clean copy of what is tracked. Only packages of ours are in them: no tests, no files of images
-and routers. The wheel is built from the sdist, so the two agree. The log store for S3, the server of SQL and the process for
+and routers. The wheel is built from the sdist, so the two agree. The log stores, the server of SQL and the process for
 Debezium's engine are compiled into both. The wheel is for this system alone where there is a C compiler (setup.py). Assumes
 setuptools and the jars of the object store; called by `make dist`.
 
@@ -284,7 +284,7 @@ def build(into: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="headrace-dist-") as scratch:
         tree, source = Path(scratch, "tree"), Path(scratch, "source")
         _copy_tracked(tree)
-        for jar in (java_build.LOG_STORE, java_build.SERVE, java_build.DEBEZIUM):
+        for jar in java_build.JARS.values():
             file = java_build.build(jar, Path(scratch, "java"), Terminal(stderr=True))
             shutil.copy(file, tree / jar.package)
         sdist = _build("sdist", tree, into)

@@ -1,9 +1,9 @@
-"""`python -m infra.release.java_build log-store|serve|debezium|archive`: what JVMs load that nobody publishes: our classes, and
-archives of those that Spark and Kafka use.
+"""`python -m infra.release.java_build file-log-store|s3-log-store|serve|debezium|archive ...`: what JVMs load that nobody
+publishes: our classes, and archives of those that Spark and Kafka use.
 
-Our classes, for a lake on S3, for the server of SQL, or for Debezium's engine, are compiled into a jar by Eclipse's compiler,
-which needs no JDK. The wheel has the jars (infra/release/dist.py); in a checkout they are next to the fetched jars. A jar is made
-again when its sources change. Assumes the jars of Spark and of the object store, and fetches the compiler once.
+Our classes, for a lake on files or on S3, for the server of SQL, or for Debezium's engine, are compiled into a jar by Eclipse's
+compiler, which needs no JDK. The wheel has the jars (infra/release/dist.py); in a checkout they are next to the fetched jars. A
+jar is made again when its sources change. Assumes the jars of Spark and of the object store, and fetches the compiler once.
 
 With its archive each of Spark's JVMs starts with a third less work, and a broker with half of it. A broker is started and a small
 load rehearsed (spark_jobs/jvm_warmup.py); their JVMs leave the archives when they end. Each is whole or absent. Without them
@@ -37,24 +37,27 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Jar:
-    """A jar, and the package of ours, as a path, that has its sources, and the jar itself in the wheel."""
+    """A jar, and the package of ours, as a path, that has its source or sources, and the jar itself in the wheel."""
 
     package: str
     name: str
     #: Its folder among the fetched jars.
     folder: str
+    source: str = "*"
 
     @property
-    def sources(self) -> Path:
-        """Return the folder of its sources."""
-        return _ROOT / self.package
+    def sources(self) -> list[Path]:
+        """Return its sources, by name."""
+        return sorted((_ROOT / self.package).glob(f"{self.source}.java"))
 
 
-#: Of the log store on S3 (spark_jobs/object_store/log_store.py), and of the server of SQL (spark_jobs/serve/server.py).
-LOG_STORE = Jar("spark_jobs/object_store", "headrace-log-store.jar", "log-store")
+#: Of the log stores (spark_jobs/log_store/choice.py), and of the server of SQL (spark_jobs/serve/server.py).
+FILE_LOG_STORE = Jar("spark_jobs/log_store", "headrace-file-log-store.jar", "log-store", "FileLogStore")
+S3_LOG_STORE = Jar("spark_jobs/log_store", "headrace-log-store.jar", "log-store", "ConditionalLogStore")
 SERVE = Jar("spark_jobs/serve", "headrace-serve.jar", "serve")
 #: Of the process that runs Debezium's engine (edge/debezium/child.py).
 DEBEZIUM = Jar("edge/debezium", "headrace-debezium.jar", "debezium")
+JARS = {"file-log-store": FILE_LOG_STORE, "s3-log-store": S3_LOG_STORE, "serve": SERVE, "debezium": DEBEZIUM}
 #: The release of Java that the classes run on, and the time of entries, so that the same sources give the same bytes.
 _RELEASE, _TIME = "17", (1980, 1, 1, 0, 0, 0)
 
@@ -64,8 +67,7 @@ def build(jar: Jar, into: Path, console: Terminal) -> Path:
 
     Raises NeedsOperator if the sources do not compile.
     """
-    sources = sorted(jar.sources.glob("*.java"))
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in sources)).hexdigest()
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in jar.sources)).hexdigest()
     file = into / jar.name
     if file.exists() and zipfile.ZipFile(file).comment.decode() == digest:
         return file
@@ -75,10 +77,10 @@ def build(jar: Jar, into: Path, console: Terminal) -> Path:
     with tempfile.TemporaryDirectory(dir=into) as scratch:
         options = ["--release", _RELEASE, "-encoding", "UTF-8", "-g:lines", "-nowarn", "-proc:none", "-d", scratch]
         command = ["java", "-jar", str(present(COMPILER)[0]), *options, "-classpath", ":".join(map(str, class_path))]
-        ended = subprocess.run([*command, *map(str, sources)], check=False, capture_output=True, text=True)
+        ended = subprocess.run([*command, *map(str, jar.sources)], check=False, capture_output=True, text=True)
         if ended.returncode:
             raise NeedsOperator(
-                f"The classes of {jar.sources} do not compile: {(ended.stderr or ended.stdout).strip()[-500:]}",
+                f"The classes of {jar.package} do not compile: {(ended.stderr or ended.stdout).strip()[-500:]}",
                 hint="Correct them, or fetch the jars that they need: make object-store-jars.",
             )
         partial = Path(scratch, jar.name)
@@ -96,19 +98,26 @@ def _class_path(jar: Jar, console: Terminal) -> list[Path]:
         return present(DEBEZIUM_POSTGRES)
     ours = Path(pyspark.__file__).parent / "jars"
     # Of the object store's jars some hold classes that Spark's own have too.
-    theirs = ["hadoop-client-*.jar", "slf4j-api-*.jar"] if jar is LOG_STORE else ["*.jar"]
+    theirs = ["hadoop-client-*.jar", "slf4j-api-*.jar"] if jar is S3_LOG_STORE else ["*.jar"]
     class_path = [each for pattern in theirs for each in sorted(ours.glob(pattern))] + spark()
-    return class_path + (object_store() if jar is LOG_STORE else [])
+    return class_path + (object_store() if jar is S3_LOG_STORE else [])
 
 
 #: Seconds that the rehearsal may take, on a machine however busy.
 _SECONDS = 600
 
 
+def _is_current(archive: Path, jars: list[Path]) -> bool:
+    """Whether an archive was made since its jars were: a JVM uses none of others."""
+    return archive.exists() and all(jar.stat().st_mtime <= archive.stat().st_mtime for jar in jars)
+
+
 def make_class_archives(console: Terminal) -> None:
-    """Make the archives, unless both are there. Where that fails, those that were there stay."""
+    """Make the archives, unless both are there and of these jars. Where that fails, those that were there stay."""
     archives = [class_archive(spark()), class_archive(kafka())]
-    if all(archive.exists() for archive in archives):
+    # Spark's sessions have this jar too (spark_jobs/log_store/choice.py).
+    log_store = jar_folder() / FILE_LOG_STORE.folder / FILE_LOG_STORE.name
+    if all(map(_is_current, archives, ([*spark(), log_store], kafka()))):
         return
     console.print("headrace: rehearsing a load, so that Spark and Kafka start with less work (once)")
     partial = [archive.with_suffix(".partial") for archive in archives]
@@ -168,11 +177,11 @@ def _rehearse(scratch: Path, spark_archive: Path, kafka_archive: Path) -> None:
 if __name__ == "__main__":
     console = Terminal(soft_wrap=True)
     try:
-        if sys.argv[1] == "archive":
-            make_class_archives(console)
-        else:
-            chosen = {jar.folder: jar for jar in (LOG_STORE, SERVE, DEBEZIUM)}[sys.argv[1]]
-            build(chosen, jar_folder() / chosen.folder, console)
+        for name in sys.argv[1:]:
+            if name == "archive":
+                make_class_archives(console)
+            else:
+                build(JARS[name], jar_folder() / JARS[name].folder, console)
     except ReplicationError as error:
         print(f"headrace: {error.message}\nWhat to do: {error.hint}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -10,6 +10,7 @@ Of the lake's own tables small files are put together, and those that were repla
 `maintained` is read and written by maintenance alone. Called by maintain.py.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -33,12 +34,25 @@ from spark_jobs.verify import report
 
 #: Files from which on Spark looks, by all cores.
 _MANY = 10_000
+#: What a file of a log is called until it has its name, and Hadoop's checksum of it; after so many seconds nobody writes it.
+_UNFINISHED, _DAY = re.compile(r"\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp(\.crc)?$"), 24 * 60 * 60
 
 
 def run(session: SparkSession, path: str, keep_days: int) -> None:
     """Remove a table's files that no version of the last days needs, in a session that is set for it."""
+    if storage.is_local(session, path):
+        remove_unfinished(Path(storage.local(path), "_delta_log"))
     if not storage.is_local(session, path) or may_remove(Path(storage.local(path)), timedelta(days=keep_days)):
         session.sql(f"VACUUM {storage.table(path)} RETAIN {keep_days * 24} HOURS")
+
+
+def remove_unfinished(log: Path) -> None:
+    """Remove what processes that were killed have left of a log's files of more than a day ago: they may have values of rows."""
+    for file in log.glob(".*.tmp*"):
+        # Another process removes it too, or has just finished it.
+        with suppress(FileNotFoundError):
+            if _UNFINISHED.search(file.name) and file.stat().st_mtime < time() - _DAY:
+                file.unlink()
 
 
 def may_remove(folder: Path, keep: timedelta) -> bool:

@@ -1,7 +1,7 @@
 """A table's log as years of commits and maintenance leave it: the commits of the days for which it is kept, their checkpoints.
 
 What the table holds stays as it is: the commits of the past have no files of their own. Of what Delta and Hadoop write beside
-each commit there is a file of the same name, since listings have it; what nobody reads is linked to one file.
+each commit on files there is a file of the same name, since listings have it; what nobody reads is linked to one file.
 """
 
 import json
@@ -83,7 +83,6 @@ def lengthen(table: Path, past: Past, **more: Any) -> None:
         (log / f"{number:020d}.json").write_text(json.dumps({"commitInfo": info}, separators=(",", ":")) + "\n")
         sums.make(log / f"{number:020d}.crc")
         if number < last:
-            nothing.make(log / f".{number:020d}.json.crc")
             nothing.make(log / f".{number:020d}.crc.crc")
         if number % past.interval == 0:
             whole.make(log / f"{number:020d}.checkpoint.parquet")

@@ -50,7 +50,7 @@ LAYERS = {
         {"command"},
     ),
     "spark_jobs": (
-        {"errors", "object_store", "storage", "tuning"},
+        {"errors", "log_store", "storage", "tuning"},
         {"state"},
         {"session"},
         {"kafka"},

@@ -1,6 +1,8 @@
 """The jars that set-up fetched, and what it made of them."""
 
+import os
 import subprocess
+import sys
 
 import pytest
 
@@ -28,6 +30,22 @@ def test_set_up_has_left_an_archive_of_classes_with_which_its_jvm_starts_sooner(
 
     assert archive.exists()
     assert not archive.with_suffix(".partial").exists()
+
+
+def test_a_session_takes_its_classes_from_the_archive(tmp_path):
+    """One jar more on its class path than the archive was made with, and a JVM takes none, without a word."""
+    file, log = tmp_path / "lake.toml", tmp_path / "classes.txt"
+    file.write_text(
+        f'[lake]\nroot = "{tmp_path}/lake"\n[kafka]\nbootstrap = "none:1"\n[streams.bank]\nsources = ["a/b"]\n'
+    )
+    made = "from headrace.configuration import lake, load; from spark_jobs.session import session; "
+    made += f"session(load.load({str(file)!r}, lake.LakeFile)).stop()"
+    options = {"SPARK_SUBMIT_OPTS": f"-Xlog:class+load:file={log}"}
+
+    subprocess.run([sys.executable, "-c", made], check=True, env=os.environ | options)
+
+    of_archive = [line for line in log.read_text().splitlines() if line.endswith("source: shared objects file (top)")]
+    assert any("org.apache.spark.sql.classic.SparkSession " in line for line in of_archive)
 
 
 def test_a_broker_takes_its_classes_from_the_archive():

@@ -85,7 +85,8 @@ def test_only_our_packages_are_in_it_and_the_version_is_from_one_place(made):
     assert [name for name in names if name.endswith(".so")] == ["edge/compiled/row_json.abi3.so"] * is_compiled
     # What only tests start, and what makes a release, is not.
     assert {name.split("/")[1] for name in names if name.startswith("infra/")} == {"__init__.py", "local"}
-    assert {"spark_jobs/object_store/headrace-log-store.jar", "spark_jobs/serve/headrace-serve.jar"} <= set(names)
+    ours = {"headrace-log-store.jar", "headrace-file-log-store.jar"}
+    assert {f"spark_jobs/log_store/{jar}" for jar in ours} | {"spark_jobs/serve/headrace-serve.jar"} <= set(names)
     with tarfile.open(sdist) as archive:
         inside = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     assert inside >= PACKAGES

@@ -11,5 +11,5 @@ def test_the_demo_has_the_jar_of_the_server_that_it_starts():
     made = subprocess.run(
         ["make", "--dry-run", "--always-make", "demo"], cwd=ROOT, check=True, capture_output=True, text=True
     )
-    assert "infra.release.java_build serve" in made.stdout
-    assert made.stdout.index("java_build serve") < made.stdout.index("headrace demo")
+    assert "infra.release.java_build file-log-store serve" in made.stdout
+    assert made.stdout.index("java_build file-log-store serve") < made.stdout.index("headrace demo")

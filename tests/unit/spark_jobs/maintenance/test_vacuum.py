@@ -70,6 +70,27 @@ def test_an_old_file_of_deleted_rows_is_needed_while_its_file_is(table):
     assert vacuum.may_remove(folder, KEEP)
 
 
+def test_what_killed_processes_have_left_of_a_log_goes_after_a_day(table):
+    """A commit's text has the least and largest values of its files; nothing of Delta's removes what has no name yet."""
+    log = table([]) / "_delta_log"
+    name = "d2c639aa-8816-431a-aaf6-d3fe2512ff61.tmp"
+    left = [
+        f".{1:020d}.json.{name}",
+        f".{1:020d}.crc.{name}",
+        f"..{1:020d}.crc.{name}.crc",
+        f"._last_checkpoint.{name}",
+    ]
+    for file in (*left, f".{1:020d}.crc.crc", "mine.tmp"):
+        (log / file).touch()
+        os.utime(log / file, (0, 0))
+    (log / f".{2:020d}.json.{name}").touch()
+
+    vacuum.remove_unfinished(log)
+
+    names = {file.name for file in log.iterdir()}
+    assert names == {f"{0:020d}.json", f".{1:020d}.crc.crc", "mine.tmp", f".{2:020d}.json.{name}"}
+
+
 def test_a_file_that_another_maintenance_removes_meanwhile_is_no_failure(table):
     folder = table([add("a.parquet")], a__parquet=30)
     # In the folder's listing, and gone when it is looked at.

@@ -1,4 +1,6 @@
-"""Several drivers on S3 (L5): what is refused, since it loses commits, and what is a file system of this machine."""
+"""Several drivers on S3 (L5) and on files (L53): what is refused, since it loses commits, and what is a file system of this
+machine.
+"""
 
 from unittest.mock import MagicMock
 
@@ -8,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from headrace.configuration.lake import LakeFile
 from headrace.configuration.load import load
 from headrace.errors import ConfigurationError, NeedsOperator
-from spark_jobs.object_store import log_store
+from spark_jobs.log_store import choice as log_store
 
 STORE = "spark.delta.logStore.s3a.impl"
 
@@ -52,15 +54,37 @@ def test_on_s3_stores_that_lose_commits_are_refused(given):
     assert "S3DynamoDBLogStore" in refused.value.hint
 
 
+def has_class(name):
+    return True
+
+
+@pytest.mark.parametrize("root", ["/lake", "file:///lake", "lake"])
+def test_l53_on_files_our_log_store_is_taken_where_the_jvm_has_its_class_and_none_is_named(tmp_path, root, caplog):
+    setting, jar = "spark.delta.logStore.file.impl", tmp_path / "log-store" / "headrace-file-log-store.jar"
+    jar.parent.mkdir()
+    jar.touch()
+    assert log_store.settings(root, tmp_path, {}, has_class) == {setting: log_store.LINKING}
+    assert log_store.settings(root, tmp_path, {}, lambda name: False) == {}
+    assert log_store.settings(root, tmp_path, {setting: "another"}, has_class) == {}
+    # Executors elsewhere have those jars in place of ours.
+    assert log_store.settings(root, tmp_path, {"spark.jars": "mine.jar"}, has_class) == {}
+    assert log_store.settings(root, tmp_path, {"spark.delta.logStore.class": "another"}, has_class) == {}
+    assert log_store.settings("hdfs://names/lake", tmp_path, {}, has_class) == {}
+    assert log_store.jars(root, tmp_path, {}) == log_store.jars("hdfs://names/lake", tmp_path, {}) == [jar]
+    log_store.check(root, {setting: log_store.LINKING})
+    assert caplog.text == ""
+    log_store.check(root, {})
+    assert "could lose its commit" in caplog.text
+
+
 def test_on_s3_our_log_store_is_taken_where_it_was_made_and_none_is_named(tmp_path):
     root = "s3a://bucket/lake"
     # Delta's own listing from a name on (L41) is of an earlier Hadoop: with it each second commit failed
-    assert log_store.settings(root, tmp_path, {}) == {}
+    assert log_store.settings(root, tmp_path, {}, has_class) == {}
     (tmp_path / "log-store").mkdir()
     (tmp_path / "log-store" / "headrace-log-store.jar").touch()
-    assert log_store.settings(root, tmp_path, {}) == {STORE: log_store.CONDITIONAL}
-    assert log_store.settings(root, tmp_path, {STORE: "another"}) == {}
-    assert log_store.settings("/lake", tmp_path, {}) == {}
+    assert log_store.settings(root, tmp_path, {}, has_class) == {STORE: log_store.CONDITIONAL}
+    assert log_store.settings(root, tmp_path, {STORE: "another"}, has_class) == {}
     log_store.check(root, {STORE: log_store.CONDITIONAL})
     assert [jar.name for jar in log_store.jars(root, tmp_path, {"spark.jars.packages": "mine"})] == [
         "headrace-log-store.jar"

@@ -1,16 +1,18 @@
-"""Whether several drivers may write one lake where its root is, and the jars of Hadoop's file system for S3.
+"""Whether several drivers may write one lake where its root is; the jars of our log stores, and of Hadoop's file system for S3.
 
 Delta's own log stores for S3 exclude writers of one JVM at most: of two drivers that commit the same version one is lost
 without an error, and all streams of a lake share tables. `GCSLogStore` does not help, although it creates a file only if it is
 absent: no setting of Hadoop 3.5 makes a plain `create` on S3 conditional. So a lake on S3 has a log store of ours, whose commits
 S3 itself decides (ConditionalLogStore.java), where the server does that; and it lists a log from what is known of it on (L41).
-HDFS, ABFS and GCS have a safe default.
+On files of this machine, or mounted ones, Delta's own loses a commit in a rare moment (L53), and a long log takes it seconds to
+list: ours (FileLogStore.java) is taken where the JVM has it. HDFS, ABFS and GCS have a safe default.
 Called by session.
 """
 
+import logging
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,8 +22,11 @@ from pyspark.sql import SparkSession
 from headrace.errors import ConfigurationError, NeedsOperator
 
 _S3 = frozenset({"s3", "s3a", "s3n"})
-#: Ours, and the jar that has it (infra/release/java_build.py).
-CONDITIONAL, _JAR = "headrace.ConditionalLogStore", "headrace-log-store.jar"
+#: Paths without a scheme are files, except where Hadoop's default is another file system: there the setting does nothing.
+_FILES = frozenset({"", "file"})
+#: Ours on S3 and on files, and the jars that have them (infra/release/java_build.py).
+CONDITIONAL, LINKING = "headrace.ConditionalLogStore", "headrace.FileLogStore"
+_JARS = {CONDITIONAL: "headrace-log-store.jar", LINKING: "headrace-file-log-store.jar"}
 #: The operator's word that one driver at a time writes to the lake.
 _ONE_DRIVER = "io.delta.storage.S3SingleDriverLogStore"
 #: Delta's own that do not exclude other drivers on S3, and do not report it either.
@@ -30,6 +35,7 @@ _UNSAFE = frozenset(
     for package in ("io.delta.storage", "org.apache.spark.sql.delta.storage")
     for name in ("GCSLogStore", "HDFSLogStore", "LocalLogStore", "AzureLogStore")
 )
+_log = logging.getLogger(__name__)
 #: Settings by which a user brings jars of his own.
 _OWN_JARS = frozenset({"spark.jars", "spark.jars.packages", "spark.driver.extraClassPath"})
 _CHOICE = (
@@ -38,18 +44,39 @@ _CHOICE = (
 )
 
 
-def settings(root: str, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of log stores for a root on S3: ours, where its jar was made and no other one is named."""
-    if urlsplit(root).scheme not in _S3:
+def names(root: str) -> tuple[str, str]:
+    """Return the settings that name a log store for a root."""
+    return _setting(root), "spark.delta.logStore.class"
+
+
+def settings(root: str, folder: Path, given: Mapping[str, str], has_class: Callable[[str], bool]) -> dict[str, str]:
+    """Return the setting of the log store for a root: ours on S3 where its jar was made, on files where the JVM has its class.
+
+    None where another one is named; nor on files where a user's own jars take the place of ours on executors.
+    """
+    if _chosen(root, given):
         return {}
-    return {} if _chosen(root, given) or not _log_store(folder) else {_setting(root): CONDITIONAL}
+    if _scheme(root) in _S3:
+        return {_setting(root): CONDITIONAL} if _jar(folder, CONDITIONAL) else {}
+    ours = _scheme(root) in _FILES and "spark.jars" not in given and has_class(LINKING)
+    return {_setting(root): LINKING} if ours else {}
 
 
 def check(root: str, effective: Mapping[str, str]) -> None:
-    """Raise ConfigurationError where two drivers that commit at the same time could lose a commit, and nobody has chosen that."""
-    if urlsplit(root).scheme not in _S3:
-        return
+    """Raise ConfigurationError where two drivers that commit at the same time could lose a commit, and nobody has chosen that.
+
+    On files that takes the same instant: there it is a warning.
+    """
     store = _chosen(root, effective)
+    if _scheme(root) in _FILES and not store:
+        _log.warning(
+            "%s: of two processes that commit to one table in the same instant one could lose its commit: Spark has no class %s. "
+            "It is in Headrace's wheel (spark_jobs/log_store); a checkout makes it by 'make setup'.",
+            root,
+            LINKING,
+        )
+    if _scheme(root) not in _S3:
+        return
     if not store or store in _UNSAFE:
         raise ConfigurationError(
             f"{root}: with Delta's log store {store.rpartition('.')[2] if store else 'for S3'} two drivers that commit at the "
@@ -64,7 +91,7 @@ def check_server(spark: SparkSession, root: str, effective: Mapping[str, str]) -
 
     Raises NeedsOperator where the keys may not write there.
     """
-    if urlsplit(root).scheme not in _S3 or _chosen(root, effective) != CONDITIONAL:
+    if _scheme(root) not in _S3 or _chosen(root, effective) != CONDITIONAL:
         return
     place = f"{root}/scratch/{uuid.uuid4().hex}"
     jvm = spark._jvm  # noqa: SLF001 - PySpark offers no other way.
@@ -87,13 +114,18 @@ def check_server(spark: SparkSession, root: str, effective: Mapping[str, str]) -
 
 
 def jars(root: str, folder: Path, given: Mapping[str, str]) -> list[Path]:
-    """Return the jars of Hadoop's file system for the root, and of our log store; raise NeedsOperator if they are not there."""
-    if urlsplit(root).scheme not in _S3:
-        return []
+    """Return the jars of our log stores, and of Hadoop's file system for the root; raise NeedsOperator if that is not there.
+
+    On files they are those with which the archive of classes was made (infra/release/java_build.py): others make it useless.
+    """
+    ours = _jar(folder, LINKING)
+    if _scheme(root) not in _S3:
+        return ours
+    ours += _jar(folder, CONDITIONAL)
     if _OWN_JARS & given.keys() or os.environ.get("SPARK_HOME"):
-        return _log_store(folder)
+        return ours
     if files := sorted((folder / "object-store").glob("*.jar")):
-        return files + _log_store(folder)
+        return ours + files
     raise NeedsOperator(
         f"no jars of an S3 file system in {folder / 'object-store'}",
         hint="Run 'headrace jars object-store' ('make object-store-jars' in a checkout), or name jars of your own in "
@@ -101,16 +133,20 @@ def jars(root: str, folder: Path, given: Mapping[str, str]) -> list[Path]:
     )
 
 
-def _log_store(folder: Path) -> list[Path]:
-    """Return the jar of our log store: the wheel's, or in a checkout the one that was made there; none if there is neither."""
-    packaged = Path(__file__).with_name(_JAR)
-    jar = folder / "log-store" / _JAR
+def _jar(folder: Path, store: str) -> list[Path]:
+    """Return the jar of a log store: the wheel's, or in a checkout the one that was made there; none if there is neither."""
+    packaged = Path(__file__).with_name(_JARS[store])
+    jar = folder / "log-store" / _JARS[store]
     return [packaged] if packaged.exists() else [jar] if jar.exists() else []
 
 
+def _scheme(root: str) -> str:
+    return urlsplit(root).scheme
+
+
 def _setting(root: str) -> str:
-    return f"spark.delta.logStore.{urlsplit(root).scheme}.impl"
+    return f"spark.delta.logStore.{_scheme(root) or 'file'}.impl"
 
 
 def _chosen(root: str, given: Mapping[str, str]) -> str | None:
-    return given.get(_setting(root)) or given.get("spark.delta.logStore.class")
+    return next(filter(None, map(given.get, names(root))), None)
