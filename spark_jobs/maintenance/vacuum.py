@@ -34,6 +34,8 @@ from spark_jobs.verify import report
 
 #: Files from which on Spark looks, by all cores.
 _MANY = 10_000
+#: A commit; what Delta, and Hadoop, write beside it; and of how many versions that is kept however old it is.
+_COMMIT, _SUMS, _READ_SUMS = re.compile(r"(\d{20})\.json"), re.compile(r"\.?(\d{20})\.(crc|json\.crc|crc\.crc)"), 10
 #: What a file of a log is called until it has its name, and Hadoop's checksum of it; after so many seconds nobody writes it.
 _UNFINISHED, _DAY = re.compile(r"\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp(\.crc)?$"), 24 * 60 * 60
 
@@ -41,18 +43,27 @@ _UNFINISHED, _DAY = re.compile(r"\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tm
 def run(session: SparkSession, path: str, keep_days: int) -> None:
     """Remove a table's files that no version of the last days needs, in a session that is set for it."""
     if storage.is_local(session, path):
-        remove_unfinished(Path(storage.local(path), "_delta_log"))
+        tidy(Path(storage.local(path), "_delta_log"))
     if not storage.is_local(session, path) or may_remove(Path(storage.local(path)), timedelta(days=keep_days)):
         session.sql(f"VACUUM {storage.table(path)} RETAIN {keep_days * 24} HOURS")
 
 
-def remove_unfinished(log: Path) -> None:
-    """Remove what processes that were killed have left of a log's files of more than a day ago: they may have values of rows."""
-    for file in log.glob(".*.tmp*"):
-        # Another process removes it too, or has just finished it.
-        with suppress(FileNotFoundError):
-            if _UNFINISHED.search(file.name) and file.stat().st_mtime < time() - _DAY:
-                file.unlink()
+def tidy(log: Path) -> None:
+    """Remove what nobody reads of a log's files on this machine, of more than a day ago.
+
+    What processes that were killed have left may have values of rows. And of the sums beside each commit Delta reads those of the
+    newest versions alone, while each listing of the log, of which a load takes dozens, has the names of all.
+    """
+    names = [file.name for file in log.iterdir()]
+    newest = max((int(match[1]) for match in map(_COMMIT.fullmatch, names) if match), default=0)
+    before = time() - _DAY
+    for name in names:
+        sums = _SUMS.fullmatch(name)
+        if _UNFINISHED.search(name) if sums is None else int(sums[1]) < newest - _READ_SUMS:
+            # Another process removes it too, or has just finished it.
+            with suppress(FileNotFoundError):
+                if (log / name).stat().st_mtime < before:
+                    (log / name).unlink()
 
 
 def may_remove(folder: Path, keep: timedelta) -> bool:

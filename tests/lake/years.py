@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 _COMMIT = re.compile(r"(\d{20})\.json")
 #: Links that a file system allows of one file.
 _LINKS = 50_000
+_DAY = 24 * 60 * 60
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +82,9 @@ def lengthen(table: Path, past: Past, **more: Any) -> None:
         at = past.at - int((past.newest - number) * past.every * 1000)
         info = own | {"timestamp": at, "txnId": f"of {number}"}
         (log / f"{number:020d}.json").write_text(json.dumps({"commitInfo": info}, separators=(",", ":")) + "\n")
-        sums.make(log / f"{number:020d}.crc")
-        if number < last:
+        # Maintenance removes those of more than a day ago.
+        if number > past.newest - _DAY / past.every or number > past.newest - 10:
+            sums.make(log / f"{number:020d}.crc")
             nothing.make(log / f".{number:020d}.crc.crc")
         if number % past.interval == 0:
             whole.make(log / f"{number:020d}.checkpoint.parquet")

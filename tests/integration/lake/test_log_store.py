@@ -11,7 +11,9 @@ from py4j.protocol import Py4JJavaError
 from headrace import process
 from infra.local.jars import present, spark
 from infra.release.java_build import COMPILER, FILE_LOG_STORE
+from spark_jobs import storage
 from spark_jobs.log_store.choice import LINKING
+from spark_jobs.maintenance import vacuum
 
 _RIVALS = Path(__file__).with_name("LogStoreRivals.java")
 
@@ -102,6 +104,26 @@ def test_a_commit_that_is_gone_since_it_was_listed_is_no_gap_that_nobody_sees(st
         (tmp_path / f"{1:020d}.json").unlink(missing_ok=True)
 
     assert names == ["00.json", "01.json", "02.json"]
+
+
+def test_a_table_whose_old_sums_maintenance_removed_is_read_as_of_then_and_goes_on(spark, tmp_path):
+    path = tmp_path / "table"
+    for number in range(14):
+        spark.range(number, number + 1).coalesce(1).write.format("delta").mode("append").save(str(path))
+    log = path / "_delta_log"
+    for file in log.iterdir():
+        os.utime(file, (0, 0))
+    before = sum(file.suffix == ".crc" for file in log.iterdir())
+
+    vacuum.tidy(log)
+
+    assert sum(file.suffix == ".crc" for file in log.iterdir()) < before
+    session = spark.newSession()
+    assert session.sql(f"SELECT * FROM {storage.table(str(path), 1)}").count() == 2
+    spark.range(14, 15).coalesce(1).write.format("delta").mode("append").save(str(path))
+    assert sorted(row["id"] for row in session.read.format("delta").load(str(path)).collect()) == list(range(15))
+    spark.sql(f"OPTIMIZE {storage.table(str(path))}")
+    assert session.sql(f"SELECT * FROM {storage.table(str(path), 13)}").count() == 14
 
 
 def test_a_commit_is_not_compared_with_the_checksum_of_one_that_is_gone(store, spark, tmp_path):

@@ -85,10 +85,33 @@ def test_what_killed_processes_have_left_of_a_log_goes_after_a_day(table):
         os.utime(log / file, (0, 0))
     (log / f".{2:020d}.json.{name}").touch()
 
-    vacuum.remove_unfinished(log)
+    vacuum.tidy(log)
 
     names = {file.name for file in log.iterdir()}
     assert names == {f"{0:020d}.json", f".{1:020d}.crc.crc", "mine.tmp", f".{2:020d}.json.{name}"}
+
+
+def test_sums_beside_commits_go_after_a_day_but_for_those_of_the_newest_versions(table):
+    log = table([]) / "_delta_log"
+    old = [f"{version:020d}" for version in range(40)]
+    for version in old:
+        for name in (f"{version}.json", f".{version}.json.crc", f"{version}.crc", f".{version}.crc.crc"):
+            (log / name).touch()
+            os.utime(log / name, (0, 0))
+    other = [f"{30:020d}.checkpoint.parquet", f".{30:020d}.checkpoint.parquet.crc", "_last_checkpoint"]
+    for name in other:
+        (log / name).touch()
+        os.utime(log / name, (0, 0))
+    (log / f"{7:020d}.crc").touch()
+
+    vacuum.tidy(log)
+
+    names = {file.name for file in log.iterdir()}
+    assert {f"{version}.json" for version in old} | set(other) <= names
+    assert f"{28:020d}.crc" not in names
+    assert f"{29:020d}.crc" in names
+    assert f"{7:020d}.crc" in names
+    assert len(names) == 40 + len(other) + 1 + 3 * 11
 
 
 def test_a_file_that_another_maintenance_removes_meanwhile_is_no_failure(table):
