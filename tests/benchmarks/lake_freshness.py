@@ -1,8 +1,9 @@
-"""From a change's commit at its source to the first answer that shows it, while the continuous job runs and is warm.
+"""From a change's commit at its source to its publication, and to the first answer that shows it, while the continuous job runs
+and is warm.
 
-Four tables change; a reader asks one of them again and again, first live, then as published, and waits for each answer. A
-change's delay ends when the first answer that has it is there, so it includes the question itself. Only what the lake adds is
-measured: changes are committed straight to Kafka.
+Four tables change. First nobody asks; then a reader asks one of them again and again, live and as published, and waits for each
+answer. There a change's delay ends when the first answer that has it is there, so it includes the question itself. Only what the
+lake adds is measured: changes are committed straight to Kafka.
 """
 
 import json
@@ -33,7 +34,7 @@ _WARM = 240
 def measure(
     console: Console, spark: SparkSession, lake: LakeFile, stream: str, *, seconds: int, rate: int
 ) -> list[Result]:
-    """Return middle and 99th percentile of the delays, as published and live."""
+    """Return middle and 99th percentile of the delays, until published, and until shown, as published and live."""
     feed = Feed(lake.kafka.bootstrap, lake.topic(stream), max(1, rate // _TICKS // len(_TABLES)))
     feed.begin()
     load.run(spark, lake, stream)
@@ -42,16 +43,22 @@ def measure(
     spark.sparkContext.setLocalProperty("spark.scheduler.pool", "reader")
     stopped = threading.Event()
     found = []
+    published: list[tuple[float, int]] = []
+
+    def note(report: load.Report) -> None:
+        if report.silver is not None and report.silver.ranges:
+            ((_, upto),) = report.silver.ranges.values()
+            published.append((time.time(), Feed.tick_at(upto)))
+
     with ThreadPoolExecutor(2) as pool, console.status("loading, writing and asking"):
-        running = pool.submit(
-            continuous.load, spark, lake, stream, every=_EVERY, stopped=stopped, on_report=lambda report: None
-        )
+        running = pool.submit(continuous.load, spark, lake, stream, every=_EVERY, stopped=stopped, on_report=note)
         writing = pool.submit(feed.write, stopped)
         try:
             warm = time.monotonic() + _WARM
             while time.monotonic() < warm and not running.done():
                 for database in _DATABASES:
                     _ask(sql_engine, database)
+            found += _unwatched(feed, running, published, seconds, rate)
             for database in _DATABASES:
                 found += _watched(sql_engine, feed, running, database, seconds, rate)
         finally:
@@ -68,6 +75,30 @@ def _ask(sql_engine: engine.SqlEngine, database: str) -> tuple[float, int]:
     return time.time(), row["tick"] or 0
 
 
+def _unwatched(
+    feed: "Feed", running: "Future[None]", published: list[tuple[float, int]], seconds: int, rate: int
+) -> list[Result]:
+    """Wait until what was committed in so many seconds is published; return its delays."""
+    first, loads = feed.newest, len(published)
+    time.sleep(seconds)
+    last, ends = feed.newest, time.monotonic() + 3 * seconds
+    while not published or published[-1][1] < last:
+        if running.done() or time.monotonic() > ends:
+            raise RuntimeError(f"what was committed after tick {first} is not published")
+        time.sleep(0.1)
+    return _results(
+        "until published", feed, range(first + 1, last + 1), published[loads:], f"{rate:,} changes/s, no reader"
+    )
+
+
+def _results(what: str, feed: "Feed", ticks: range, seen: list[tuple[float, int]], said: str) -> list[Result]:
+    delays = sorted(_delays({tick: at for tick, at in list(feed.committed.items()) if tick in ticks}, seen))
+    return [
+        Result(f"freshness {what}, p50", round(statistics.median(delays), 2), f"s ({said})"),
+        Result(f"freshness {what}, p99", round(delays[int(len(delays) * 0.99)], 2), f"s ({said})"),
+    ]
+
+
 def _watched(
     sql_engine: engine.SqlEngine, feed: "Feed", running: "Future[None]", database: str, seconds: int, rate: int
 ) -> list[Result]:
@@ -82,13 +113,8 @@ def _watched(
         answers.append(_ask(sql_engine, database))
         if last is None and time.monotonic() >= began + seconds:
             last = feed.newest
-    counted = {tick: at for tick, at in list(feed.committed.items()) if first < tick <= last}
-    delays = sorted(_delays(counted, answers))
     asked = f"{rate:,} changes/s, {len(answers)} answers"
-    return [
-        Result(f"freshness of {database}, p50", round(statistics.median(delays), 2), f"s ({asked})"),
-        Result(f"freshness of {database}, p99", round(delays[int(len(delays) * 0.99)], 2), f"s ({asked})"),
-    ]
+    return _results(f"of {database}", feed, range(first + 1, last + 1), answers, asked)
 
 
 def _delays(committed: dict[int, float], seen: list[tuple[float, int]]) -> list[float]:
@@ -118,6 +144,11 @@ class Feed:
         #: When each tick was committed, and the newest of them.
         self.committed: dict[int, float] = {}
         self.newest = 0
+
+    @staticmethod
+    def tick_at(position: str) -> int:
+        """Return the tick that a position belongs to."""
+        return int(position.split("/")[1], 16) - 1
 
     def begin(self) -> None:
         """Commit the tables' schema records and first rows."""
