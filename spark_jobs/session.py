@@ -183,11 +183,11 @@ def session(
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:  # noqa: SLF001 - there is no other way to know.
         ahead = SparkConf().setAll([(name, value) for name, value in settings.items() if _argument(lake, name)])
         gateway = _gateway(ahead)
-        settings |= _log_store(lake, given, gateway.jvm)
+        settings |= _log_store(lake, given, gateway.jvm, local=tuning.is_local(master))
         # The context takes secrets from this process, by its own connection to the JVM.
         SparkContext(conf=SparkConf().setAll(list(settings.items())), gateway=gateway)
     else:
-        settings |= _log_store(lake, given, SparkContext._jvm)  # noqa: SLF001 - as above.
+        settings |= _log_store(lake, given, SparkContext._jvm, local=tuning.is_local(master))  # noqa: SLF001 - as above.
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -201,12 +201,15 @@ def session(
     return spark
 
 
-def _log_store(lake: LakeFile, given: Mapping[str, str], jvm: Any) -> dict[str, str]:
+def _log_store(lake: LakeFile, given: Mapping[str, str], jvm: Any, *, local: bool) -> dict[str, str]:
     """Return the setting of the log store, by the file's settings, and those and the classes that the JVM was started with."""
     own = jvm.org.apache.spark.SparkConf(True)
     chosen = {name: str(own.get(name)) for name in log_store.names(lake.root) if own.contains(name)}
 
     def has_class(name: str) -> bool:
+        # A user's own jars take the place of ours on executors that are not local.
+        if not local and "spark.jars" in given:
+            return False
         package, _, simple = name.rpartition(".")
         return isinstance(getattr(getattr(jvm, package), simple), JavaClass)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -41,8 +41,8 @@ def is_local(spark: SparkSession, path: str) -> bool:
 
 
 def local(path: str) -> str:
-    """Return a path of this machine without its scheme."""
-    return unquote(urlsplit(path).path) if path.startswith("file:") else path
+    """Return a path of this machine without its scheme: as Hadoop, it takes every other character for one of a name."""
+    return re.sub("^file:/+", "/", path)
 
 
 def exists(spark: SparkSession, path: str) -> bool:

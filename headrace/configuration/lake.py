@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -341,12 +341,11 @@ class LakeFile(File, frozen=True, kw_only=True):
 
         For what can be read without Spark.
         """
-        parts = urlsplit(self.root)
-        if parts.scheme == "file":
-            return Path(unquote(parts.path))
-        elsewhere = (
-            parts.scheme or "HADOOP_CONF_DIR" in os.environ or "spark.hadoop.fs.defaultFS" in self.spark.settings
-        )
+        scheme = urlsplit(self.root).scheme
+        if scheme == "file":
+            # Hadoop takes the rest as it is: `%20` and `#` are characters of a name.
+            return Path(re.sub("^file:/*", "/", self.root))
+        elsewhere = scheme or "HADOOP_CONF_DIR" in os.environ or "spark.hadoop.fs.defaultFS" in self.spark.settings
         return None if elsewhere else Path(self.root)
 
     def spark_settings(self) -> dict[str, str]:

@@ -18,8 +18,8 @@ COPY infra /src/infra
 COPY dags /src/dags
 # Jars that are mounted at /jars are used; the others are fetched.
 RUN /opt/headrace/bin/pip install --no-cache-dir --no-build-isolation --no-deps /src && mkdir -p /opt/headrace/jars \
-    && if [ -f /jars/spark/manifest.json ]; then \
-        mkdir /opt/headrace/jars/spark && cp /jars/spark/*.jar /jars/spark/manifest.json /opt/headrace/jars/spark/; fi \
+    && for of in spark compiler; do if [ -f /jars/$of/manifest.json ]; then \
+        mkdir /opt/headrace/jars/$of && cp /jars/$of/*.jar /jars/$of/manifest.json /opt/headrace/jars/$of/; fi; done \
     && cd /src && export HEADRACE_JARS=/opt/headrace/jars && /opt/headrace/bin/python -m infra.local.jars lake \
     && /opt/headrace/bin/python -m infra.release.java_build file-log-store serve && rm -r /opt/headrace/jars/compiler \
     && /opt/headrace/bin/python -m pip uninstall --yes --quiet setuptools pip

@@ -108,8 +108,8 @@ _SECONDS = 600
 
 
 def _is_current(archive: Path, jars: list[Path]) -> bool:
-    """Whether an archive was made since its jars were: a JVM uses none of others."""
-    return archive.exists() and all(jar.stat().st_mtime <= archive.stat().st_mtime for jar in jars)
+    """Whether an archive was made since its jars were, as far as they are there: a JVM uses none of others."""
+    return archive.exists() and all(jar.stat().st_mtime <= archive.stat().st_mtime for jar in jars if jar.exists())
 
 
 def make_class_archives(console: Terminal) -> None:

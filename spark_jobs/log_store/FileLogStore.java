@@ -1,6 +1,7 @@
 package headrace;
 
 import io.delta.storage.HDFSLogStore;
+import java.io.BufferedOutputStream;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.io.OutputStream;
@@ -21,7 +22,9 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.List;
+import java.util.NoSuchElementException;
 import java.util.UUID;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileStatus;
@@ -33,8 +36,8 @@ import org.apache.hadoop.fs.permission.FsPermission;
  * the file system decides.
  *
  * Delta's own store looks whether there is a file and then renames its own to that name: of two processes that commit at the same
- * moment one replaces the other's commit, and both are told that they have committed. Where a file system has no links it is used
- * all the same. Compiled by infra/release/java_build.py.
+ * moment one replaces the other's commit, and both are told that they have committed. Where a file system has no links Delta's own
+ * is used. Compiled by infra/release/java_build.py.
  */
 public class FileLogStore extends HDFSLogStore {
     public FileLogStore(Configuration configuration) {
@@ -54,8 +57,11 @@ public class FileLogStore extends HDFSLogStore {
             if (overwrite.booleanValue()) {
                 Files.move(scratch, file, StandardCopyOption.ATOMIC_MOVE);
             } else if (!link(scratch, file)) {
-                try (Stream<String> lines = Files.lines(scratch)) {
-                    super.write(path, lines.iterator(), overwrite, configuration);
+                // Of one process at least one after the other.
+                synchronized (FileLogStore.class) {
+                    try (Stream<String> lines = Files.lines(scratch)) {
+                        super.write(path, lines.iterator(), overwrite, configuration);
+                    }
                 }
             }
         } catch (NoSuchFileException missing) {
@@ -66,7 +72,7 @@ public class FileLogStore extends HDFSLogStore {
     }
 
     private static void fill(java.nio.file.Path scratch, Iterator<String> lines, FsPermission permission) throws IOException {
-        try (OutputStream out = Files.newOutputStream(scratch, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+        try (OutputStream out = new BufferedOutputStream(Files.newOutputStream(scratch, StandardOpenOption.CREATE_NEW))) {
             while (lines.hasNext()) {
                 out.write((lines.next() + "\n").getBytes(StandardCharsets.UTF_8));
             }
@@ -88,7 +94,7 @@ public class FileLogStore extends HDFSLogStore {
         try {
             Files.createLink(file, scratch);
         } catch (FileSystemException | UnsupportedOperationException refused) {
-            if (Files.exists(file)) {
+            if (refused instanceof FileAlreadyExistsException || Files.exists(file)) {
                 // A request that a file server had carried out, and whose answer was lost, meets its own file.
                 if (!Files.isSameFile(file, scratch)) {
                     throw new FileAlreadyExistsException(file.toString());
@@ -147,9 +153,7 @@ public class FileLogStore extends HDFSLogStore {
             throw error.getCause();
         }
         Collections.sort(names);
-        long now = System.currentTimeMillis();
-        // The parts of a path are not parsed: a name may have a colon.
-        return names.stream().map(name -> status(new Path(folder, new Path(null, null, name)), now)).iterator();
+        return new Listing(folder, names.iterator());
     }
 
     /** Whether a name is of what Hadoop keeps beside a file, and shows nobody. */
@@ -157,20 +161,57 @@ public class FileLogStore extends HDFSLogStore {
         return name.startsWith(".") && name.endsWith(".crc");
     }
 
-    /** Return what is known of a file; one that is gone since the listing stays in it, so that who reads it learns that. */
-    private static FileStatus status(Path path, long now) {
-        try {
-            BasicFileAttributes file = Files.readAttributes(local(path), BasicFileAttributes.class);
-            long modified = file.lastModifiedTime().toMillis();
-            return new FileStatus(file.isDirectory() ? 0 : file.size(), file.isDirectory(), 1, 0, modified, path);
-        } catch (NoSuchFileException gone) {
-            return new FileStatus(0, false, 1, 0, now, path);
-        } catch (IOException error) {
-            throw new UncheckedIOException(error);
-        }
-    }
-
     private static java.nio.file.Path local(Path path) {
         return java.nio.file.Path.of(path.toUri().getPath());
+    }
+
+    /**
+     * The files of a folder by their names, without those that are gone since.
+     *
+     * Old commits are removed from the first one on. One that is gone behind one that was given is a gap, which is an error: who
+     * reads the changes of versions from such a list, or a table's state, would not see it.
+     */
+    private static final class Listing implements Iterator<FileStatus> {
+        private static final Pattern COMMIT = Pattern.compile("\\d{20}\\.json");
+        private final Path folder;
+        private final Iterator<String> names;
+        private FileStatus next;
+        private boolean hasCommit;
+
+        Listing(Path folder, Iterator<String> names) {
+            this.folder = folder;
+            this.names = names;
+        }
+
+        public boolean hasNext() {
+            while (next == null && names.hasNext()) {
+                String name = names.next();
+                boolean isCommit = COMMIT.matcher(name).matches();
+                // A name is not parsed: it may have a colon.
+                Path path = new Path(folder, new Path(null, null, name));
+                try {
+                    BasicFileAttributes file = Files.readAttributes(local(path), BasicFileAttributes.class);
+                    long modified = file.lastModifiedTime().toMillis();
+                    next = new FileStatus(file.isDirectory() ? 0 : file.size(), file.isDirectory(), 1, 0, modified, path);
+                    hasCommit |= isCommit;
+                } catch (NoSuchFileException gone) {
+                    if (isCommit && hasCommit) {
+                        throw new UncheckedIOException(new FileNotFoundException(path.toString()));
+                    }
+                } catch (IOException error) {
+                    throw new UncheckedIOException(error);
+                }
+            }
+            return next != null;
+        }
+
+        public FileStatus next() {
+            if (!hasNext()) {
+                throw new NoSuchElementException();
+            }
+            FileStatus status = next;
+            next = null;
+            return status;
+        }
     }
 }

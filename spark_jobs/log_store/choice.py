@@ -50,16 +50,15 @@ def names(root: str) -> tuple[str, str]:
 
 
 def settings(root: str, folder: Path, given: Mapping[str, str], has_class: Callable[[str], bool]) -> dict[str, str]:
-    """Return the setting of the log store for a root: ours on S3 where its jar was made, on files where the JVM has its class.
+    """Return the setting of the log store for a root: ours on S3 where its jar was made, on files where Spark has its class.
 
-    None where another one is named; nor on files where a user's own jars take the place of ours on executors.
+    Nothing where another one is named.
     """
     if _chosen(root, given):
         return {}
     if _scheme(root) in _S3:
         return {_setting(root): CONDITIONAL} if _jar(folder, CONDITIONAL) else {}
-    ours = _scheme(root) in _FILES and "spark.jars" not in given and has_class(LINKING)
-    return {_setting(root): LINKING} if ours else {}
+    return {_setting(root): LINKING} if _scheme(root) in _FILES and has_class(LINKING) else {}
 
 
 def check(root: str, effective: Mapping[str, str]) -> None:
@@ -70,10 +69,12 @@ def check(root: str, effective: Mapping[str, str]) -> None:
     store = _chosen(root, effective)
     if _scheme(root) in _FILES and not store:
         _log.warning(
-            "%s: of two processes that commit to one table in the same instant one could lose its commit: Spark has no class %s. "
-            "It is in Headrace's wheel (spark_jobs/log_store); a checkout makes it by 'make setup'.",
+            "%s: of two processes that commit to one table in the same instant one could lose its commit: the driver or its "
+            "executors have no class %s. Headrace's wheel has it (spark_jobs/log_store/%s), a checkout makes it by 'make setup'; "
+            "name it too where [spark.settings] names jars of your own.",
             root,
             LINKING,
+            _JARS[LINKING],
         )
     if _scheme(root) not in _S3:
         return
@@ -116,7 +117,7 @@ def check_server(spark: SparkSession, root: str, effective: Mapping[str, str]) -
 def jars(root: str, folder: Path, given: Mapping[str, str]) -> list[Path]:
     """Return the jars of our log stores, and of Hadoop's file system for the root; raise NeedsOperator if that is not there.
 
-    On files they are those with which the archive of classes was made (infra/release/java_build.py): others make it useless.
+    The first one is in the archive of classes too (infra/release/java_build.py), which a JVM with other jars does without.
     """
     ours = _jar(folder, LINKING)
     if _scheme(root) not in _S3:

@@ -10,6 +10,8 @@ Of the lake's own tables small files are put together, and those that were repla
 `maintained` is read and written by maintenance alone. Called by maintain.py.
 """
 
+import logging
+import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -32,34 +34,49 @@ from spark_jobs.errors import is_conflict
 from spark_jobs.state import delta_log, log_files, published, retention, schema_texts
 from spark_jobs.verify import report
 
+_log = logging.getLogger(__name__)
+
 #: Files from which on Spark looks, by all cores.
 _MANY = 10_000
-#: A commit; what Delta, and Hadoop, write beside it; and of how many versions that is kept however old it is.
-_COMMIT, _SUMS, _READ_SUMS = re.compile(r"(\d{20})\.json"), re.compile(r"\.?(\d{20})\.(crc|json\.crc|crc\.crc)"), 10
-#: What a file of a log is called until it has its name, and Hadoop's checksum of it; after so many seconds nobody writes it.
-_UNFINISHED, _DAY = re.compile(r"\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp(\.crc)?$"), 24 * 60 * 60
+_COMMIT = re.compile(r"(\d{20})\.json")
+#: What Delta, and Hadoop, write beside a commit; and how many versions behind the newest it is kept, however old it is.
+_SUMS = re.compile(r"\.?(\d{20})\.(crc|json\.crc|crc\.crc)")
+_KEPT_SUMS = 10
+#: What a file of a log is called until it has its name, and Hadoop's checksum of it; and seconds after which nobody writes it.
+_UNFINISHED = re.compile(r"\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp(\.crc)?$")
+_DAY = 24 * 60 * 60
 
 
 def run(session: SparkSession, path: str, keep_days: int) -> None:
     """Remove a table's files that no version of the last days needs, in a session that is set for it."""
     if storage.is_local(session, path):
-        tidy(Path(storage.local(path), "_delta_log"))
-    if not storage.is_local(session, path) or may_remove(Path(storage.local(path)), timedelta(days=keep_days)):
-        session.sql(f"VACUUM {storage.table(path)} RETAIN {keep_days * 24} HOURS")
+        folder = Path(storage.local(path))
+        tidy(folder / "_delta_log")
+        if not may_remove(folder, timedelta(days=keep_days)):
+            return
+    session.sql(f"VACUUM {storage.table(path)} RETAIN {keep_days * 24} HOURS")
 
 
 def tidy(log: Path) -> None:
     """Remove what nobody reads of a log's files on this machine, of more than a day ago.
 
-    What processes that were killed have left may have values of rows. And of the sums beside each commit Delta reads those of the
-    newest versions alone, while each listing of the log, of which a load takes dozens, has the names of all.
+    What processes that were killed have left may have values of rows. And of the sums beside each commit the next one needs the
+    newest alone (an old version is read without), while each listing of the log, of which a load takes dozens, has the names of
+    all. Where the folder cannot be read, or a file not be removed, that is logged: it is for the next time.
     """
-    names = [file.name for file in log.iterdir()]
+    try:
+        _tidy(log)
+    except OSError as error:
+        _log.warning("%s: what nobody reads of it stays: %s", log, error.strerror)
+
+
+def _tidy(log: Path) -> None:
+    names = os.listdir(log)  # noqa: PTH208 - of half a million, paths take their time.
     newest = max((int(match[1]) for match in map(_COMMIT.fullmatch, names) if match), default=0)
     before = time() - _DAY
     for name in names:
         sums = _SUMS.fullmatch(name)
-        if _UNFINISHED.search(name) if sums is None else int(sums[1]) < newest - _READ_SUMS:
+        if _UNFINISHED.search(name) if sums is None else int(sums[1]) < newest - _KEPT_SUMS:
             # Another process removes it too, or has just finished it.
             with suppress(FileNotFoundError):
                 if (log / name).stat().st_mtime < before:
@@ -108,6 +125,10 @@ def maintain_own_tables(session: SparkSession, lake: LakeFile, stream: str) -> N
         _unless_overtaken(run_log.prune, session, lake, stream)
     if delta_log.is_table(session, report.path(lake)):
         _unless_overtaken(report.prune, session, lake)
+    if storage.is_local(session, lake.root):
+        # Of some nothing else is ever removed.
+        for log in Path(storage.local(lake.root)).glob("*/_delta_log"):
+            tidy(log)
     # `state` is compacted where its rows are pruned.
     own = [run_log.path(lake), schema_texts.path(lake), report.path(lake), _maintained(lake)]
     for path in (*own, published.path(lake)):

@@ -38,7 +38,7 @@ public class LogStoreRivals {
                         last[version].set(writer);
                     } catch (FileAlreadyExistsException refused) {
                         continue;
-                    } catch (Exception error) {
+                    } catch (Throwable error) {
                         error.printStackTrace();
                         System.exit(1);
                     }

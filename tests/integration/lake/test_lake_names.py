@@ -55,6 +55,23 @@ def test_every_table_has_a_name_of_its_own_that_can_be_queried(spark, logged_lak
     assert retention.ensure(spark, table_task.path(lake, "bank", special), retention.properties(longer))
 
 
+def test_l54_tables_whose_names_are_others_as_an_address_go_on_from_their_own_commits(spark, logged_lake):
+    """Where the root begins with `file:` commits of `public.a` were taken for those of `public.a#b`: each load ended."""
+    logged = logged_lake()
+    logged.file = replace(logged.file, lake=replace(logged.file.lake, root=f"file://{logged.file.root}"))
+    source, tables = logged.feeds[0], ["public.a", "public.a#b", "public.xA", "public.x%41"]
+    source.commit(*(it for t in tables for it in (source.schema(COLUMNS, table=t), source.insert(t, id=1, name=t))))
+    logged.load()
+    for number, some in enumerate((tables[::2], tables, tables[1::2]), 2):
+        source.commit(*(source.insert(name, id=number, name=name) for name in some))
+        assert logged.load().problems == {}
+
+    def ids(table):
+        return sorted(row["id"] for row in published_tables.frame(spark, logged.file, "bank", table).collect())
+
+    assert {table: ids(table) for table in tables} == dict(zip(tables, [[1, 2, 3], [1, 3, 4]] * 2, strict=True))
+
+
 @pytest.mark.long
 def test_loads_that_record_names_at_the_same_time_never_give_one_twice(spark, lake_file):
     lake = lake_file(bank="bank")

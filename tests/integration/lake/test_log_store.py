@@ -20,7 +20,7 @@ _RIVALS = Path(__file__).with_name("LogStoreRivals.java")
 
 def run(*command: object) -> str:
     """Run a program to its end, its files for its user alone as far as it does not say otherwise; return what it prints."""
-    ended = subprocess.run([*map(str, command)], check=False, capture_output=True, text=True, umask=0o077)
+    ended = subprocess.run([*map(str, command)], check=False, capture_output=True, text=True, umask=0o077, timeout=240)
     assert ended.returncode == 0, (ended.stdout + ended.stderr)[-4000:]
     return ended.stdout
 
@@ -56,7 +56,11 @@ def store(spark):
             files = ours.listFrom(
                 java.org.apache.hadoop.fs.Path(java.java.io.File(str(folder), name).toURI()), configuration
             )
-            return ((file.getPath().toString(), file.getLen(), file.isDirectory()) for file in files)
+            # For Python's own `next` an error in the JVM is the end.
+            next_files = iter(files.hasNext, False)
+            return (
+                (it.getPath().toString(), it.getLen(), it.isDirectory()) for it in (next(files) for _ in next_files)
+            )
 
         @staticmethod
         def listed(folder, name):
@@ -93,17 +97,24 @@ def test_a_log_on_files_is_listed_by_names_from_one_on(store, tmp_path):
             store.listed(none, f"{0:020d}.")
 
 
-def test_a_commit_that_is_gone_since_it_was_listed_is_no_gap_that_nobody_sees(store, tmp_path):
+def test_commits_that_are_gone_since_they_were_listed_are_no_gap_that_nobody_sees(store, tmp_path):
     """Loads read the changes of some versions by such a listing: one that was skipped would be missing from the lake."""
-    for number in range(3):
-        (tmp_path / f"{number:020d}.json").touch()
+    commits = [tmp_path / f"{number:020d}.json" for number in range(4)]
+    for file in (*commits, tmp_path / "data.parquet"):
+        file.touch()
 
-    names = []
-    for place, *_ in store.listing(tmp_path, f"{0:020d}.json"):
-        names.append(place[-7:])
-        (tmp_path / f"{1:020d}.json").unlink(missing_ok=True)
+    # The first ones are removed by whoever keeps the log short, and a file of data by VACUUM.
+    files = store.listing(tmp_path, f"{0:020d}.json")
+    for file in (commits[0], commits[1], tmp_path / "data.parquet"):
+        file.unlink()
+    assert [place[-7:] for place, *_ in files] == ["02.json", "03.json"]
 
-    assert names == ["00.json", "01.json", "02.json"]
+    commits[1].touch()
+    files = store.listing(tmp_path, f"{1:020d}.json")
+    assert next(files)[0].endswith("01.json")
+    commits[2].unlink()
+    with pytest.raises(Py4JJavaError, match=f"FileNotFoundException: file:{commits[2]}"):
+        next(files)
 
 
 def test_a_table_whose_old_sums_maintenance_removed_is_read_as_of_then_and_goes_on(spark, tmp_path):
@@ -111,6 +122,8 @@ def test_a_table_whose_old_sums_maintenance_removed_is_read_as_of_then_and_goes_
     for number in range(14):
         spark.range(number, number + 1).coalesce(1).write.format("delta").mode("append").save(str(path))
     log = path / "_delta_log"
+    # Delta has our log store, as Hadoop keeps sums of its own beside what it writes.
+    assert not [*log.glob(".*.json.crc")]
     for file in log.iterdir():
         os.utime(file, (0, 0))
     before = sum(file.suffix == ".crc" for file in log.iterdir())
@@ -118,6 +131,7 @@ def test_a_table_whose_old_sums_maintenance_removed_is_read_as_of_then_and_goes_
     vacuum.tidy(log)
 
     assert sum(file.suffix == ".crc" for file in log.iterdir()) < before
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     session = spark.newSession()
     assert session.sql(f"SELECT * FROM {storage.table(str(path), 1)}").count() == 2
     spark.range(14, 15).coalesce(1).write.format("delta").mode("append").save(str(path))

@@ -42,7 +42,7 @@ def test_a_session_takes_its_classes_from_the_archive(tmp_path):
     made += f"session(load.load({str(file)!r}, lake.LakeFile)).stop()"
     options = {"SPARK_SUBMIT_OPTS": f"-Xlog:class+load:file={log}"}
 
-    subprocess.run([sys.executable, "-c", made], check=True, env=os.environ | options)
+    subprocess.run([sys.executable, "-c", made], check=True, env=os.environ | options, timeout=240)
 
     of_archive = [line for line in log.read_text().splitlines() if line.endswith("source: shared objects file (top)")]
     assert any("org.apache.spark.sql.classic.SparkSession " in line for line in of_archive)

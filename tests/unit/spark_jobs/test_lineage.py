@@ -122,7 +122,7 @@ def test_a_load_whose_bronze_fails_is_a_run_that_failed(lake, tmp_path, monkeypa
 def test_names_of_tables_are_those_that_openlineage_has_for_their_stores():
     assert lineage._place("/srv/lake/silver/s/a.b") == ("file", "/srv/lake/silver/s/a.b")
     assert lineage._place("s3a://bucket/lake/silver/s/a.b") == ("s3://bucket", "lake/silver/s/a.b")
-    assert lineage._place("file:///srv/a%20lake/s/a") == ("file", "/srv/a lake/s/a")
+    assert lineage._place("file:///srv/a%20lake/s/a") == ("file", "/srv/a%20lake/s/a")
     # Names of tables are as the source has them.
     assert lineage._place("/srv/lake/silver/s/a.b#1?%20") == ("file", "/srv/lake/silver/s/a.b#1?%20")
     assert lineage._place("s3a://bucket/lake/silver/s/a.b#1") == ("s3://bucket", "lake/silver/s/a.b#1")

@@ -66,8 +66,6 @@ def test_l53_on_files_our_log_store_is_taken_where_the_jvm_has_its_class_and_non
     assert log_store.settings(root, tmp_path, {}, has_class) == {setting: log_store.LINKING}
     assert log_store.settings(root, tmp_path, {}, lambda name: False) == {}
     assert log_store.settings(root, tmp_path, {setting: "another"}, has_class) == {}
-    # Executors elsewhere have those jars in place of ours.
-    assert log_store.settings(root, tmp_path, {"spark.jars": "mine.jar"}, has_class) == {}
     assert log_store.settings(root, tmp_path, {"spark.delta.logStore.class": "another"}, has_class) == {}
     assert log_store.settings("hdfs://names/lake", tmp_path, {}, has_class) == {}
     assert log_store.jars(root, tmp_path, {}) == log_store.jars("hdfs://names/lake", tmp_path, {}) == [jar]
@@ -127,7 +125,8 @@ def test_jars_of_an_object_store_are_asked_for_where_they_are_needed(tmp_path, m
     ("root", "kept", "local"),
     [
         ("s3a://bucket/lake", "s3a://bucket/lake", None),
-        ("file:/data/my%20lake", "file:/data/my%20lake", "/data/my lake"),
+        ("file:/data/my%20lake", "file:/data/my%20lake", "/data/my%20lake"),
+        ("file:///data/my#lake?", "file:///data/my#lake?", "/data/my#lake?"),
         ("hdfs:/lake", "hdfs:/lake", None),
         ("/data/lake", "/data/lake", "/data/lake"),
     ],

@@ -45,6 +45,12 @@ def test_the_newest_row_of_each_stream_and_table_counts():
     assert [row["text"] for row in newest] == ["stream", "newest", "other"]
 
 
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+@pytest.mark.parametrize("path", ["/lake", "/lake/public.x%41", "/lake/a#b/public.a?c", "/lake/file:/a b"])
+def test_l54_a_path_of_this_machine_has_the_names_that_hadoop_takes(scheme, path):
+    assert storage.local(scheme + path) == path
+
+
 @pytest.mark.parametrize("name", ["lake", "a%20b", "a#b?c"])
 def test_rows_are_those_of_the_folder_of_exactly_this_name(tmp_path, monkeypatch, name):
     # given two lakes, one at the name that the other one has as an address

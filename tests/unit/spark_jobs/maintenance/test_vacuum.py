@@ -91,6 +91,13 @@ def test_what_killed_processes_have_left_of_a_log_goes_after_a_day(table):
     assert names == {f"{0:020d}.json", f".{1:020d}.crc.crc", "mine.tmp", f".{2:020d}.json.{name}"}
 
 
+def test_a_log_that_is_gone_or_cannot_be_tidied_is_no_failure(tmp_path, caplog):
+    """A load that goes on maintains its tables beside others, and ended with any error of the file system."""
+    vacuum.tidy(tmp_path / "none" / "_delta_log")
+
+    assert "stays: No such file or directory" in caplog.text
+
+
 def test_sums_beside_commits_go_after_a_day_but_for_those_of_the_newest_versions(table):
     log = table([]) / "_delta_log"
     old = [f"{version:020d}" for version in range(40)]
