@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headrace.configuration.lake import LakeFile
@@ -31,7 +31,9 @@ def killed_when(lake: LakeFile, words: str, reached: Callable[[], bool], *, ever
     try:
         eventually(lambda: reached() or process.poll() is not None, 450, every=every)
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        # Of a command that has ended by itself nothing may be left to kill.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         output = process.communicate()[0]
     assert process.returncode in {0, -signal.SIGKILL}, output
     return process.returncode != 0
