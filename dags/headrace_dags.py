@@ -135,7 +135,7 @@ def _jars(document: dict[str, Any]) -> list[Path]:
     root, settings = str(document.get("lake", {}).get("root", "")), document.get("spark", {}).get("settings", {})
     on_s3 = root.startswith(("s3:", "s3a:", "s3n:"))
     # The wheel has ours; in a checkout they were made next to the others. The archive of classes is for no other ones.
-    for name in ("headrace-file-log-store.jar", "headrace-log-store.jar")[: 1 + on_s3]:
+    for name in ["headrace-file-log-store.jar", *(["headrace-log-store.jar"] if on_s3 else [])]:
         places = (_spark_jobs() / "log_store" / name, folder / "log-store" / name)
         jars += [place for place in places if place.exists()][:1]
     if on_s3 and not _OWN_JARS & settings.keys():

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.configuration.lake import LakeFile
+from headrace.configuration.lake import LakeFile, local_path
 from headrace.errors import ReplicationError
 from headrace.lake.own_tables import PublishedTable, newest_places
 from headrace.lake.storage import Storage
@@ -41,8 +41,8 @@ def is_local(spark: SparkSession, path: str) -> bool:
 
 
 def local(path: str) -> str:
-    """Return a path of this machine without its scheme: as Hadoop, it takes every other character for one of a name."""
-    return re.sub("^file:/+", "/", path)
+    """Return a path of this machine without its scheme."""
+    return local_path(path)
 
 
 def exists(spark: SparkSession, path: str) -> bool:

@@ -312,6 +312,11 @@ class VerifiedSource(Section, frozen=True, kw_only=True):
         return None if self.via in {None, "interconnect", "direct"} else self.via
 
 
+def local_path(path: str) -> str:
+    """Return a path of this machine without its scheme; as for Hadoop, `%20` and `#` are characters of a name."""
+    return re.sub("^file:/*", "/", path)
+
+
 class LakeFile(File, frozen=True, kw_only=True):
     """A whole lake file."""
 
@@ -343,8 +348,7 @@ class LakeFile(File, frozen=True, kw_only=True):
         """
         scheme = urlsplit(self.root).scheme
         if scheme == "file":
-            # Hadoop takes the rest as it is: `%20` and `#` are characters of a name.
-            return Path(re.sub("^file:/*", "/", self.root))
+            return Path(local_path(self.root))
         elsewhere = scheme or "HADOOP_CONF_DIR" in os.environ or "spark.hadoop.fs.defaultFS" in self.spark.settings
         return None if elsewhere else Path(self.root)
 

@@ -36,7 +36,7 @@ import org.apache.hadoop.fs.permission.FsPermission;
  * the file system decides.
  *
  * Delta's own store looks whether there is a file and then renames its own to that name: of two processes that commit at the same
- * moment one replaces the other's commit, and both are told that they have committed. Where a file system has no links Delta's own
+ * moment one replaces the commit of the other, and both go on as if they had committed. Without links in a file system Delta's own
  * is used. Compiled by infra/release/java_build.py.
  */
 public class FileLogStore extends HDFSLogStore {

@@ -26,7 +26,7 @@ def run(*command: object) -> str:
 
 
 def test_l53_of_commits_at_the_same_moment_one_counts_and_the_others_are_refused(tmp_path):
-    """Delta's own looked first and renamed then: in one of a hundred such moments of four, two were told that theirs counts."""
+    """Delta's own looked first and renamed then: in one of a hundred such moments of four, two went on as if theirs counted."""
     jars = [*Path(pyspark.__file__).parent.joinpath("jars").glob("*.jar"), *spark()]
     jars += [process.jar_folder() / FILE_LOG_STORE.folder / FILE_LOG_STORE.name]
     class_path = os.pathsep.join(map(str, [tmp_path, *jars]))
