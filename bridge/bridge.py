@@ -269,7 +269,7 @@ class Bridge:
         problem = ""
         try:
             with translated("look at the brokers", self._admin):
-                self._admin.note_brokers(_BROKERS_TIMEOUT)
+                self._admin.note_brokers(self._file.first_topic, _BROKERS_TIMEOUT)
                 self._look_for_topics()
         except (NotConnected, Retryable) as error:
             _log.debug("%s", error.message)

@@ -162,7 +162,7 @@ class Reloader:
         """Return a client that found Kafka at the addresses of a changed file, and nowhere else."""
         client = admin(file.kafka)
         with translated(f"reach Kafka at {file.kafka.bootstrap}", client):
-            client.note_brokers(TIMEOUT)
+            client.note_brokers(file.first_topic, TIMEOUT)
         return client
 
     def _take_over(

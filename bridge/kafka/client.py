@@ -167,10 +167,14 @@ class Administrator:
                 with suppress(ReplicationError):
                     self._make()
 
-    def note_brokers(self, seconds: float) -> None:
-        """Note where the brokers are now, for clients that are made later."""
-        answer = self.describe_cluster(request_timeout=seconds).result()
-        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in answer.nodes)
+    def note_brokers(self, topic: str, seconds: float) -> None:
+        """Note where the brokers are now, for clients that are made later; it is asked together with a topic.
+
+        Asked for the cluster alone, librdkafka 2.16 ends the process where the answer names no broker, as after the only one was
+        fenced for a moment (`rd_kafka_admin_response_parse: Assertion 'rko_result' failed`).
+        """
+        answer = self.list_topics(topic, timeout=seconds)
+        hosts = ((f"[{each.host}]" if ":" in each.host else each.host, each.port) for each in answer.brokers.values())
         cluster(self._connection.bootstrap).note(answer.cluster_id or "", [f"{host}:{port}" for host, port in hosts])
 
     def _make(self) -> None:

@@ -250,6 +250,11 @@ class BridgeFile(File, frozen=True, kw_only=True):
         """Return the stream's own topic: of all its records, or, where tables have theirs, of what is of no table."""
         return self.stream(stream).topic or stream
 
+    @property
+    def first_topic(self) -> str:
+        """The own topic of the first stream, for what is asked of Kafka together with a topic, whichever it is."""
+        return self.topic(next(iter(self.streams)))
+
     def tables(self, stream: str) -> dict[str, TableTopic]:
         """Return the topic of each table that the file names, named as Debezium does: `PREFIX.schema.table`."""
         named = {table: cleanup for table, cleanup in self.stream(stream).tables.items() if "*" not in table}

@@ -2,6 +2,8 @@
 
 import logging
 import struct
+import subprocess
+import sys
 
 import pytest
 
@@ -146,6 +148,50 @@ def test_an_answer_that_none_gives_serves_nobody_wrongly_and_passes(broker, lie)
     reading.served.clear()
     eventually(lambda: reading.turn() and reading.served.keys() == ROUTES.keys(), 60, saying="all are served")
     assert {source: reading.served[source].position for source in HONEST} == dict.fromkeys(HONEST, AT)
+
+
+#: Notes the brokers of a cluster at each line that it is given, and says how that ended.
+NOTING = """
+import sys
+from bridge.kafka.client import admin
+from bridge.kafka.errors import translated
+from headrace.configuration.kafka import KafkaConnection
+from headrace.errors import ReplicationError
+client = admin(KafkaConnection(bootstrap=sys.argv[1]))
+for _ in sys.stdin:
+    try:
+        with translated("look at the brokers", client):
+            client.note_brokers("bank", 5)
+        print("noted", flush=True)
+    except ReplicationError as error:
+        print(type(error).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize("with_topic", [False, True])
+def test_a_cluster_whose_only_broker_is_fenced_ends_no_process_e18(broker, with_topic):
+    """librdkafka's description of a cluster ended the process where a known cluster named no broker: `rko_result' failed."""
+    named = struct.pack(">i", 1) + broker._broker() + struct.pack(">h", -1)
+
+    def without_brokers(body):
+        cut = body.replace(named, struct.pack(">i", 0))
+        return cut if with_topic else cut[: 4 + 4 + 3 + 4] + struct.pack(">i", 0)
+
+    command = [sys.executable, "-c", NOTING, broker.bootstrap]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+
+        def note():
+            process.stdin.write("\n")
+            process.stdin.flush()
+            return process.stdout.readline().strip()
+
+        assert note() == "noted"
+        broker.lies[METADATA] = without_brokers
+        assert note() == ("noted" if with_topic else "Retryable")
+        del broker.lies[METADATA]
+        assert note() == "noted"
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 def test_transactions_are_ended_of_nobody_where_no_bridge_wrote_the_positions(broker, caplog):

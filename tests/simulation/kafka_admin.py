@@ -27,7 +27,8 @@ def cluster(broker: Broker, topic: str | None = None) -> Any:
     }
     if topic is not None and topic not in known:
         known[topic] = SimpleNamespace(topic=topic, error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), partitions={})
-    return SimpleNamespace(topics=known, brokers={1: SimpleNamespace(id=1, host="kafka", port=9092)}, controller_id=1)
+    brokers = {1: SimpleNamespace(id=1, host="kafka", port=9092)}
+    return SimpleNamespace(topics=known, brokers=brokers, controller_id=1, cluster_id="simulated")
 
 
 class Future:
@@ -70,13 +71,6 @@ class AdminClient:
             name: self._future(self._ask("Metadata", lambda n=name: read(n), request_timeout))
             for name in topics.topic_names
         }
-
-    def describe_cluster(self, request_timeout: float = 10.0) -> Any:
-        """Return where the brokers are."""
-        nodes = [SimpleNamespace(id=1, host="kafka", port=9092)]
-        return self._future(
-            self._ask("Metadata", lambda: SimpleNamespace(cluster_id="simulated", nodes=nodes), request_timeout)
-        )
 
     def describe_configs(self, resources: list[Any], request_timeout: float = 10.0, **_: Any) -> dict[Any, Any]:
         """Return the settings of topics."""

@@ -96,7 +96,7 @@ class Silent:
     def describe_consumer_groups(self, names, request_timeout):
         return {name: Future() for name in names}
 
-    def describe_cluster(self, request_timeout):
+    def list_consumer_groups(self, request_timeout):
         return Future()
 
     def list_topics(self, timeout):
@@ -114,7 +114,7 @@ def test_an_answer_that_never_comes_is_not_waited_for_without_end(monkeypatch):
     with pytest.raises(NotConnected), errors.translated("read the group", shared):
         shared.describe_consumer_groups(["g"], request_timeout=0.01)["g"].result()
     with pytest.raises(KafkaException):
-        shared.describe_cluster(request_timeout=0.01).result()
+        shared.list_consumer_groups(request_timeout=0.01).result()
     assert shared.list_topics(timeout=5) == 5
 
 
