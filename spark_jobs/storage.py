@@ -174,8 +174,7 @@ def _read_rows(spark: SparkSession, path: str, version: int, columns: tuple[str,
     place = Path(local(path))
     published = PublishedTable(name=place.name, path=place.name, version=version, stream="", table="", positions={})
     try:
-        # As an address: a name may have what addresses have a meaning for.
-        files = Storage(place.parent.absolute().as_uri(), {})
+        files = Storage(str(place.parent.absolute()), {})
         table, batches, count, size = LakeTable(files, published, columns or None), [], 0, 0
         for batch in table.batches():
             count, size = count + batch.num_rows, size + batch.nbytes

@@ -10,8 +10,9 @@ Called here, by the console, and by a load that looks at tables' logs before it 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
+from headrace.configuration.lake import local_path
 from headrace.errors import NeedsOperator, NotConnected
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def location(root: str) -> str:
             hint="Without Spark a lake is read in folders of this machine, on S3, Google Cloud Storage and Azure.",
         )
     if scheme in {"", "file"}:
-        return unquote(parts.path)
+        return local_path(root)
     return parts._replace(scheme=scheme).geturl().rstrip("/")
 
 

@@ -105,8 +105,7 @@ def may_remove(folder: Path, keep: timedelta) -> bool:
 def _needed(folder: Path) -> set[str]:
     """Return the names of the newest version's files; none where they cannot be known here."""
     try:
-        # As an address: a name may have what addresses have a meaning for.
-        files = Storage(folder.parent.absolute().as_uri(), {})
+        files = Storage(str(folder.parent.absolute()), {})
         version = file_log.newest(files, folder.name)
         known = file_log.read(files, folder.name, version).files if version is not None else ()
     except (ReplicationError, OSError, ValueError, KeyError, TypeError):

@@ -14,6 +14,7 @@ def bridge_file(
     credit: int = 64,
     metrics: str = "",
     sharing: str = "",
+    session_seconds: int = 6,
     instance: str = "",
     tables: dict[str, str] | None = None,
     more: str = "",
@@ -31,7 +32,7 @@ def bridge_file(
         f'[kafka]\nbootstrap = "{bootstrap}"\nprefix = "headrace.{topic}"\n\n'
         f"[interconnect]\n{interconnect}\ncredit = {credit}\n{secure}\n\n"
         + (f'[sharing]\ngroup = "{sharing}"\n' if sharing else "[sharing]\n")
-        + f'instance = "{instance or (path.stem if sharing else "bridge")}"\nsession_seconds = 6\n\n'
+        + f'instance = "{instance or (path.stem if sharing else "bridge")}"\nsession_seconds = {session_seconds}\n\n'
         + (f'[metrics]\nlisten = "{metrics}"\n\n' if metrics else "")
         + f'[streams.bank]\ntopic = "{topic}"\nsources = {{ {owned} }}\n'
         + "".join(f'tables."{table}" = "{cleanup}"\n' for table, cleanup in (tables or {}).items())

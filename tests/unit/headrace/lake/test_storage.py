@@ -1,6 +1,8 @@
 """Where a lake on S3 is, and by which keys, as the console takes it from the lake's file."""
 
-from headrace.lake.storage import store_options
+import pytest
+
+from headrace.lake.storage import Storage, location, store_options
 
 S3A = "spark.hadoop.fs.s3a."
 
@@ -36,3 +38,14 @@ def test_an_endpoint_without_a_scheme_is_reached_over_tls():
     result = store_options("s3://lakes/a", {f"{S3A}endpoint": "s3.example"})
     assert result["aws_endpoint"] == "https://s3.example"
     assert "aws_allow_http" not in result
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_a_folder_of_this_machine_is_taken_as_hadoop_takes_it(tmp_path, scheme):
+    """Behind `#` or `?` nothing was read, and `%20` was a space."""
+    for name in ("a#b", "a?b", "a b", "a%20b"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "file").write_text(name)
+        assert location(f"{scheme}{folder}") == str(folder)
+        assert Storage(f"{scheme}{folder}", {}).read("file") == name.encode()
