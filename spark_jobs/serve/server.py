@@ -98,7 +98,7 @@ class Follower:
         self._taken = 0
         self._look_again = 0.0
         #: When the file that was read last had been changed, and when it is read again all the same: it could not be taken.
-        self._changed: int | None = None
+        self._changed: tuple[int, int, int] | None = None
         self._read_again = math.inf
 
     def follow(self) -> None:
@@ -138,7 +138,9 @@ class Follower:
     def _read_file(self) -> None:
         """Take the lake's file as it is now, if it changed; what Spark was started with stays as it was."""
         file = Path(self._lake.path)
-        changed = file.stat().st_mtime_ns if file.exists() else None
+        # Two changes may be within one tick of the file system's clock.
+        status = file.stat() if file.exists() else None
+        changed = status and (status.st_mtime_ns, status.st_size, status.st_ino)
         is_new = changed != self._changed
         if not is_new and monotonic() < self._read_again:
             return

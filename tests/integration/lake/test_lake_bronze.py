@@ -202,9 +202,9 @@ def test_what_a_first_load_that_died_left_behind_is_no_obstacle(spark, feed, lak
 
 
 def test_missing_topic_and_unreachable_kafka_say_so(spark, lake_file, monkeypatch):
-    monkeypatch.setitem(asking.describe_all.__kwdefaults__, "timeout", 5)
     with pytest.raises(NeedsOperator, match="no topic 'nowhere'"):
         bronze.load(spark, lake_file(bank="nowhere"), "bank")
+    monkeypatch.setitem(asking.describe_all.__kwdefaults__, "timeout", 5)
     with pytest.raises(NotConnected, match="does not answer"):
         check(lake_file(bootstrap="127.0.0.1:1", bank="nowhere"), "bank")
 

@@ -173,8 +173,9 @@ def test_live_rows_go_on_to_the_end_of_the_topic(spark, feed, lake_file, sql_eng
 
 
 def test_live_rows_are_those_of_bronze_where_the_topic_does_not_go_on_behind_it(
-    spark, feed, lake_file, sql_engines, kafka
+    spark, feed, lake_file, sql_engines, kafka, monkeypatch
 ):
+    monkeypatch.setattr(increment, "_TIMEOUT", 60.0)
     source = feed()
     lake = lake_file(bank=source.topic)
     source.commit(source.schema(), source.insert(id=1, name="a", balance="1.00"))

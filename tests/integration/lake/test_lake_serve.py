@@ -475,7 +475,10 @@ def test_an_answer_has_an_end(spark, lake, server):
 def test_settings_of_the_lakes_file_are_followed(spark, lake, server):
     text = server.file.read_text()
     with server.jdbc(spark) as jdbc:
-        server.file.write_text(f'{text}[streams.bank.tables."public.accounts"]\nvalid_view = true\n')
+        # As editors do: a file that is read is whole.
+        changed = server.file.with_suffix(".new")
+        changed.write_text(f'{text}[streams.bank.tables."public.accounts"]\nvalid_view = true\n')
+        changed.replace(server.file)
         try:
             eventually(lambda: jdbc.ask("SELECT count(*) FROM valid.accounts") == [("3",)])
         finally:

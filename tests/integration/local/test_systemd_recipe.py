@@ -16,7 +16,6 @@ from tests.bridge.bridge_file import bridge_file
 from tests.rules.waiting import eventually
 from tests.unit.infra.test_systemd import FOLDER, recipe, service
 
-pytestmark = pytest.mark.timeout(180)
 NAME = "jakarta-bank"
 
 

@@ -191,7 +191,7 @@ def test_the_lake_is_proved_equal_at_one_position_while_pgbench_writes_and_what_
     # Nothing connects into the region: without its edge there is no answer, and the message has the reason.
     bank.edge.stop()
     monkeypatch.setattr(
-        sys, "argv", ["headrace", "verify", "--config", str(bank.lake_file), "--timeout", "5", "--source", SOURCE]
+        sys, "argv", ["headrace", "verify", "--config", str(bank.lake_file), "--timeout", "20", "--source", SOURCE]
     )
     with pytest.raises(SystemExit) as ended:
         command.main()

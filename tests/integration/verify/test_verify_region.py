@@ -94,7 +94,7 @@ def test_an_edge_that_dies_or_is_restarted_ends_the_verification_with_a_clear_me
         with asked.verify(wire) as remote:
             table = remote.tables()[0]
             asked.edge.kill()
-            remote.seconds = 2
+            remote.seconds = 10
             with pytest.raises(NotConnected, match="the edge") as raised:
                 remote.side(table, [], []).count()
         assert 'via = "direct"' in raised.value.hint

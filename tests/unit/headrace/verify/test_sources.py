@@ -64,7 +64,7 @@ def test_a_step_is_asked_for_until_it_is_done_and_progress_is_that_of_the_edge()
 
 def test_an_edge_that_is_never_done_is_given_up(monkeypatch):
     """One that always answered `working` kept headquarters for ever."""
-    monkeypatch.setattr(sources, "_LONGEST_SECONDS", 0.5)
+    monkeypatch.setattr(sources, "_LONGEST_SECONDS", 1.0)
     monkeypatch.setattr(sources, "_WORKING_SECONDS", 0.05)
     context, topics = opened(OPENED, *[Reply(state="working", rows=rows) for rows in range(1000)])
     with (
@@ -74,7 +74,7 @@ def test_an_edge_that_is_never_done_is_given_up(monkeypatch):
         database.do(contract.Count(table=contract.ComparedTable(name="a.b")), int)
     assert "--sample" in raised.value.hint
     # It is asked at a bounded pace, and to close.
-    assert 2 <= topics.asked.count("NoneType") <= 10
+    assert 2 <= topics.asked.count("NoneType") <= 20
     assert topics.asked[-1] == "Close"
     with pytest.raises(NotConnected):
         database.idle_since(1)
@@ -134,7 +134,7 @@ def test_an_edge_at_another_verification_is_not_waited_for_longer_than_is_asked(
     context, topics = opened(*[BUSY] * 1000, busy_seconds=0.1)
     with pytest.raises(Retryable, match="another verification"):
         context.__enter__()
-    assert len(topics.asked) > 2
+    assert 1 < len(topics.asked) < 1000
 
 
 def test_an_answer_that_is_not_understood_is_no_verdict():

@@ -315,7 +315,7 @@ def test_a_server_that_ends_cancels_its_load_and_leaves_its_sender_without_an_an
 @pytest.mark.parametrize("sent", REQUESTS)
 def test_what_is_no_request_is_refused_and_counted(folder, loads, sent):
     before = sum(doors.LOAD.refused.values())
-    with LoadDoor(folder, loads, seconds=0.3):
+    with LoadDoor(folder, loads, seconds=2.0):
         with warm_loads.connect(folder) as connection:
             connection.settimeout(20)
             try:
