@@ -151,8 +151,10 @@ def read_entries(
     """
     if not places:
         return {}
+    # Bridges ask for many sources, of which some are in a transaction at any time; whoever asks for one alone can wait.
+    seconds = TIMEOUT if refused is None else _STABLE_SECONDS
     with _hinted(group), translated(f"read the committed positions of group {group}"):
-        answered = client.committed([TopicPartition(*place) for place in places], timeout=_STABLE_SECONDS)
+        answered = client.committed([TopicPartition(*place) for place in places], timeout=seconds)
     entries: Entries = {}
     for each in answered:
         place = (each.topic, each.partition)

@@ -116,7 +116,7 @@ class KafkaProducer:
                 )
             # Every partition may be reported while the client still waits for the broker: then none is stuck.
             answers = bool(self._pending) and self._answers()
-            if answers and silent:
+            if answers and (silent or time.monotonic() - now > _ANSWER_SECONDS / 2):
                 # It was frozen until now: its partitions get their time again.
                 moved, answers = time.monotonic(), False
             silent = bool(self._pending) and not answers and moved <= now
@@ -242,10 +242,10 @@ class Leftovers:
             for instance in self._instances(group, places) - {self._instance}:
                 if now - self._ended.get(instance, -_AGAIN_SECONDS) < _AGAIN_SECONDS:
                     continue
-                self._ended[instance] = now
                 _log.warning("positions are held back by open transactions, which end now: bridge %s", instance)
                 for lane in self._lanes:
                     KafkaProducer(self._connection, f"{self._connection.prefix}.{instance}.{lane}", _SMALLEST).discard()
+                self._ended[instance] = now
         except (KafkaException, ReplicationError) as error:
             _log.debug("open transactions could not be ended: %s", error)
 

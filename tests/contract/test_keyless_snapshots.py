@@ -57,7 +57,11 @@ def stored(source, table="w"):
 
 def equal(source, interconnect):
     wanted = stored(source)
-    eventually(lambda: bag(interconnect) == wanted, saying="the consumer holds what the database holds")
+    eventually(
+        lambda: bag(interconnect) == wanted,
+        saying="the consumer holds what the database holds",
+        progress=lambda: len(interconnect.records),
+    )
 
 
 def test_writers_beside_a_copy_leave_each_row_as_often_as_it_is_there(source, interconnect):

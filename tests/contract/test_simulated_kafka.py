@@ -255,19 +255,27 @@ def test_who_initialises_an_id_aborts_its_transaction_and_fences_its_producer(wo
 def test_the_broker_aborts_what_is_open_for_too_long(world: Any) -> None:
     def script(world: Any) -> None:
         topic = world.topic(1)
-        slow = world.producer(f"p{next(_names)}", 1.0)
-        slow.init_transactions(30)
-        slow.begin_transaction()
-        slow.produce(topic, b"slow", partition=0)
-        slow.flush(30)
-        quick = world.producer(f"p{next(_names)}")
-        quick.init_transactions(30)
-        quick.begin_transaction()
-        quick.produce(topic, b"quick", partition=0)
+        first, slow, quick = (world.producer(f"p{next(_names)}", *limit) for limit in ((), (1.0,), ()))
+        for producer in (first, slow, quick):
+            producer.init_transactions(30)
+
+        def write(producer: Any, value: bytes) -> None:
+            producer.begin_transaction()
+            producer.produce(topic, value, partition=0)
+            producer.flush(30)
+
+        write(first, b"first")
+        write(quick, b"second")
         quick.commit_transaction(30)
         # The open one holds back what comes after it.
         assert _read(world, topic) == []
-        _await(world, topic, [b"quick"])
+        first.abort_transaction(30)
+        _await(world, topic, [b"second"])
+        # So does the next, until the broker aborts it.
+        write(slow, b"slow")
+        write(quick, b"third")
+        quick.commit_transaction(30)
+        _await(world, topic, [b"second", b"third"])
         error = _refused(lambda: slow.commit_transaction(30))
         assert error.fatal() or error.txn_requires_abort()
 

@@ -48,7 +48,11 @@ def test_writers_never_make_a_copied_row_older_than_the_log(source, interconnect
             source.asks("w")
             table = source.ends("w")["w"]
         wanted = source.stored("w")
-        eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
+        eventually(
+            lambda: held(interconnect, "w") == wanted,
+            saying="the consumer holds what the database holds",
+            progress=lambda: len(interconnect.records),
+        )
     assert table.state == "done"
 
 

@@ -50,6 +50,10 @@ class PostgresEdge(EdgeUnderTest):
         """Whether an edge has the slot."""
         return bool(self.slot()["active"])
 
+    def let_go(self) -> None:
+        """Wait until the server has noticed that the edge has ended: a slot that is read can be neither dropped nor adopted."""
+        eventually(lambda: not self.reading(), saying="the server lets go of the slot")
+
 
 @pytest.fixture
 def edges(tmp_path: Path) -> Iterator[Callable[..., PostgresEdge]]:
@@ -83,7 +87,12 @@ def decoding(way: str) -> Iterator[None]:
 
 def arrive(interconnect: Interconnect, count: int, seconds: float = 60) -> None:
     """Wait until so many changes have arrived."""
-    eventually(lambda: len(interconnect.changes) >= count, seconds, saying=f"{count} changes arrive")
+    eventually(
+        lambda: len(interconnect.changes) >= count,
+        seconds,
+        saying=f"{count} changes arrive",
+        progress=lambda: len(interconnect.changes),
+    )
 
 
 def ids(interconnect: Interconnect, op: str = "c") -> list[Any]:

@@ -203,12 +203,10 @@ def test_who_may_ask_edges_and_who_may_write_alerts_reach_nothing_else_and_end_n
     attacked.goes_on()
 
     # and an honest request among them is answered, and stays written with who asked for what.
-    asked = new_request(SOURCE, "status", "ann@hq", 3, {"width": 80})
-    with (
-        closing(AskingTopics(asker.connection, attacked.asked)) as wire,
-        pytest.raises(NotConnected, match="the edge did not receive the request in time"),
-    ):
-        requests.ask(wire, asked)
+    with closing(AskingTopics(asker.connection, attacked.asked)) as wire:
+        asked = new_request(SOURCE, "status", "ann@hq", 3, {"width": 80})
+        with pytest.raises(NotConnected, match="the edge did not receive the request in time"):
+            requests.ask(wire, asked)
     records = [decode_or_none(each.value) for each in read_committed(attacked.bootstrap, attacked.asked.requests)]
     (kept,) = [each for each in records if each is not None and each.id == asked.id]
     assert (kept.caller, kept.kind, kept.source, kept.arguments) == ("ann@hq", "status", SOURCE, {"width": 80})

@@ -110,7 +110,7 @@ def test_what_an_open_transaction_may_still_change_is_not_read_before_it_is_ende
     # when another one takes over what an instance that died left open, then it ends that itself
     commit(group, lane, PositionCommit(name, 0, 2, position_text(SOURCE, LAST, bridge)), is_open=True)
     leftovers = Leftovers(at(kafka), "two", ["0"])
-    assert eventually(lambda: read(kafka, group, [route], leftovers=leftovers), 8).position == FIRST
+    assert eventually(lambda: read(kafka, group, [route], leftovers=leftovers)).position == FIRST
 
 
 def test_a_position_is_found_behind_records_that_are_not_the_sources(kafka, topic):

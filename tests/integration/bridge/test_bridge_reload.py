@@ -64,6 +64,8 @@ def test_sources_are_added_and_removed_under_load_without_touching_others_or_los
     # when the partition is made, and the one that left comes again
     client = admin(KafkaConnection(bootstrap=kafka.bootstrap))
     client.create_partitions([NewPartitions(name, 4)])[name].result(30)
+    # The controller answers before the broker knows.
+    eventually(lambda: len(client.list_topics(name, timeout=10).topics[name].partitions) == 4)
     reload({KEPT: [0], COMING: [2], LEAVING: [1], LATE: [3]}, f"2 sources added ({LATE}, {LEAVING}), 0 removed")
     late = edge(LATE, 1_000)
     kept.upto = coming.upto = 2_500

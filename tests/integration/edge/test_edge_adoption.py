@@ -18,6 +18,7 @@ def test_lost_disk_is_adopted_at_the_position_of_the_far_side(edge, database, in
     with edge.running():
         database.execute("insert into t values (1)")
         arrive(interconnect, 1)
+    edge.let_go()
     edge.checkpoint_file.unlink()
     assert "not initialised" in refused(edge).message
     with pytest.raises(NeedsOperator, match="exists, and there is no checkpoint") as raised:
@@ -44,6 +45,7 @@ def test_adoption_within_a_transaction_that_the_far_side_has_in_part_goes_on_in_
         arrive(interconnect, 1)
         eventually(lambda: interconnect.withheld, saying="more of the transaction is on its way")
     assert len(interconnect.changes) < 5000
+    edge.let_go()
     edge.checkpoint_file.unlink()
     interconnect.let_go()
 

@@ -123,7 +123,9 @@ def test_slot_is_told_only_after_the_far_side_accepted(edge, database, interconn
             ),
             saying="the server hears from the edge",
         )
-        assert edge.confirmed() == before
+        # Log without changes ahead of them may be.
+        first, *_ = [batch for _, batch in list(interconnect._holding) if len(batch)]
+        assert edge.confirmed() <= first.first.commit
         assert edge.checkpoint["acknowledged"].endswith("/0000000000000000/00000000")
 
         interconnect.let_go()

@@ -156,6 +156,7 @@ def test_unguarded_failover_is_an_operators_matter_and_adoption_goes_on_exactly_
     assert "did not hold back what its standbys lacked" in error.message
     assert "headrace bridge positions" in error.hint
 
+    servers.edge.let_go()
     servers.edge.checkpoint_file.unlink()
     servers.edge.init(Adoption(interconnect.tail))
     with servers.edge.running():

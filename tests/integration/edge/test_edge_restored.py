@@ -56,7 +56,7 @@ def test_a_restored_base_backup_stops_the_edge_with_what_is_lost(private_postgre
     assert "was set back" in error.message
     assert edge.checkpoint["confirmed_lsn"] in error.message
     assert "--snapshot --replace" in error.hint
-    assert refused(edge).message == error.message
+    assert "was set back" in refused(edge).message
 
     # It has grown beyond that by the time the edge is started.
     database._connection = None

@@ -24,6 +24,7 @@ def test_retiring_drops_slot_publication_and_state_once_everything_was_sent(edge
         said = edge.command("retire", "--yes")
         assert said.returncode == 3
         assert "in use by another edge" in said.stderr
+    edge.let_go()
     # when something is not sent
     database.execute("insert into t values (2, 'not sent')")
     with pytest.raises(NeedsOperator, match=r"holds 1 transaction after .* that headquarters does not have") as refused:
@@ -34,6 +35,7 @@ def test_retiring_drops_slot_publication_and_state_once_everything_was_sent(edge
     # when it is sent, and only looked at
     with edge.running():
         arrive(interconnect, 2)
+    edge.let_go()
     database.execute("create table other (id int primary key)")
     looked = edge.command("retire", "--dry-run")
     assert (looked.returncode, "Nothing was removed." in looked.stdout) == (0, True)
@@ -82,6 +84,7 @@ def test_a_publication_of_somebody_else_and_a_slot_that_is_read_are_left(edge, e
             eventually(edge.reading)
             with pytest.raises(NeedsOperator, match="is in use by process"):
                 retire(as_reader.config, print, lambda: True)
+        edge.let_go()
         said: list[str] = []
         assert retire(as_reader.config, said.append, lambda: True)
         assert f'Left publication {database.name} to its owner: drop publication "{database.name}";' in said

@@ -166,7 +166,7 @@ def test_a_server_set_back_on_the_same_timeline_stops_the_edge_running_and_start
     assert "was set back" in error.message
     assert edge.checkpoint["confirmed_lsn"] in error.message
     assert "--snapshot --replace" in error.hint
-    assert refused(edge).message == error.message
+    assert "was set back" in refused(edge).message
     (line,) = [each for each in examine(edge.config) if each.check == "slot"]
     assert "was set back" in line.text
 

@@ -20,6 +20,7 @@ def test_slot_dropped_while_the_edge_was_down_stops_it(edge, database, interconn
     with edge.running():
         database.execute("insert into t values (1)")
         arrive(interconnect, 1)
+    edge.let_go()
     database.execute("select pg_drop_replication_slot(%s)", [database.name])
 
     error = refused(edge)
@@ -43,6 +44,7 @@ def test_slot_dropped_and_made_again_by_somebody_stops_the_edge(edge, database, 
     with edge.running():
         database.execute("insert into t values (1)")
         arrive(interconnect, 1)
+    edge.let_go()
     database.execute("select pg_drop_replication_slot(%s)", [database.name])
     database.execute("insert into t values (2)")
     database.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [database.name])

@@ -224,7 +224,11 @@ def test_writers_never_make_a_copied_row_older_than_the_log_nor_incomplete(edge,
             for writer in writers:
                 writer.join(60)
         wanted = stored(database, "w")
-        eventually(lambda: held(interconnect, "w") == wanted, saying="the consumer holds what the database holds")
+        eventually(
+            lambda: held(interconnect, "w") == wanted,
+            saying="the consumer holds what the database holds",
+            progress=lambda: len(interconnect.changes),
+        )
     assert tables["public.w"].state == "done"
 
 

@@ -81,6 +81,7 @@ def test_a_copied_row_is_not_older_than_a_change_that_was_sent_before_readers_sa
         if meanwhile == "adopted":
             # What is never finished in another database is nobody's business.
             database.postgres.psql("begin; create table x (); prepare transaction 'elsewhere'")
+            edge.let_go()
             edge.checkpoint_file.unlink()
             edge.init(Adoption(interconnect.tail))
         if meanwhile in {"restarted", "adopted"}:

@@ -121,7 +121,7 @@ def test_released_and_modified_records_are_sent_again_in_order_and_rejected_ones
     assert sorted(sending.letters) == sorted(
         (f"alerts/0/{number}", "bank:no-such-card") for number in range(3, 100, 10)
     )
-    assert sending.figures.pending == 20
+    eventually(lambda: sending.figures.pending == 20)
     # Nobody was there for London.
     sending.outbox.look()
     assert sending.figures.notes == ["alerts/london: nobody receives from it"]
@@ -338,7 +338,7 @@ def test_what_waits_for_its_pause_when_the_connection_is_lost_is_sent_by_the_nex
     relay.next += ["release"] * 5
     sending.outbox._pending._pause = lambda _sends: 1.0
     sending.put("jakarta/0", "jakarta/1", "jakarta/2")
-    eventually(lambda: len(relay.came) == 3)
+    eventually(lambda: len(relay.came) >= 3)
     relay.next.clear()
     relay.cut()
     eventually(lambda: len(relay.accepted("alerts/jakarta")) == 3)
