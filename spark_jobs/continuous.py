@@ -33,6 +33,8 @@ _COMPACT_EVERY = 100
 _MAINTAIN_EVERY = timedelta(days=1)
 #: Seconds between two checks of bronze.
 _LOOK = 1.0
+#: Seconds at most that a load of silver waits for what came to the topics before it: of a backlog it takes what is there.
+_CATCH_UP = 5.0
 
 _log = logging.getLogger(__name__)
 
@@ -153,16 +155,16 @@ def _follow(
     problems, held = dict[str, str](), dict[str, str]()
     # Bronze and readers want cores too, and the end of a backlog is not urgent.
     side_by_side = min(tuning.tables_at_a_time(spark), max(1, spark.sparkContext.defaultParallelism // 2))
-    with bronze.following(spark, lake, stream) as check:
+    with bronze.following(spark, lake, stream) as follower:
 
         def goes_on() -> bool:
-            check()
+            follower.check()
             return not stopped.is_set()
 
         while not stopped.is_set():
             began = monotonic()
             with lineage.failure_sent(lake, stream):
-                check()
+                follower.catch_up(_CATCH_UP)
                 current = silver.load(spark, lake, stream, side_by_side=side_by_side, goes_on=goes_on)
             if current.load is not None or (current.problems, current.held) != (problems, held):
                 on_report(report(spark, lake, stream, None, current))
@@ -172,4 +174,4 @@ def _follow(
             # In between the loading of bronze is checked: what it notes is what `silver_live` may show.
             ends = began + every
             while not stopped.wait(max(0.0, min(_LOOK, ends - monotonic()))) and monotonic() < ends:
-                check()
+                follower.check()

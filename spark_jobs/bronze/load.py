@@ -5,7 +5,8 @@ run at the same time: every batch is read from the offsets noted in the table's 
 note of its own; of two loads that follow the same note the second one is refused. Where tables have topics of their own, the note
 also has up to where all of each source is in the table.
 
-The same code loads once, or permanently in a thread (`following`): every few seconds what has come since the table's newest note.
+The same code loads once, or permanently in a thread (`following`): what has come since the table's newest note, every few seconds
+and ahead of each load of silver.
 A round that was refused because another load ran begins again from that note; whatever else goes wrong ends the thread and is
 raised by the next `check`.
 """
@@ -14,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from threading import Event, Thread
+from threading import Condition, Event, Thread
 from time import monotonic
 
 from pyspark.sql import SparkSession
@@ -35,9 +36,9 @@ __all__ = ["BronzeReport", "Ranges", "group", "load", "mirror", "reach", "table_
 OnProgress = Callable[[int, int], None]
 
 _log = logging.getLogger(__name__)
-#: Seconds between two commits of a load that never ends. Each takes cores from silver and from queries; where a stream has one
-#: topic live rows are read from Kafka (kafka_increment.py), and nobody waits for bronze.
-_EVERY, _EVERY_PER_TABLE = 5.0, 2.0
+#: Seconds between two commits of a load that never ends, but for those ahead of silver's loads. Each takes cores from silver and
+#: from queries; where a stream has one topic live rows are read from Kafka (increment.py), and nobody waits for bronze.
+_EVERY, _EVERY_PER_TABLE = 10.0, 2.0
 #: Seconds between two looks at the age of the table's note.
 _LOOK_AT_NOTE = 60.0 * 60
 
@@ -139,25 +140,23 @@ def checked(lake: LakeFile, stream: str, held: Progress, there: list[Topic], *, 
 
 
 @contextmanager
-def following(
-    spark: SparkSession, lake: LakeFile, stream: str, *, every: float | None = None
-) -> Iterator[Callable[[], None]]:
+def following(spark: SparkSession, lake: LakeFile, stream: str, *, every: float | None = None) -> Iterator["Follower"]:
     """Append what comes to the topics, a commit every so many seconds at most, until the block is left.
 
-    Yields a function that raises what stopped it, if anything did. Raises what `bronze.load` raises before the first record.
+    Yields what does it. Raises what `bronze.load` raises before the first record.
     """
     every = every or (_EVERY_PER_TABLE if lake.stream(stream).topic_per_table else _EVERY)
-    follower = _Follower(spark, lake, stream, every)
+    follower = Follower(spark, lake, stream, every)
     follower.prepare()
     follower.start()
     try:
-        yield follower.check
+        yield follower
     finally:
         follower.end()
 
 
-class _Follower(Thread):
-    """Loads in rounds until it is ended or fails."""
+class Follower(Thread):
+    """Loads in rounds until it is ended or fails: every so many seconds, and when it is asked to."""
 
     def __init__(self, spark: SparkSession, lake: LakeFile, stream: str, every: float) -> None:
         super().__init__(name=f"bronze-{stream}", daemon=True)
@@ -171,6 +170,9 @@ class _Follower(Thread):
         #: When the age of the table's note was last looked at.
         self._looked = monotonic()
         self._ended = Event()
+        #: Guards whether a round is wanted at once, and how many have begun and ended.
+        self._turn = Condition()
+        self._is_wanted, self._begun, self._done = False, 0, 0
         self._failure: Exception | None = None
 
     def prepare(self) -> Sink:
@@ -192,10 +194,27 @@ class _Follower(Thread):
         try:
             while not self._ended.is_set():
                 ends = monotonic() + self._every
+                with self._turn:
+                    self._is_wanted, self._begun = False, self._begun + 1
                 self._round()
-                self._ended.wait(max(0.0, ends - monotonic()))
+                with self._turn:
+                    self._done = self._begun
+                    self._turn.notify_all()
+                    self._turn.wait_for(lambda: self._is_wanted or self._ended.is_set(), max(0.0, ends - monotonic()))
         except Exception as failure:  # noqa: BLE001 - raised in the thread that checks.
             self._failure = failure
+        finally:
+            with self._turn:
+                self._done = self._begun + 1
+                self._turn.notify_all()
+
+    def catch_up(self, seconds: float) -> None:
+        """Append what is there now: begin a round, and wait for its end, or so many seconds. Raises as `check` does."""
+        with self._turn:
+            self._is_wanted, following = True, self._begun + 1
+            self._turn.notify_all()
+            self._turn.wait_for(lambda: self._done >= following, seconds)
+        self.check()
 
     def check(self) -> None:
         """Raise what went wrong."""
@@ -204,7 +223,9 @@ class _Follower(Thread):
 
     def end(self) -> None:
         """Begin no more rounds; return once the batch that is being written is committed, and lag tools know."""
-        self._ended.set()
+        with self._turn:
+            self._ended.set()
+            self._turn.notify_all()
         self.join()
         if self._sink is not None and self._sink.batches:
             self._sink.mirror()

@@ -183,10 +183,10 @@ def test_a_load_that_never_ends_follows_all_topics(spark, feed, lake_file, table
     source.commit(source.schema(), source.schema(table=TELLERS), *both(source, 1, "a"))
     load.run(spark, lake, "bank")
     sql_engine = engine.SqlEngine(spark.newSession(), lake)
-    with bronze.following(spark, lake, "bank", every=0.2) as checked:
+    with bronze.following(spark, lake, "bank", every=0.2) as follower:
 
         def reached(position):
-            checked()
+            follower.check()
             return bronze.reach(spark, lake, "bank") == {J: position}
 
         # when a transaction comes whole, and another one in two parts

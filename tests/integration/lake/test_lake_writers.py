@@ -115,7 +115,7 @@ def test_a_load_that_slept_while_others_ran_adds_nothing_twice(spark, feed, lake
     other.starts()
     assert other.ends() == f"loaded {MANY}"
     # and a load that never ends goes on by itself after it lost
-    with bronze.following(spark, lake, "bank", every=0.2) as check:
+    with bronze.following(spark, lake, "bank", every=0.2) as follower:
         source.commit(source.insert(id=1, name="d", balance="1.00"))
         eventually(lambda: len(places(spark, lake)) == sent + 1, 120)
         for number in range(2):
@@ -123,7 +123,7 @@ def test_a_load_that_slept_while_others_ran_adds_nothing_twice(spark, feed, lake
             source.commit(source.insert(id=number, name="e", balance="1.00"))
             other.ends()
         eventually(lambda: len(places(spark, lake)) == sent + 3, 120)
-        check()
+        follower.check()
     known = places(spark, lake)
     assert len(known) == len(set(known)) == sent + 3
 
