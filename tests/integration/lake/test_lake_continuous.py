@@ -33,6 +33,7 @@ def following(spark, monkeypatch):
             def follow():
                 continuous.load(spark, lake, "bank", every=every, stopped=stopped, on_report=heard.append)
 
+            loaded.clear()
             running = pool.submit(follow)
             eventually(lambda: loaded.is_set() or running.done(), 300)
             return running, heard, stopped
