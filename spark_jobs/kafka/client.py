@@ -39,6 +39,7 @@ __all__ = [
     "describe",
     "describe_all",
     "explained",
+    "find_brokers",
     "find_compacted",
     "heads",
     "request_producer",
@@ -110,10 +111,14 @@ def describe_all(
     ]
 
 
-def heads(connection: KafkaConnection, belongs: Callable[[str], bool]) -> dict[Place, int]:
-    """Return the offset that the next record gets in each partition of some topics, committed or not (the high watermark)."""
+def heads(connection: KafkaConnection, own: str, belongs: Callable[[str], bool]) -> dict[Place, int]:
+    """Return the offset that the next record gets in each partition of some topics, committed or not (the high watermark).
+
+    `own` is a topic that is there.
+    """
     client = admin(connection)
     try:
+        find_brokers(client, own)
         topics = client.list_topics(timeout=TIMEOUT).topics
     except KafkaException as error:
         client.poll(0)
@@ -148,8 +153,10 @@ def _bounds(
 
 def tables_of(connection: KafkaConnection, name: str) -> list[str]:
     """Return the topics that look like those of a stream's tables, `NAME.schema.table`, of those that the lake may see."""
+    client = admin(connection)
     try:
-        names = admin(connection).list_topics(timeout=TIMEOUT).topics
+        find_brokers(client, name)
+        names = client.list_topics(timeout=TIMEOUT).topics
     except KafkaException as error:
         raise explained(error, connection.bootstrap, name) from error
     return sorted(each for each in names if each.startswith(f"{name}.") and each.count(".") == name.count(".") + 2)
@@ -176,6 +183,14 @@ def admin(connection: KafkaConnection) -> BoundedClient:
     # The client would log every attempt to connect; its last word comes back as an exception.
     settings = {**connection.librdkafka(), "log_level": 0, "reconnect.backoff.ms": 500, "error_cb": _note}
     return BoundedClient(AdminClient(settings), lambda: KafkaException(KafkaError(KafkaError._TIMED_OUT)))  # noqa: SLF001
+
+
+def find_brokers(client: BoundedClient, topic: str) -> None:
+    """Have a new administration client find the cluster's brokers, by describing a topic; raise its own error.
+
+    One that knows none yet takes a quarter of a second to list topics, or to find a group's coordinator.
+    """
+    client.describe_topics(Topics([topic]), request_timeout=TIMEOUT)[topic].result()
 
 
 def consumer(connection: KafkaConnection, group: str) -> Consumer:

@@ -34,6 +34,7 @@ from spark_jobs.kafka.client import (
     admin,
     consumer,
     explained,
+    find_brokers,
 )
 from spark_jobs.state.offsets import Progress
 
@@ -74,7 +75,7 @@ def observe(lake: LakeFile, stream: str) -> Reach | None:
 
 def heads(lake: LakeFile, stream: str) -> dict[Place, int]:
     """Return the ends of all topics of a stream with a topic for each table, whether readers may pass them or not."""
-    return client.heads(lake.kafka, lambda name: lake.has_topic(stream, name))
+    return client.heads(lake.kafka, lake.topic(stream), lambda name: lake.has_topic(stream, name))
 
 
 def _positions(lake: LakeFile, sources: Sequence[str], places: list[Place]) -> dict[str, str]:
@@ -251,6 +252,7 @@ def mirror(connection: KafkaConnection, group: str, offsets: Mapping[Place, int]
     # Named, so that it lives until it has answered.
     admin_client = admin(connection)
     try:
+        find_brokers(admin_client, places[0].topic)
         requests = [ConsumerGroupTopicPartitions(group, places)]
         done = admin_client.alter_consumer_group_offsets(requests, request_timeout=TIMEOUT)[group].result()
         for place in done.topic_partitions:
