@@ -21,7 +21,10 @@ _WARMING = 15
 
 
 def measure(console: Console, lake: Path, stream: str, bootstrap: str, runs: int) -> list[Result]:
-    """Return seconds and CPU seconds from a command's start to its exit; `lake` is the file of a lake with this stream."""
+    """Return seconds from a command's start to its exit, CPU seconds, and seconds to what it publishes.
+
+    `lake` is the file of a lake with this stream, in a folder of the stream's name.
+    """
     served = lake.with_name(f"{lake.stem}-served.toml")
     connect, thrift = free_port(), free_port()
     served.write_text(
@@ -34,7 +37,8 @@ def measure(console: Console, lake: Path, stream: str, bootstrap: str, runs: int
         server = subprocess.Popen(command("lake", "serve", "--config", str(served)), stdout=output, stderr=output)
     try:
         eventually(lambda: "JDBC:" in log.read_text(), 240, saying="the server answers")
-        times: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        times: dict[tuple[str, str], list[tuple[float, float, float]]] = {}
+        commits = lake.with_name(stream) / "state" / "_delta_log"
         for run in range(_WARMING + runs):
             for name, file in (("warm", served), ("cold", lake)):
                 if name == "cold" and run < _WARMING:
@@ -42,10 +46,12 @@ def measure(console: Console, lake: Path, stream: str, bootstrap: str, runs: int
                 tick += 1
                 feed.tick(tick)
                 for what in ("changes", "nothing"):
-                    took = _time(command("lake", "load", stream, "--config", str(file)), server.pid)
+                    took = _time(command("lake", "load", stream, "--config", str(file)), server.pid, commits)
                     if run >= _WARMING:
                         times.setdefault((name, what), []).append(took)
-                    console.print(f"{name}, {what}: {took[0]:.1f} s, {took[1]:.1f} s of CPU")
+                    console.print(
+                        f"{name}, {what}: {took[0]:.2f} s, {took[1]:.1f} s of CPU, published after {took[2]:.1f} s"
+                    )
     finally:
         server.terminate()
         server.wait(60)
@@ -54,13 +60,16 @@ def measure(console: Console, lake: Path, stream: str, bootstrap: str, runs: int
     return [
         compared(f"{text}, by a running server{kind}", middle["warm", what][place], unit, middle["cold", what][place])
         for what, text in names.items()
-        for place, (kind, unit) in enumerate((("", "s, beside a process of its own"), (", CPU", "s")))
+        for place, (kind, unit) in enumerate(
+            (("", "s, beside a process of its own"), (", CPU", "s"), (", until published", "s"))
+        )
+        if what == "changes" or place < 2
     ]
 
 
-def _time(words: list[str], server: int) -> tuple[float, float]:
-    """Return the seconds of a command, and those of CPU of it and of the server, with their children."""
-    before, began = _cpu(server), time.monotonic()
+def _time(words: list[str], server: int, commits: Path) -> tuple[float, float, float]:
+    """Return a command's seconds, those of CPU of it and of the server with their children, and those to the newest commit."""
+    before, began, began_at = _cpu(server), time.monotonic(), time.time()
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     own = 0.0
     while process.poll() is None:
@@ -68,7 +77,8 @@ def _time(words: list[str], server: int) -> tuple[float, float]:
         time.sleep(0.02)
     took = time.monotonic() - began
     assert process.returncode == 0
-    return took, own + _cpu(server) - before
+    published = max((commit.stat().st_mtime for commit in commits.glob("*.json")), default=began_at)
+    return took, own + _cpu(server) - before, published - began_at
 
 
 def _cpu(pid: int) -> float:
