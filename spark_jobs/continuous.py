@@ -165,6 +165,8 @@ def _follow(
             began = monotonic()
             with lineage.failure_sent(lake, stream):
                 follower.catch_up(_CATCH_UP)
+                if stopped.is_set():
+                    break
                 current = silver.load(spark, lake, stream, side_by_side=side_by_side, goes_on=goes_on)
             if current.load is not None or (current.problems, current.held) != (problems, held):
                 on_report(report(spark, lake, stream, None, current))

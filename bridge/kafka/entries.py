@@ -26,8 +26,6 @@ _LEAVE_SECONDS = 2.0
 _TURN_SECONDS = 0.05
 #: Seconds for an assignment that was on its way when the consumer unsubscribed.
 _LAST_SECONDS = 0.2
-#: Seconds that positions of one request may be in doubt before it is tried again: an open transaction holds them back.
-_STABLE_SECONDS = 2.0
 #: The source of an entry whose partition belongs to nobody any more.
 NOBODY = "-"
 
@@ -142,17 +140,21 @@ def partitions_of(client: Any, group: str, topics: Collection[str]) -> list[Part
 
 
 def read_entries(
-    client: Any, group: str, places: Collection[Partition], refused: dict[Partition, ReplicationError] | None = None
+    client: Any,
+    group: str,
+    places: Collection[Partition],
+    refused: dict[Partition, ReplicationError] | None = None,
+    *,
+    seconds: float = TIMEOUT,
 ) -> Entries:
     """Return what a group has committed in some partitions.
 
-    Raises NotConnected, also while one of them is in doubt and the client reads only what is stable; ForeignOffset when somebody
-    else wrote to the group. `refused` takes what is wrong with some partitions alone, and then it is not raised.
+    Raises NotConnected, also where one of them is in doubt for so many `seconds` and the client reads only what is stable;
+    ForeignOffset when somebody else wrote to the group. `refused` takes what is wrong with some partitions alone, and then it is
+    not raised.
     """
     if not places:
         return {}
-    # Bridges ask for many sources, of which some are in a transaction at any time; whoever asks for one alone can wait.
-    seconds = TIMEOUT if refused is None else _STABLE_SECONDS
     with _hinted(group), translated(f"read the committed positions of group {group}"):
         answered = client.committed([TopicPartition(*place) for place in places], timeout=seconds)
     entries: Entries = {}

@@ -93,7 +93,7 @@ class KafkaProducer:
         A busy broker takes one partition after the other, and a frozen one none: both are no fault of those that still wait.
         """
         began = moved = time.monotonic()
-        taken, looked, answers, silent = 0, False, False, False
+        taken, looked, answers, silent, slowly = 0, False, False, False, False
         slow = _SLOW_SECONDS + _SLOW_PARTITION_SECONDS * len(self._pending)
         while not self._is_flushed():
             now = time.monotonic()
@@ -116,9 +116,9 @@ class KafkaProducer:
                 )
             # Every partition may be reported while the client still waits for the broker: then none is stuck.
             answers = bool(self._pending) and self._answers()
-            if answers and (silent or time.monotonic() - now > _ANSWER_SECONDS / 2):
-                # It was frozen until now: its partitions get their time again.
-                moved, answers = time.monotonic(), False
+            if answers and (silent or (time.monotonic() - now > _ANSWER_SECONDS / 2 and not slowly)):
+                # It was frozen until now, or is slow, which counts once: its partitions get their time again.
+                slowly, moved, answers = not silent, time.monotonic(), False
             silent = bool(self._pending) and not answers and moved <= now
         return self._ends
 
@@ -221,8 +221,8 @@ def opener(connection: KafkaConnection, smallest_limit: Callable[[], int]) -> Op
 _log = logging.getLogger(__name__)
 
 _TIMEOUT = 2.0
-#: A bridge's transactions are not ended again before so many seconds.
-_AGAIN_SECONDS = 15.0
+#: A bridge's transactions are not ended again before so many seconds; where that failed, before so many.
+_AGAIN_SECONDS, _FAILED_SECONDS = 15.0, 3.0
 _SMALLEST = 1 << 20
 
 
@@ -233,20 +233,30 @@ class Leftovers:
         self._connection = connection
         self._instance = instance
         self._lanes = lanes
-        self._ended: dict[str, float] = {}
+        #: From when on an instance's may be ended again, in monotonic seconds.
+        self._again: dict[str, float] = {}
 
     def end(self, group: str, places: Collection[Partition]) -> None:
         """End the open transactions of the bridges that committed in some partitions last; errors are only logged."""
-        now = time.monotonic()
         try:
-            for instance in self._instances(group, places) - {self._instance}:
-                if now - self._ended.get(instance, -_AGAIN_SECONDS) < _AGAIN_SECONDS:
-                    continue
-                _log.warning("positions are held back by open transactions, which end now: bridge %s", instance)
-                for lane in self._lanes:
-                    KafkaProducer(self._connection, f"{self._connection.prefix}.{instance}.{lane}", _SMALLEST).discard()
-                self._ended[instance] = now
+            instances = self._instances(group, places) - {self._instance}
         except (KafkaException, ReplicationError) as error:
+            _log.debug("it is not known whose open transactions are to be ended: %s", error)
+            return
+        for instance in instances:
+            self._end(instance)
+
+    def _end(self, instance: str) -> None:
+        now = time.monotonic()
+        if now < self._again.get(instance, now):
+            return
+        self._again[instance] = now + _AGAIN_SECONDS
+        _log.warning("positions are held back by open transactions, which end now: bridge %s", instance)
+        try:
+            for lane in self._lanes:
+                KafkaProducer(self._connection, f"{self._connection.prefix}.{instance}.{lane}", _SMALLEST).discard()
+        except (KafkaException, ReplicationError) as error:
+            self._again[instance] = now + _FAILED_SECONDS
             _log.debug("open transactions could not be ended: %s", error)
 
     def _instances(self, group: str, places: Collection[Partition]) -> set[str]:

@@ -32,6 +32,9 @@ from headrace.position import Position
 
 _log = logging.getLogger(__name__)
 
+#: Seconds that positions of one request may be in doubt before it is tried again: an open transaction holds them back.
+_STABLE_SECONDS = 2.0
+
 
 class Positions:
     """Implements `PositionReader` over the sources of one file.
@@ -114,13 +117,14 @@ class Positions:
         entries = at_first.get(topic)
         if entries is None:
             with reading(self._connection, self._group, stable=False) as other:
-                entries = read_entries(other, self._group, there, refused)
+                entries = read_entries(other, self._group, there, refused, seconds=_STABLE_SECONDS)
             if not refused:
                 at_first[topic] = entries
         entries = {place: entry for place, entry in entries.items() if place not in own}
         refused = {place: error for place, error in refused.items() if place not in own}
         try:
-            entries |= read_entries(client, self._group, [place for place in there if place in own], refused)
+            stable = [place for place in there if place in own]
+            entries |= read_entries(client, self._group, stable, refused, seconds=_STABLE_SECONDS)
         except NotConnected:
             if self._leftovers is not None:
                 self._leftovers.end(self._group, own)

@@ -188,10 +188,10 @@ class Follower(Thread):
 
     def run(self) -> None:
         """Load round after round."""
-        self._begin()
-        # Its small jobs do not wait behind those of a MERGE.
-        self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "bronze")
         try:
+            self._begin()
+            # Its small jobs do not wait behind those of a MERGE.
+            self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "bronze")
             while not self._ended.is_set():
                 ends = monotonic() + self._every
                 with self._turn:
@@ -231,12 +231,16 @@ class Follower(Thread):
             self._sink.mirror()
 
     def _round(self) -> None:
-        try:
-            with explained(f"bronze {self._stream}"):
-                self._load(self._sink or self.prepare())
-        except Conflict as conflict:
-            _log.info("%s; going on from what it committed", conflict.message)
-            self._sink = None
+        # Twice, where another load has committed meanwhile; then the next round goes on.
+        for _ in range(2):
+            try:
+                with explained(f"bronze {self._stream}"):
+                    self._load(self._sink or self.prepare())
+            except Conflict as conflict:
+                _log.info("%s; going on from what it committed", conflict.message)
+                self._sink = None
+            else:
+                return
 
     def _load(self, sink: Sink) -> None:
         if monotonic() >= self._looked + _LOOK_AT_NOTE:

@@ -41,7 +41,7 @@ from spark_jobs.state.offsets import Progress
 _RECORDS_PER_FILE = 250_000
 _RECORDS_PER_CORE = 100_000
 #: Seconds between two commits of offsets for lag tools, where a load never ends.
-_MIRRORED_EVERY = 10.0
+_MIRRORED_EVERY = 5.0
 #: Columns that a reader chooses files by.
 _STATISTICS = "partition,offset,timestamp,source,table,op,position,commit_time"
 

@@ -122,7 +122,7 @@ def heads(connection: KafkaConnection, own: str, belongs: Callable[[str], bool])
         topics = client.list_topics(timeout=TIMEOUT).topics
     except KafkaException as error:
         client.poll(0)
-        raise explained(error, connection.bootstrap, "of any name") from error
+        raise explained(error, connection.bootstrap, own) from error
     places = [
         Place(name, partition) for name, topic in topics.items() if belongs(name) for partition in topic.partitions
     ]

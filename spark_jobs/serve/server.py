@@ -97,7 +97,7 @@ class Follower:
         self._seen: tuple[tuple[int, str], int] | None = None
         self._taken = 0
         self._look_again = 0.0
-        #: When the file that was read last had been changed, and when it is read again all the same: it could not be taken.
+        #: What the file that was read last is known by, and when it is read again all the same: it could not be taken.
         self._changed: tuple[int, int, int] | None = None
         self._read_again = math.inf
 

@@ -89,7 +89,7 @@ def test_a_position_is_read_back_for_every_partition_of_its_source_and_a_moved_s
     assert "holds the position of positions/other" in taken.message
 
 
-def test_what_an_open_transaction_may_still_change_is_not_read_before_it_is_ended(kafka, topic, commit):
+def test_what_an_open_transaction_may_still_change_is_not_read_before_it_is_ended(kafka, topic, commit, monkeypatch):
     name = topic(partitions=2)
     group, route, lane = f"group-{name}", SourceRoute(SOURCE, name, (0,)), f"headrace.one-{name}.0"
     bridge = f"host/17/0a1b2c3d/one-{name}"
@@ -107,7 +107,8 @@ def test_what_an_open_transaction_may_still_change_is_not_read_before_it_is_ende
     # when the instance comes back, then its transactional id ends what its former self left open
     KafkaProducer(at(kafka), lane, 1 << 20).discard()
     assert eventually(lambda: read(kafka, group, [route])).position == FIRST
-    # when another one takes over what an instance that died left open, then it ends that itself
+    # when another one takes over what an instance that died left open, then it ends that itself, long before Kafka does
+    monkeypatch.setattr("bridge.kafka.client.TRANSACTION_TIMEOUT", 300_000)
     commit(group, lane, PositionCommit(name, 0, 2, position_text(SOURCE, LAST, bridge)), is_open=True)
     leftovers = Leftovers(at(kafka), "two", ["0"])
     assert eventually(lambda: read(kafka, group, [route], leftovers=leftovers)).position == FIRST

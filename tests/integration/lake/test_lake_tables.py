@@ -148,7 +148,9 @@ def test_a_source_waits_for_a_topic_that_is_not_seen_and_others_go_on(
     hidden = f"{source.topic}.{TELLERS}"
     heads = asking.heads
     monkeypatch.setattr(
-        asking, "heads", lambda connection, belongs: heads(connection, lambda name: name != hidden and belongs(name))
+        asking,
+        "heads",
+        lambda connection, own, belongs: heads(connection, own, lambda name: name != hidden and belongs(name)),
     )
     for number in (2, 3):
         report = load.run(spark, lake, "bank")

@@ -131,7 +131,7 @@ def test_an_edge_at_another_verification_is_waited_for_and_that_is_shown(monkeyp
 
 def test_an_edge_at_another_verification_is_not_waited_for_longer_than_is_asked(monkeypatch):
     monkeypatch.setattr(sources, "_AGAIN_SECONDS", 0.01)
-    context, topics = opened(*[BUSY] * 1000, busy_seconds=0.1)
+    context, topics = opened(*[BUSY] * 1000, busy_seconds=1)
     with pytest.raises(Retryable, match="another verification"):
         context.__enter__()
     assert 1 < len(topics.asked) < 1000
