@@ -156,7 +156,8 @@ def test_unguarded_failover_is_an_operators_matter_and_adoption_goes_on_exactly_
     assert "did not hold back what its standbys lacked" in error.message
     assert "headrace bridge positions" in error.hint
 
-    servers.edge.let_go()
+    active = f"select count(*) from pg_replication_slots where slot_name = '{servers.database.name}' and active"
+    eventually(lambda: servers.standby.psql(active) == "0", saying="the new primary lets go of the slot")
     servers.edge.checkpoint_file.unlink()
     servers.edge.init(Adoption(interconnect.tail))
     with servers.edge.running():
