@@ -84,7 +84,7 @@ OUTSIDE = {
     "headrace/console/lake.py:Retention._follow": "as above, of one figure",
     "headrace/console/server.py:Console._record": "a defect of the charts alone",
     "headrace/console/table_detail.py:TableDetails.read": "a problem of the lake is shown",
-    "spark_jobs/bronze/load.py:_Follower.run": "raised in the load's thread",
+    "spark_jobs/bronze/load.py:Follower.run": "raised in the load's thread",
     "spark_jobs/lineage.py:_emit": "no load fails because of a receiver of lineage",
     "spark_jobs/query/metastore.py:after_load": "what is published is published",
     "spark_jobs/serve/load_door.py:LoadDoor._cancel": "the load ends at its next step",
