@@ -15,9 +15,8 @@ from threading import Thread
 from typing import Any, NamedTuple
 
 from headrace import __version__
-from headrace.configuration.lake import LakeFile
+from headrace.configuration.lake import LakeFile, local_path
 from headrace.errors import ReplicationError
-from spark_jobs import storage
 from spark_jobs.silver import table_task
 from spark_jobs.silver.load import SilverReport
 
@@ -167,7 +166,7 @@ def _place(path: str) -> tuple[str, str]:
     # A table's name may have what addresses have a meaning for.
     scheme, is_remote, place = path.partition("://")
     if not is_remote or scheme == "file":
-        return "file", storage.local(path)
+        return "file", local_path(path)
     bucket, _, name = place.partition("/")
     return f"{'s3' if scheme in {'s3a', 's3n'} else scheme}://{bucket}", name
 

@@ -40,11 +40,6 @@ def is_local(spark: SparkSession, path: str) -> bool:
     return str(_open(spark, path)[0].getScheme()) == "file"
 
 
-def local(path: str) -> str:
-    """Return a path of this machine without its scheme."""
-    return local_path(path)
-
-
 def exists(spark: SparkSession, path: str) -> bool:
     """Whether anything is at the path."""
     system, place = _open(spark, path)
@@ -171,7 +166,7 @@ def _read_rows(spark: SparkSession, path: str, version: int, columns: tuple[str,
         import pyarrow as pa
     except ImportError:
         return None
-    place = Path(local(path))
+    place = Path(local_path(path))
     published = PublishedTable(name=place.name, path=place.name, version=version, stream="", table="", positions={})
     try:
         files = Storage(str(place.parent.absolute()), {})

@@ -93,7 +93,7 @@ class KafkaProducer:
         A busy broker takes one partition after the other, and a frozen one none: both are no fault of those that still wait.
         """
         began = moved = time.monotonic()
-        taken, looked, answers, silent, slowly = 0, False, False, False, False
+        taken, looked, answers, silent, was_slow = 0, False, False, False, False
         slow = _SLOW_SECONDS + _SLOW_PARTITION_SECONDS * len(self._pending)
         while not self._is_flushed():
             now = time.monotonic()
@@ -116,9 +116,10 @@ class KafkaProducer:
                 )
             # Every partition may be reported while the client still waits for the broker: then none is stuck.
             answers = bool(self._pending) and self._answers()
-            if answers and (silent or (time.monotonic() - now > _ANSWER_SECONDS / 2 and not slowly)):
+            is_slow = time.monotonic() - now > _ANSWER_SECONDS / 2
+            if answers and (silent or (is_slow and not was_slow)):
                 # It was frozen until now, or is slow, which counts once: its partitions get their time again.
-                slowly, moved, answers = not silent, time.monotonic(), False
+                moved, answers, was_slow = time.monotonic(), False, was_slow or is_slow
             silent = bool(self._pending) and not answers and moved <= now
         return self._ends
 

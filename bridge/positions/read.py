@@ -123,8 +123,8 @@ class Positions:
         entries = {place: entry for place, entry in entries.items() if place not in own}
         refused = {place: error for place, error in refused.items() if place not in own}
         try:
-            stable = [place for place in there if place in own]
-            entries |= read_entries(client, self._group, stable, refused, seconds=_STABLE_SECONDS)
+            own_places = [place for place in there if place in own]
+            entries |= read_entries(client, self._group, own_places, refused, seconds=_STABLE_SECONDS)
         except NotConnected:
             if self._leftovers is not None:
                 self._leftovers.end(self._group, own)

@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - PySpark's own idiom.
 
-from headrace.configuration.lake import LakeFile
+from headrace.configuration.lake import LakeFile, local_path
 from headrace.errors import ReplicationError
 from headrace.lake import delta_log as file_log
 from headrace.lake.storage import Storage
@@ -50,7 +50,7 @@ _DAY = 24 * 60 * 60
 def run(session: SparkSession, path: str, keep_days: int) -> None:
     """Remove a table's files that no version of the last days needs, in a session that is set for it."""
     if storage.is_local(session, path):
-        folder = Path(storage.local(path))
+        folder = Path(local_path(path))
         tidy(folder / "_delta_log")
         if not may_remove(folder, timedelta(days=keep_days)):
             return
@@ -126,7 +126,7 @@ def maintain_own_tables(session: SparkSession, lake: LakeFile, stream: str) -> N
         _unless_overtaken(report.prune, session, lake)
     if storage.is_local(session, lake.root):
         # Of some nothing else is ever removed.
-        for log in Path(storage.local(lake.root)).glob("*/_delta_log"):
+        for log in Path(local_path(lake.root)).glob("*/_delta_log"):
             tidy(log)
     # `state` is compacted where its rows are pruned.
     own = [run_log.path(lake), schema_texts.path(lake), report.path(lake), _maintained(lake)]

@@ -14,6 +14,7 @@ from typing import Any
 from delta import DeltaTable
 from pyspark.sql import SparkSession
 
+from headrace.configuration.lake import local_path
 from headrace.errors import NeedsOperator
 from headrace.lake import delta_log as lake_log
 from spark_jobs import storage
@@ -45,7 +46,7 @@ def write(kind: str, **note: Any) -> str:
 def is_table(spark: SparkSession, path: str) -> bool:
     """Whether there is a Delta table at the path; raise NeedsOperator when something else is there."""
     # Delta lists the whole log, which has weeks of commits.
-    if storage.is_local(spark, path) and _newest_version(f"{storage.local(path)}/_delta_log", _LOCAL) >= 0:
+    if storage.is_local(spark, path) and _newest_version(f"{local_path(path)}/_delta_log", _LOCAL) >= 0:
         return True
     if DeltaTable.isDeltaTable(spark, path):
         return True
@@ -147,7 +148,7 @@ def after(spark: SparkSession, path: str, version: int) -> Iterator[tuple[int, N
 def _read_commit(spark: SparkSession, path: str, version: int) -> Note | None:
     file = _commit_file(path, version)
     if storage.is_local(spark, path):
-        text = _LOCAL.read(storage.local(file))
+        text = _LOCAL.read(local_path(file))
     else:
         text = storage.read(spark, file) if storage.exists(spark, file) else None
     return None if text is None else _info(text, file)
@@ -252,7 +253,7 @@ def commits(spark: SparkSession, path: str, version: int | None = None) -> Itera
     """
     if storage.is_local(spark, path):
         # On this machine the log's files are read without a Spark job.
-        yield from _read_commits(storage.local(path), _LOCAL, version)
+        yield from _read_commits(local_path(path), _LOCAL, version)
         return
     number = log_files.version(spark, path) if version is None else version
     while number >= 0 and storage.exists(spark, file := _commit_file(path, number)):

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from headrace.configuration.lake import local_path
 from headrace.errors import ConfigurationError
 from spark_jobs import load as load_job
-from spark_jobs import storage
 from spark_jobs.maintenance import erase, maintain
 from spark_jobs.query.engine import refusals
 from spark_jobs.state import published
@@ -223,7 +223,7 @@ def test_an_answer_whose_files_are_removed_while_it_is_read_ends_with_the_reason
             none = spark._jvm.scala.Option.empty()
             log.checkpointAndCleanUpDeltaLog(log.update(False, none, none), none)
             commit = f"{path(lake, table)}/_delta_log/{before.tables[table].version:020}.json"
-            assert not Path(storage.local(commit)).exists()
+            assert not Path(local_path(commit)).exists()
         # then those who ask for it hear the same
         for ask in (jdbc.ask, asking(session)):
             ask(f"SET headrace.as_of = {J}={before.positions[J]}")

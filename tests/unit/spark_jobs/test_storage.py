@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from headrace.configuration.lake import local_path
 from spark_jobs import storage
 
 NOW = datetime(2026, 1, 31, 9, 15, tzinfo=UTC)
@@ -48,7 +49,7 @@ def test_the_newest_row_of_each_stream_and_table_counts():
 @pytest.mark.parametrize("scheme", ["", "file:", "file://"])
 @pytest.mark.parametrize("path", ["/lake", "/lake/public.x%41", "/lake/a#b/public.a?c", "/lake/file:/a b"])
 def test_l54_a_path_of_this_machine_has_the_names_that_hadoop_takes(scheme, path):
-    assert storage.local(scheme + path) == path
+    assert local_path(scheme + path) == path
 
 
 @pytest.mark.parametrize("name", ["lake", "a%20b", "a#b?c"])

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from spark_jobs.bronze import load
+from spark_jobs.errors import Conflict
 from tests.rules.waiting import eventually
 
 
@@ -95,6 +96,21 @@ def test_one_that_waits_for_its_next_round_ends_at_once(follow, rounds):
     follower.end()
     assert time.monotonic() - began < 60
     assert rounds.begun == 1
+
+
+def test_a_round_that_another_load_was_ahead_of_is_done_again_at_once(follow):
+    """The load of silver that waits for it would go without what came."""
+    follower, loaded = follow(3600), []
+    follower.prepare = lambda: "a new sink"
+
+    def load_once(sink):
+        loaded.append(sink)
+        if len(loaded) == 1:
+            raise Conflict("another load of the stream ran at the same time", hint="Run this one again.")
+
+    follower._load, follower._sink = load_once, "the former sink"
+    load.Follower._round(follower)
+    assert loaded == ["the former sink", "a new sink"]
 
 
 def test_rounds_follow_each_other_without_being_asked_for(follow, rounds):
